@@ -1,0 +1,455 @@
+//! A validated definition: what the other crates work with. [`crate::parse`] makes one from text.
+
+use crate::expr::{Expression, Tables};
+use crate::key::Template;
+use crate::path::{Path, PathLanguage};
+use crate::value::{FieldType, Value};
+use regex::Regex;
+use std::sync::Arc;
+
+/// Everything Stook knows of a domain. Indexes into its vectors are the ids used everywhere.
+#[derive(Debug, Clone)]
+pub struct Catalogue {
+    /// Its name.
+    pub name: String,
+    /// BLAKE3 of the definition, without comments and layout.
+    pub hash: String,
+    /// Constant tables.
+    pub tables: Arc<Tables>,
+    /// Pattern sets.
+    pub patterns: Vec<Pattern>,
+    /// Collections, in the order written.
+    pub collections: Vec<Collection>,
+    /// Sources, in the order written.
+    pub sources: Vec<Source>,
+    /// Profiles, in the order written.
+    pub profiles: Vec<Profile>,
+}
+
+impl Catalogue {
+    /// The collection called `name` and its index.
+    pub fn collection(&self, name: &str) -> Option<(usize, &Collection)> {
+        self.collections.iter().enumerate().find(|(_, collection)| collection.name == name)
+    }
+
+    /// The source called `name` and its index.
+    pub fn source(&self, name: &str) -> Option<(usize, &Source)> {
+        self.sources.iter().enumerate().find(|(_, source)| source.name == name)
+    }
+
+    /// The profile called `name`.
+    pub fn profile(&self, name: &str) -> Option<&Profile> {
+        self.profiles.iter().find(|profile| profile.name == name)
+    }
+}
+
+/// Regular expressions tried in order.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    /// Its name.
+    pub name: String,
+    /// The expressions.
+    pub expressions: Vec<Regex>,
+}
+
+impl Pattern {
+    /// The named groups of the first expression that matches.
+    pub fn groups(&self, text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
+        let (expression, captures) = self.expressions.iter().find_map(|expression| Some((expression, expression.captures(text)?)))?;
+        let named = expression.capture_names().flatten().filter_map(|name| Some((name.to_owned(), captures.name(name)?.as_str().into())));
+        Some(named.collect())
+    }
+}
+
+/// A named set of records.
+#[derive(Debug, Clone)]
+pub struct Collection {
+    /// Its name.
+    pub name: String,
+    /// How keys are made.
+    pub key: KeyRule,
+    /// The key rule as written, for comparison with what a store was prepared with.
+    pub key_text: String,
+    /// Whether contributions keep their documents.
+    pub keep_raw: bool,
+    /// What decides whether a record exists.
+    pub exists: Exists,
+    /// Contributed and derived fields.
+    pub fields: Vec<Field>,
+    /// Fields that only transitions write.
+    pub states: Vec<StateField>,
+    /// Named changes of state.
+    pub transitions: Vec<Transition>,
+}
+
+impl Collection {
+    /// The field called `name` and its index.
+    pub fn field(&self, name: &str) -> Option<(usize, &Field)> {
+        self.fields.iter().enumerate().find(|(_, field)| field.name == name)
+    }
+
+    /// The state field called `name` and its index.
+    pub fn state(&self, name: &str) -> Option<(usize, &StateField)> {
+        self.states.iter().enumerate().find(|(_, state)| state.name == name)
+    }
+
+    /// Whether any field is flagged when contributors disagree.
+    pub fn compares(&self) -> bool {
+        self.fields.iter().any(|field| field.compare)
+    }
+}
+
+/// How a record's key is made from the values one document gives its fields.
+#[derive(Debug, Clone)]
+pub enum KeyRule {
+    /// The text of a field.
+    Field(usize),
+    /// A template over fields.
+    Template(Template),
+    /// CEL over fields.
+    Expression(Expression),
+}
+
+/// What decides whether a record exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exists {
+    /// The newest contribution: a tombstone that is newer than everything else deletes.
+    Latest,
+    /// Any living contribution.
+    Any,
+}
+
+/// A golden field.
+#[derive(Debug, Clone)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Type of contributed values.
+    pub ty: FieldType,
+    /// A document that feeds this collection must give a value.
+    pub required: bool,
+    /// Questions answered by index.
+    pub index: Index,
+    /// One record per value.
+    pub unique: bool,
+    /// Compared by [`crate::fold::fold`].
+    pub fold: bool,
+    /// Allowed values; empty for any.
+    pub one_of: Vec<Value>,
+    /// Computed from golden values instead of contributed.
+    pub derive: Option<Expression>,
+    /// Which contribution wins.
+    pub survivorship: Survivorship,
+    /// Sources that may say it; `None` for all.
+    pub from: Option<Vec<usize>>,
+    /// Disagreement is a conflict.
+    pub compare: bool,
+    /// The rule of sources that feed this collection without a map of their own.
+    pub rule: Option<FieldRuleText>,
+}
+
+impl Field {
+    /// Type of golden values: JSON for fields kept by contributor.
+    pub fn golden_type(&self) -> &FieldType {
+        match self.survivorship {
+            Survivorship::ByContributor => &FieldType::Json,
+            _ => &self.ty,
+        }
+    }
+}
+
+/// Where a field's shorthand rule stands, until the sources that use it are known.
+#[derive(Debug, Clone)]
+pub struct FieldRuleText {
+    /// The definition's own node.
+    pub node: crate::yaml::Node,
+}
+
+/// Questions a store answers without reading every record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Index {
+    /// Equality, ranges, order and prefixes: one ordered index.
+    pub ordered: bool,
+    /// Text anywhere inside.
+    pub contains: bool,
+}
+
+/// Which contribution's value becomes golden. Ties on `as_of` are broken by content hash, then contributor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Survivorship {
+    /// The newest contribution that says something.
+    Latest,
+    /// The oldest contribution that says something.
+    Earliest,
+    /// By trust, then by time.
+    Prefer {
+        /// Sources, most trusted first.
+        sources: Vec<usize>,
+        /// Whether the oldest instead of the newest decides among equals.
+        then_earliest: bool,
+    },
+    /// All values of all contributions, oldest first, each once.
+    Union,
+    /// A mapping from contributor to its value.
+    ByContributor,
+}
+
+/// A field that only transitions write.
+#[derive(Debug, Clone)]
+pub struct StateField {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: FieldType,
+    /// The value until a transition sets one.
+    pub seed: Option<Expression>,
+    /// Questions answered by index.
+    pub index: Index,
+    /// Allowed values; empty for any.
+    pub one_of: Vec<Value>,
+}
+
+/// A named, conditional change of state.
+#[derive(Debug, Clone)]
+pub struct Transition {
+    /// Its name.
+    pub name: String,
+    /// Arguments of the call.
+    pub args: Vec<Argument>,
+    /// Conditions under which it is refused.
+    pub refuse: Vec<Refusal>,
+    /// State fields by index, and their new values; `None` sets null.
+    pub set: Vec<(usize, Option<Expression>)>,
+}
+
+/// An argument of a transition.
+#[derive(Debug, Clone)]
+pub struct Argument {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: FieldType,
+    /// A call without it is refused.
+    pub required: bool,
+    /// The value of a call that gives none.
+    pub default: Option<Expression>,
+    /// Allowed values; empty for any.
+    pub one_of: Vec<Value>,
+    /// Smallest number.
+    pub min: Option<f64>,
+    /// Largest number.
+    pub max: Option<f64>,
+}
+
+/// A refusal of a transition.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// The condition.
+    pub when: Expression,
+    /// What the caller is told.
+    pub reason: Expression,
+    /// HTTP status.
+    pub code: u16,
+}
+
+/// Families of formats that share a path language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// ISO 2709, MARCXML, MARC-in-JSON.
+    Marc,
+    /// XML split at an element.
+    Xml,
+    /// JSON array, single value, NDJSON.
+    Json,
+    /// CSV with a header.
+    Csv,
+}
+
+impl Family {
+    /// Its path language.
+    pub fn language(self) -> PathLanguage {
+        match self {
+            Family::Marc => PathLanguage::Marc,
+            Family::Xml => PathLanguage::Xml,
+            Family::Json => PathLanguage::Json,
+            Family::Csv => PathLanguage::Csv,
+        }
+    }
+
+    /// Its name in definitions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Marc => "marc",
+            Family::Xml => "xml",
+            Family::Json => "json",
+            Family::Csv => "csv",
+        }
+    }
+}
+
+/// Where documents come from.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// Its format.
+    pub family: Family,
+    /// The element (xml) or member (json) that holds the documents.
+    pub records: Option<String>,
+    /// Prefixes used in XPath.
+    pub namespaces: Vec<(String, String)>,
+    /// Values computed once per document, in order.
+    pub lets: Vec<Let>,
+    /// Conditions a document must meet.
+    pub accept: Vec<Accept>,
+    /// True for a document that deletes.
+    pub gone: Option<Expression>,
+    /// When the document was true.
+    pub as_of: AsOf,
+    /// Collections fed.
+    pub feeds: Vec<Feed>,
+}
+
+/// A named value of a document.
+#[derive(Debug, Clone)]
+pub struct Let {
+    /// Its name.
+    pub name: String,
+    /// How it is taken.
+    pub rule: Rule,
+}
+
+/// A condition on documents.
+#[derive(Debug, Clone)]
+pub struct Accept {
+    /// What must hold.
+    pub unless: Expression,
+    /// Skip instead of fail.
+    pub skip: bool,
+    /// What the journal says.
+    pub reason: Option<Expression>,
+}
+
+/// When a document was true.
+#[derive(Debug, Clone)]
+pub enum AsOf {
+    /// When it was received: the delivery's time.
+    Received,
+    /// The `let` with this index.
+    Let(usize),
+    /// The field with this index of the only feed.
+    Field(usize),
+    /// CEL giving a timestamp.
+    Expression(Expression),
+}
+
+/// One collection a document contributes to.
+#[derive(Debug, Clone)]
+pub struct Feed {
+    /// The collection's index.
+    pub collection: usize,
+    /// Only documents for which this holds.
+    pub when: Option<Expression>,
+    /// Names the part of the source that speaks.
+    pub contributor: Option<Template>,
+    /// How fields get their values: rules on paths first, then expressions in the order written.
+    pub map: Vec<MapEntry>,
+    /// Hash of everything that decides what a document becomes here.
+    pub generation: [u8; 16],
+}
+
+/// How one field gets its value.
+#[derive(Debug, Clone)]
+pub struct MapEntry {
+    /// The field's index.
+    pub field: usize,
+    /// The rule.
+    pub rule: Rule,
+}
+
+/// How a value is taken from a document.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Type of the result.
+    pub ty: FieldType,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// One value per field instead of per subfield.
+    pub each_field: bool,
+    /// Separator that joins what was found.
+    pub join: Option<String>,
+    /// White space.
+    pub clean: Option<Clean>,
+    /// Pattern or unit of times.
+    pub format: Option<String>,
+    /// Constant table that replaces the value.
+    pub lookup: Option<String>,
+    /// Conversion trouble fails the document.
+    pub strict: bool,
+    /// Depends on the envelope and so is left out of the content hash.
+    pub reads_meta: bool,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// The first of these paths that finds something.
+    Paths(Vec<Path>),
+    /// The constant beside the first path that finds something.
+    Cases(Vec<(Path, String)>),
+    /// CEL.
+    Expression(Expression),
+    /// Groups of a pattern (index) matched against a `let` or field by name.
+    Match {
+        /// The pattern's index.
+        pattern: usize,
+        /// The value's name.
+        of: String,
+    },
+}
+
+/// White space handling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clean {
+    /// Removed at the ends.
+    Trim,
+    /// Removed at the ends and squashed inside.
+    Squash,
+}
+
+/// What an import does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// The source's index.
+    pub source: usize,
+    /// For documents whose record existed before the job.
+    pub matched: Matched,
+    /// For the others.
+    pub unmatched: Unmatched,
+}
+
+/// What happens to a document whose record existed before the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Matched {
+    /// It contributes.
+    Update,
+    /// It is left out.
+    Skip,
+    /// It fails.
+    Fail,
+    /// Its contributor's contribution is withdrawn.
+    Withdraw,
+}
+
+/// What happens to a document whose record did not exist before the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmatched {
+    /// It contributes.
+    Create,
+    /// It is left out.
+    Skip,
+    /// It fails.
+    Fail,
+}

@@ -1,0 +1,75 @@
+//! Errors of a definition (or of a query), shown at the place where they are.
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use std::ops::Range;
+
+/// One problem at one place of a text. `span` is in bytes of that text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Bytes of the text the problem is about.
+    pub span: Range<usize>,
+    /// What is wrong, lower case, without a full stop.
+    pub message: String,
+    /// What the reader can do about it.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A problem without advice.
+    pub fn new(span: Range<usize>, message: impl Into<String>) -> Self {
+        Self { span, message: message.into(), help: None }
+    }
+
+    /// The same problem with advice.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Line and column of the problem in `text`, both counted from 1, the column in characters.
+    pub fn position(&self, text: &str) -> (usize, usize) {
+        let start = floor_char_boundary(text, self.span.start);
+        let before = &text[..start];
+        let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        (line, text[line_start..start].chars().count() + 1)
+    }
+}
+
+/// Renders problems of one file: message, `file:line:column`, the line with a caret, advice.
+pub fn render(file: &str, text: &str, problems: &[Diagnostic], colour: bool) -> String {
+    let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+    let mut out = String::new();
+    for problem in problems {
+        let start = floor_char_boundary(text, problem.span.start);
+        let end = floor_char_boundary(text, problem.span.end).max(start);
+        let snippet = Snippet::source(text)
+            .path(file)
+            .annotation(AnnotationKind::Primary.span(start..end));
+        let mut group = Level::ERROR.primary_title(problem.message.as_str()).element(snippet);
+        if let Some(help) = &problem.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        out.push_str(&renderer.render(&[group]).to_string());
+        out.push_str("\n\n");
+    }
+    out
+}
+
+fn floor_char_boundary(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// The candidate most like `word`, if one is near enough to be what was meant.
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len().min(word.len()) / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}

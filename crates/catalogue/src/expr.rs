@@ -1,0 +1,369 @@
+//! CEL, the Common Expression Language, as definitions use it: compiled once, evaluated over field values.
+//!
+//! Beside CEL's standard library: `coalesce(a, b, ...)` the first that is not null; `squash(list)` joins the non-empty
+//! texts with single blanks; `without(map, keys)`; `lookup(table, key)` a constant table; `fold(text)` case folding;
+//! `trim(text)`; `uuid5(name, text)`; `strftime(time, format)`. Absent is null. There is no clock: `now` is only known
+//! where a caller passes it.
+
+use crate::fold::fold;
+use crate::value::{FieldType, Value};
+use cel::extractors::Arguments;
+use cel::objects::{Key as CelKey, Map as CelMap};
+use cel::{Context, ExecutionError, Program, Value as Cel};
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Constant tables by name: key to value, with an optional value for every other key.
+pub type Tables = BTreeMap<String, Table>;
+
+/// A constant table.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Table {
+    /// Values by key.
+    pub rows: BTreeMap<String, String>,
+    /// The value of a key that has no row.
+    pub otherwise: Option<String>,
+}
+
+impl Table {
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.rows.get(key).or(self.otherwise.as_ref()).map(String::as_str)
+    }
+}
+
+/// A compiled expression and its text.
+#[derive(Debug, Clone)]
+pub struct Expression {
+    source: String,
+    program: Arc<Program>,
+    variables: Vec<String>,
+}
+
+/// Functions of [`Evaluator`], for checks and messages.
+const FUNCTIONS: [&str; 8] = ["coalesce", "squash", "without", "lookup", "fold", "trim", "uuid5", "strftime"];
+
+impl Expression {
+    /// Compiles an expression that may use `names`.
+    ///
+    /// # Errors
+    /// The byte at which it is wrong, and why.
+    pub fn compile(source: &str, names: &[&str]) -> Result<Self, (usize, String)> {
+        let program = Program::compile(source).map_err(|errors| match errors.errors.first() {
+            Some(error) => (column_to_byte(source, error.pos), clean(&error.msg)),
+            None => (0, errors.to_string()),
+        })?;
+        let references = program.references();
+        let mut variables: Vec<String> = references.variables().into_iter().map(str::to_owned).collect();
+        // comprehension variables (`x` of `list.map(x, ...)`) are references too
+        variables.retain(|name| !name.starts_with('@') && !is_comprehension_variable(source, name));
+        for name in &variables {
+            if !names.contains(&name.as_str()) {
+                let at = source.find(name.as_str()).unwrap_or(0);
+                let hint = crate::diagnostic::did_you_mean(name, names.iter().copied())
+                    .map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+                let message = match name.as_str() {
+                    "now" | "caller" => format!("`{name}` is only known in transitions: a value that reads the clock would change by itself"),
+                    _ => format!("`{name}` is not known here{hint}"),
+                };
+                return Err((at, message));
+            }
+        }
+        for function in references.functions() {
+            let is_ours = FUNCTIONS.contains(&function);
+            if !is_ours && !function.starts_with(|c: char| c.is_ascii_alphabetic()) {
+                continue;
+            }
+            if !is_ours && !STANDARD_FUNCTIONS.contains(&function) {
+                let at = source.find(function).unwrap_or(0);
+                let known = FUNCTIONS.iter().chain(STANDARD_FUNCTIONS).copied();
+                let hint = crate::diagnostic::did_you_mean(function, known)
+                    .map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+                return Err((at, format!("there is no function `{function}`{hint}")));
+            }
+        }
+        Ok(Self { source: source.to_owned(), program: Arc::new(program), variables })
+    }
+
+    /// The text it was compiled from.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The names it reads.
+    pub fn variables(&self) -> &[String] {
+        &self.variables
+    }
+}
+
+/// What CEL itself offers, and its `strings`, `lists` and `math` extensions are not loaded.
+const STANDARD_FUNCTIONS: &[&str] = &[
+    "size", "contains", "startsWith", "endsWith", "matches", "string", "bytes", "double", "int", "uint", "bool", "duration", "timestamp",
+    "type", "dyn", "has", "all", "exists", "exists_one", "map", "filter", "max", "min", "getFullYear", "getMonth", "getDayOfYear",
+    "getDayOfMonth", "getDate", "getDayOfWeek", "getHours", "getMinutes", "getSeconds", "getMilliseconds",
+];
+
+fn is_comprehension_variable(source: &str, name: &str) -> bool {
+    ["map", "filter", "all", "exists", "exists_one"].iter().any(|function| {
+        source.match_indices(&format!(".{function}(")).any(|(at, matched)| {
+            let rest = source[at + matched.len()..].trim_start();
+            rest.strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with(','))
+        })
+    })
+}
+
+fn column_to_byte(source: &str, (line, column): (isize, isize)) -> usize {
+    let line_start: usize = source.split_inclusive('\n').take((line - 1).max(0) as usize).map(str::len).sum();
+    source[line_start..].char_indices().nth((column - 1).max(0) as usize).map_or(source.len(), |(at, _)| line_start + at)
+}
+
+fn clean(message: &str) -> String {
+    let first = message.lines().next().unwrap_or(message);
+    let mut characters = first.chars();
+    let lower: String = characters.next().map(|c| c.to_ascii_lowercase()).into_iter().chain(characters).collect();
+    format!("not CEL: {lower}")
+}
+
+/// Evaluates expressions. One per thread: building it registers the functions, evaluating borrows it.
+pub struct Evaluator {
+    root: Context<'static, 'static>,
+}
+
+impl Evaluator {
+    /// An evaluator that knows the constant tables.
+    pub fn new(tables: Arc<Tables>) -> Self {
+        let mut root = Context::default();
+        // `add_function` only fails for names the standard library has; a test calls every one of these.
+        let _ = root.add_function("coalesce", |Arguments(args): Arguments| {
+            args.iter().find(|value| !matches!(value, Cel::Null)).cloned().unwrap_or(Cel::Null)
+        });
+        let _ = root.add_function("squash", |Arguments(args): Arguments| squash(&args));
+        let _ = root.add_function("without", |Arguments(args): Arguments| without(&args));
+        let _ = root.add_function("lookup", move |Arguments(args): Arguments| lookup(&tables, &args));
+        let _ = root.add_function("fold", |text: Arc<String>| Cel::String(Arc::new(fold(&text))));
+        let _ = root.add_function("trim", |text: Arc<String>| Cel::String(Arc::new(text.trim().to_owned())));
+        let _ = root.add_function("uuid5", |name: Arc<String>, text: Arc<String>| {
+            let space = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
+            Cel::String(Arc::new(uuid::Uuid::new_v5(&space, text.as_bytes()).to_string()))
+        });
+        let _ = root.add_function("strftime", |Arguments(args): Arguments| strftime(&args));
+        Self { root }
+    }
+
+    /// Evaluates `expression`; names it does not find in `variable` are null.
+    ///
+    /// # Errors
+    /// CEL's own message, for example for an addition of text and number.
+    pub fn evaluate(&self, expression: &Expression, mut variable: impl FnMut(&str) -> Cel) -> Result<Cel, String> {
+        let mut scope = self.root.new_inner_scope();
+        for name in &expression.variables {
+            scope.add_variable_from_value(name.as_str(), variable(name));
+        }
+        expression.program.execute(&scope).map_err(|error| describe(&error))
+    }
+
+    /// Evaluates a condition: true, or anything else for false; null is false.
+    ///
+    /// # Errors
+    /// As [`Evaluator::evaluate`], or when the result is neither boolean nor null.
+    pub fn holds(&self, expression: &Expression, variable: impl FnMut(&str) -> Cel) -> Result<bool, String> {
+        match self.evaluate(expression, variable)? {
+            Cel::Bool(value) => Ok(value),
+            Cel::Null => Ok(false),
+            other => Err(format!("`{}` is {}, not true or false", expression.source, other.type_of())),
+        }
+    }
+}
+
+fn describe(error: &ExecutionError) -> String {
+    let text = error.to_string();
+    let mut characters = text.chars();
+    characters.next().map(|c| c.to_ascii_lowercase()).into_iter().chain(characters).collect()
+}
+
+fn squash(args: &[Cel]) -> Cel {
+    let Some(Cel::List(items)) = args.first() else { return Cel::Null };
+    let words: Vec<String> = items
+        .iter()
+        .filter_map(|item| if let Cel::String(text) = item { Some(text.split_whitespace().collect::<Vec<_>>().join(" ")) } else { None })
+        .filter(|text| !text.is_empty())
+        .collect();
+    Cel::String(Arc::new(words.join(" ")))
+}
+
+fn without(args: &[Cel]) -> Cel {
+    let (Some(Cel::Map(map)), Some(Cel::List(keys))) = (args.first(), args.get(1)) else { return Cel::Null };
+    let dropped: Vec<&str> =
+        keys.iter().filter_map(|key| if let Cel::String(text) = key { Some(text.as_str()) } else { None }).collect();
+    let kept: HashMap<CelKey, Cel> = map
+        .map
+        .iter()
+        .filter(|(key, _)| !matches!(key, CelKey::String(name) if dropped.contains(&name.as_str())))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    Cel::Map(CelMap { map: Arc::new(kept) })
+}
+
+fn lookup(tables: &Tables, args: &[Cel]) -> Result<Cel, ExecutionError> {
+    let Some(Cel::String(name)) = args.first() else {
+        return Err(ExecutionError::function_error("lookup", "the first argument is the name of a table"));
+    };
+    let table =
+        tables.get(name.as_str()).ok_or_else(|| ExecutionError::function_error("lookup", format!("there is no table `{name}`")))?;
+    let found = match args.get(1) {
+        Some(Cel::String(key)) => table.get(key),
+        Some(Cel::Int(key)) => table.get(&key.to_string()),
+        _ => table.otherwise.as_deref(),
+    };
+    Ok(found.map_or(Cel::Null, |text| Cel::String(Arc::new(text.to_owned()))))
+}
+
+fn strftime(args: &[Cel]) -> Result<Cel, ExecutionError> {
+    let (Some(Cel::Timestamp(time)), Some(Cel::String(format))) = (args.first(), args.get(1)) else {
+        return Err(ExecutionError::function_error("strftime", "expects a time and a format"));
+    };
+    let micros = time.timestamp_micros();
+    let shown = jiff::Timestamp::from_microsecond(micros)
+        .ok()
+        .and_then(|time| jiff::fmt::strtime::format(format.as_str(), &time.to_zoned(jiff::tz::TimeZone::UTC)).ok());
+    shown
+        .map(|text| Cel::String(Arc::new(text)))
+        .ok_or_else(|| ExecutionError::function_error("strftime", format!("`{format}` is not a format")))
+}
+
+/// A field value as CEL sees it.
+pub fn to_cel(value: &Value, ty: &FieldType) -> Cel {
+    match value {
+        Value::Null | Value::Cleared => Cel::Null,
+        Value::Bool(value) => Cel::Bool(*value),
+        Value::Int(number) => match ty.element() {
+            FieldType::Timestamp => chrono::DateTime::from_timestamp_micros(*number)
+                .map_or(Cel::Null, |time| Cel::Timestamp(time.fixed_offset())),
+            FieldType::Duration => Cel::Duration(chrono::Duration::microseconds(*number)),
+            FieldType::Date => text_to_cel(&value.show(ty)),
+            _ => Cel::Int(*number),
+        },
+        Value::Float(number) => Cel::Float(*number),
+        Value::Text(text) => text_to_cel(text),
+        Value::Uuid(_) => text_to_cel(&value.show(ty)),
+        Value::Json(json) => json_to_cel(json),
+        Value::List(items) => Cel::List(Arc::new(items.iter().map(|item| to_cel(item, ty.element())).collect())),
+    }
+}
+
+/// Text as CEL sees it.
+pub fn text_to_cel(text: &str) -> Cel {
+    Cel::String(Arc::new(text.to_owned()))
+}
+
+/// JSON as CEL sees it.
+pub fn json_to_cel(json: &Json) -> Cel {
+    match json {
+        Json::Null => Cel::Null,
+        Json::Bool(value) => Cel::Bool(*value),
+        Json::Number(number) => {
+            number.as_i64().map_or_else(|| Cel::Float(number.as_f64().unwrap_or(f64::NAN)), Cel::Int)
+        }
+        Json::String(text) => text_to_cel(text),
+        Json::Array(items) => Cel::List(Arc::new(items.iter().map(json_to_cel).collect())),
+        Json::Object(entries) => {
+            let map: HashMap<CelKey, Cel> =
+                entries.iter().map(|(key, value)| (CelKey::String(Arc::new(key.clone())), json_to_cel(value))).collect();
+            Cel::Map(CelMap { map: Arc::new(map) })
+        }
+    }
+}
+
+fn cel_to_json(value: &Cel) -> Json {
+    match value {
+        Cel::Bool(value) => Json::Bool(*value),
+        Cel::Int(number) => Json::from(*number),
+        Cel::UInt(number) => Json::from(*number),
+        Cel::Float(number) => Json::from(*number),
+        Cel::String(text) => Json::from(text.as_str()),
+        Cel::Timestamp(time) => Json::from(crate::value::show_timestamp(time.timestamp_micros())),
+        Cel::Duration(duration) => {
+            let micros = duration.num_microseconds().unwrap_or(i64::MAX);
+            Json::from(jiff::SignedDuration::from_micros(micros).to_string())
+        }
+        Cel::List(items) => Json::Array(items.iter().map(cel_to_json).collect()),
+        Cel::Map(map) => {
+            let sorted: BTreeMap<String, Json> = map
+                .map
+                .iter()
+                .map(|(key, value)| {
+                    let name = match key {
+                        CelKey::String(text) => text.to_string(),
+                        CelKey::Int(number) => number.to_string(),
+                        CelKey::Uint(number) => number.to_string(),
+                        CelKey::Bool(value) => value.to_string(),
+                    };
+                    (name, cel_to_json(value))
+                })
+                .collect();
+            Json::Object(sorted.into_iter().collect())
+        }
+        _ => Json::Null,
+    }
+}
+
+/// A CEL result as a value of a field.
+///
+/// # Errors
+/// When it does not fit the field's type.
+pub fn from_cel(cel: &Cel, ty: &FieldType) -> Result<Value, crate::value::ConvertError> {
+    match (cel, ty.element()) {
+        (Cel::Null, _) => Ok(Value::Null),
+        (Cel::Timestamp(time), FieldType::Timestamp) if !ty.is_list() => Ok(Value::Int(time.timestamp_micros())),
+        (Cel::Duration(duration), FieldType::Duration) if !ty.is_list() => {
+            Ok(duration.num_microseconds().map_or(Value::Null, Value::Int))
+        }
+        (Cel::String(text), FieldType::Text) if !ty.is_list() => Ok(Value::text(text.as_str())),
+        _ => crate::value::from_json(&cel_to_json(cel), ty, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evaluate(source: &str, names: &[(&str, Cel)]) -> Result<Value, String> {
+        let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        let expression = Expression::compile(source, &known).map_err(|(at, message)| format!("{at}: {message}"))?;
+        let table = Table { rows: [("a".to_owned(), "lcsh".to_owned())].into(), otherwise: Some("other".into()) };
+        let evaluator = Evaluator::new(Arc::new([("systems".to_owned(), table)].into()));
+        let found = evaluator.evaluate(&expression, |name| {
+            names.iter().find(|(known, _)| *known == name).map_or(Cel::Null, |(_, value)| value.clone())
+        })?;
+        from_cel(&found, &FieldType::Text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_function_answers() {
+        let a = [("a", Cel::Null), ("b", text_to_cel(" x  y "))];
+        assert_eq!(evaluate("coalesce(a, b)", &a), Ok(Value::text(" x  y ")));
+        assert_eq!(evaluate("squash([a, b, 'z'])", &a), Ok(Value::text("x y z")));
+        assert_eq!(evaluate("trim(b)", &a), Ok(Value::text("x  y")));
+        assert_eq!(evaluate("fold('ÅSA')", &a), Ok(Value::text("åsa")));
+        assert_eq!(evaluate("lookup('systems', 'a') + lookup('systems', 'q')", &a), Ok(Value::text("lcshother")));
+        assert_eq!(evaluate("string(size(without({'p': 1, 'q': 2}, ['p'])))", &a), Ok(Value::text("1")));
+        assert_eq!(evaluate("uuid5('business', '1')", &a), evaluate("uuid5('business', '1')", &a));
+        assert_eq!(evaluate("strftime(timestamp('2020-01-02T00:00:00Z'), '%Y/%m')", &a), Ok(Value::text("2020/01")));
+        assert_eq!(evaluate("string([1, 2].map(x, x * 2)[1])", &a), Ok(Value::text("4")));
+    }
+
+    #[test]
+    fn absent_is_null_and_null_is_false() {
+        assert_eq!(evaluate("a == null ? 'absent' : 'there'", &[("a", Cel::Null)]), Ok(Value::text("absent")));
+        assert_eq!(evaluate("a == 'x' ? 'x' : 'not x'", &[("a", Cel::Null)]), Ok(Value::text("not x")));
+    }
+
+    #[test]
+    fn mistakes_are_found_when_compiling() {
+        assert_eq!(evaluate("a + heding", &[("a", Cel::Null), ("heading", Cel::Null)]), Err("4: `heding` is not known here; did you mean `heading`?".into()));
+        assert!(evaluate("coalece(a)", &[("a", Cel::Null)]).is_err_and(|error| error.contains("did you mean `coalesce`")));
+        assert!(evaluate("now", &[]).is_err_and(|error| error.contains("only known in transitions")));
+        assert!(evaluate("a ?? 'x'", &[("a", Cel::Null)]).is_err());
+    }
+}

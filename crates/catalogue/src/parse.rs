@@ -1,0 +1,1086 @@
+//! From the text of a definition to a [`Catalogue`], or to every mistake in it.
+//!
+//! Names are collected first, so that any part may refer to any other; then each part is read. A part with a mistake is
+//! left out and reading goes on: a file's errors are reported together.
+
+use crate::definition::*;
+use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::expr::{Expression, Table, Tables};
+use crate::key::Template;
+use crate::path::Path;
+use crate::value::{FieldType, TYPE_NAMES, Value, from_text};
+use crate::words::{self, Word};
+use crate::yaml::{self, Kind, Node};
+use regex::RegexBuilder;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Parses, checks and compiles a definition.
+///
+/// # Errors
+/// Every mistake found, in the order of the text.
+pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
+    let root = yaml::parse(text)?;
+    let mut reader = Reader { text, problems: Vec::new() };
+    let catalogue = reader.catalogue(&root);
+    reader.problems.sort_by_key(|problem| (problem.span.start, problem.span.end));
+    reader.problems.dedup();
+    match catalogue {
+        Some(catalogue) if reader.problems.is_empty() => Ok(catalogue),
+        _ => Err(reader.problems),
+    }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    problems: Vec<Diagnostic>,
+}
+
+/// Names that mean something in expressions and so cannot name fields.
+const RESERVED: [&str; 12] = ["meta", "args", "now", "caller", "role", "key", "tag", "true", "false", "null", "in", "conflict"];
+
+/// Most fields of a collection.
+const MAX_FIELDS: usize = 500;
+
+impl<'t> Reader<'t> {
+    // --- small helpers -------------------------------------------------------------------------------------------------
+
+    fn problem(&mut self, node: &Node, message: impl Into<String>) {
+        self.problems.push(Diagnostic::new(node.span.clone(), message));
+    }
+
+    fn problem_with_help(&mut self, node: &Node, message: impl Into<String>, help: impl Into<String>) {
+        self.problems.push(Diagnostic::new(node.span.clone(), message).help(help));
+    }
+
+    /// The entries of a mapping whose keys must all be among `words`.
+    fn section<'n>(&mut self, node: &'n Node, what: &str, words: &[&[Word]]) -> Option<&'n [(Node, Node)]> {
+        let Kind::Map(entries) = &node.kind else {
+            self.problem(node, format!("{what} is a mapping, this is {}", node.shape()));
+            return None;
+        };
+        let known = || words.iter().flat_map(|words| words.iter()).map(|word| word.name);
+        for (name, _) in entries {
+            let written = name.text().unwrap_or_default();
+            if known().any(|word| word == written) {
+                continue;
+            }
+            let message = format!("{what} has no key `{written}`");
+            match did_you_mean(written, known()) {
+                Some(meant) => self.problem_with_help(name, message, format!("did you mean `{meant}`?")),
+                None => self.problem_with_help(name, message, format!("its keys are {}", known().collect::<Vec<_>>().join(", "))),
+            }
+        }
+        Some(entries)
+    }
+
+    /// The entries of a mapping from names to something.
+    fn named<'n>(&mut self, node: Option<&'n Node>, what: &str) -> Vec<(&'n str, &'n Node, &'n Node)> {
+        let Some(node) = node else { return Vec::new() };
+        let Kind::Map(entries) = &node.kind else {
+            self.problem(node, format!("{what} are a mapping from names, this is {}", node.shape()));
+            return Vec::new();
+        };
+        let mut named = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
+            let written = name.text().unwrap_or_default();
+            let valid = written.starts_with(|c: char| c.is_ascii_lowercase())
+                && written.len() <= 48
+                && written.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+            if valid {
+                named.push((written, name, value));
+            } else {
+                self.problem(name, format!("`{written}` is not a name: a small letter, then small letters, digits and _, at most 48"));
+            }
+        }
+        named
+    }
+
+    fn text_of<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
+        let text = match &node.kind {
+            Kind::Scalar { text, .. } if !node.is_null() => Some(text.as_str()),
+            _ => None,
+        };
+        if text.is_none() {
+            let hint = matches!(node.kind, Kind::Map(_) | Kind::List(_));
+            let message = format!("{what} is text, this is {}", node.shape());
+            if hint && self.text[node.span.clone()].starts_with(['{', '[']) {
+                self.problem_with_help(node, message, "YAML reads { and [ as a mapping or a list: quote this path or expression");
+            } else {
+                self.problem(node, message);
+            }
+        }
+        text
+    }
+
+    fn boolean(&mut self, node: Option<&Node>, what: &str) -> bool {
+        let Some(node) = node else { return false };
+        match &node.kind {
+            Kind::Scalar { text, quoted: false } if text == "true" => true,
+            Kind::Scalar { text, quoted: false } if text == "false" => false,
+            _ => {
+                self.problem_with_help(node, format!("{what} is true or false, this is {}", node.shape()), "this is YAML 1.2: yes, no, on and off are text");
+                false
+            }
+        }
+    }
+
+    fn choice<T: Copy>(&mut self, node: Option<&Node>, what: &str, choices: &[(&str, T)]) -> Option<T> {
+        let node = node?;
+        let text = self.text_of(node, what)?;
+        if let Some((_, value)) = choices.iter().find(|(name, _)| *name == text) {
+            return Some(*value);
+        }
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let message = format!("`{text}` is not a {what}");
+        match did_you_mean(text, names.iter().copied()) {
+            Some(meant) => self.problem_with_help(node, message, format!("did you mean `{meant}`?")),
+            None => self.problem_with_help(node, message, format!("it is one of {}", names.join(", "))),
+        }
+        None
+    }
+
+    /// The index of a name among others, or a problem that lists them.
+    fn reference(&mut self, node: &Node, what: &str, names: &[&str]) -> Option<usize> {
+        let text = self.text_of(node, what)?.to_owned();
+        if let Some(index) = names.iter().position(|name| *name == text) {
+            return Some(index);
+        }
+        let message = format!("there is no {what} `{text}`");
+        match did_you_mean(&text, names.iter().copied()) {
+            Some(meant) => self.problem_with_help(node, message, format!("did you mean `{meant}`?")),
+            None if names.is_empty() => self.problem(node, message),
+            None => self.problem_with_help(node, message, format!("there is {}", names.join(", "))),
+        }
+        None
+    }
+
+    /// A place inside a scalar: exact for plain scalars and quoted ones without escapes before it.
+    fn inside(&self, node: &Node, at: usize) -> Range<usize> {
+        let written = &self.text[node.span.clone()];
+        let quote = usize::from(written.starts_with(['"', '\'']));
+        let start = (node.span.start + quote + at).min(node.span.end.saturating_sub(quote)).max(node.span.start);
+        start..(start + 1).min(node.span.end).max(start)
+    }
+
+    fn cel(&mut self, node: &Node, names: &[&str]) -> Option<Expression> {
+        let source = self.text_of(node, "a CEL expression")?.to_owned();
+        match Expression::compile(&source, names) {
+            Ok(expression) => Some(expression),
+            Err((at, message)) => {
+                let mut problem = Diagnostic::new(self.inside(node, at), message);
+                if source.contains("??") {
+                    problem = problem.help("CEL has no `??`: write coalesce(a, b)");
+                }
+                self.problems.push(problem);
+                None
+            }
+        }
+    }
+
+    fn field_type(&mut self, node: &Node) -> Option<FieldType> {
+        if let Kind::List(items) = &node.kind {
+            let [element] = items.as_slice() else {
+                self.problem(node, "a list type has one element type: [text]");
+                return None;
+            };
+            return self.field_type(element).and_then(|element_type| match element_type {
+                FieldType::List(_) => {
+                    self.problem(node, "lists of lists are not a type; use json");
+                    None
+                }
+                scalar => Some(FieldType::List(Box::new(scalar))),
+            });
+        }
+        let text = self.text_of(node, "a type")?;
+        if let Some(ty) = FieldType::named(text) {
+            return Some(ty);
+        }
+        let message = format!("`{text}` is not a type");
+        match did_you_mean(text, TYPE_NAMES.iter().map(|(name, _)| *name)) {
+            Some(meant) => self.problem_with_help(node, message, format!("did you mean `{meant}`?")),
+            None => {
+                let names: Vec<&str> = TYPE_NAMES.iter().map(|(name, _)| *name).collect();
+                self.problem_with_help(node, message, format!("types are {}, or a list of one: [text]", names.join(", ")));
+            }
+        }
+        None
+    }
+
+    fn one_of(&mut self, node: Option<&Node>, ty: &FieldType) -> Vec<Value> {
+        let Some(node) = node else { return Vec::new() };
+        let Kind::List(items) = &node.kind else {
+            self.problem(node, format!("one_of is a list, this is {}", node.shape()));
+            return Vec::new();
+        };
+        let mut values = Vec::with_capacity(items.len());
+        for item in items {
+            let Some(text) = self.text_of(item, "a value of one_of").map(str::to_owned) else { continue };
+            match from_text(&text, ty.element(), None) {
+                Ok(value) => values.push(value),
+                Err(error) => self.problem(item, error.to_string()),
+            }
+        }
+        values
+    }
+
+    fn index(&mut self, node: Option<&Node>, ty: &FieldType) -> Index {
+        let Some(node) = node else { return Index::default() };
+        let kinds: Vec<&Node> = match &node.kind {
+            Kind::List(items) => items.iter().collect(),
+            _ => vec![node],
+        };
+        let mut index = Index::default();
+        for kind in kinds {
+            match self.choice(Some(kind), "kind of index", &[("equal", 0), ("prefix", 1), ("contains", 2)]) {
+                Some(0) => index.ordered = true,
+                Some(_) if ty.element() != &FieldType::Text => {
+                    self.problem(kind, format!("only text has an index of this kind, this field is {ty}"));
+                }
+                Some(1) => index.ordered = true,
+                Some(_) if ty.is_list() => self.problem(kind, "a list has no `contains` index; use equal or prefix, they ask each element"),
+                Some(_) => index.contains = true,
+                None => {}
+            }
+        }
+        if ty.element() == &FieldType::Json {
+            self.problem(node, "json has no index; give the part you ask for a field of its own");
+        }
+        index
+    }
+
+    // --- the whole -----------------------------------------------------------------------------------------------------
+
+    fn catalogue(&mut self, root: &Node) -> Option<Catalogue> {
+        self.section(root, "a catalogue", &[words::CATALOGUE])?;
+        let name = match root.get("catalogue") {
+            Some(node) => self.text_of(node, "the catalogue's name").unwrap_or_default().to_owned(),
+            None => {
+                self.problems.push(Diagnostic::new(0..0, "the definition has no `catalogue: NAME`"));
+                String::new()
+            }
+        };
+        let tables = self.tables(root.get("lookups"));
+        let patterns = self.patterns(root.get("patterns"));
+        let source_nodes = self.named(root.get("sources"), "sources");
+        let source_names: Vec<&str> = source_nodes.iter().map(|(name, ..)| *name).collect();
+        let collection_nodes = self.named(root.get("collections"), "collections");
+        if collection_nodes.is_empty() {
+            self.problem(root, "a catalogue has at least one collection");
+        }
+        let mut collections = Vec::with_capacity(collection_nodes.len());
+        for (name, _, node) in &collection_nodes {
+            collections.push(self.collection(name, node, &source_names));
+        }
+        let mut sources = Vec::with_capacity(source_nodes.len());
+        for (name, name_node, node) in &source_nodes {
+            let context = SourceContext { collections: &collections, collection_nodes: &collection_nodes, tables: &tables, patterns: &patterns };
+            sources.extend(self.source(name, name_node, node, &context));
+        }
+        // these would only repeat in other words what is known to be wrong already
+        let sound = self.problems.is_empty();
+        for (collection, (_, name_node, _)) in collections.iter().zip(&collection_nodes).filter(|_| sound) {
+            self.collection_is_fed(collection, name_node, &sources, &collections);
+        }
+        let mut profiles = Vec::new();
+        for (name, _, node) in self.named(root.get("profiles"), "profiles") {
+            profiles.extend(self.profile(name, node, &source_names));
+        }
+        let hash = blake3::hash(canonical(root, &[]).as_bytes()).to_hex().to_string();
+        Some(Catalogue { name, hash, tables: Arc::new(tables), patterns, collections, sources, profiles })
+    }
+
+    fn tables(&mut self, node: Option<&Node>) -> Tables {
+        let mut tables = Tables::new();
+        for (name, _, node) in self.named(node, "lookups") {
+            let Kind::Map(entries) = &node.kind else {
+                self.problem(node, format!("a lookup is a mapping from key to value, this is {}", node.shape()));
+                continue;
+            };
+            let mut table = Table::default();
+            for (key, value) in entries {
+                let (Some(key), Some(value)) = (key.text(), self.text_of(value, "a lookup's value")) else { continue };
+                if key == "else" {
+                    table.otherwise = Some(value.to_owned());
+                } else {
+                    table.rows.insert(key.to_owned(), value.to_owned());
+                }
+            }
+            tables.insert(name.to_owned(), table);
+        }
+        tables
+    }
+
+    fn patterns(&mut self, node: Option<&Node>) -> Vec<Pattern> {
+        let mut patterns = Vec::new();
+        for (name, _, node) in self.named(node, "patterns") {
+            let Kind::List(items) = &node.kind else {
+                self.problem(node, format!("a pattern is a list of regular expressions, this is {}", node.shape()));
+                continue;
+            };
+            let mut expressions = Vec::with_capacity(items.len());
+            for item in items {
+                let Some(text) = self.text_of(item, "a regular expression").map(str::to_owned) else { continue };
+                match RegexBuilder::new(&text).size_limit(1 << 20).build() {
+                    Ok(expression) => expressions.push(expression),
+                    Err(error) => {
+                        let message = error.to_string();
+                        let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                        self.problem(item, format!("not a regular expression: {last}"));
+                    }
+                }
+            }
+            patterns.push(Pattern { name: name.to_owned(), expressions });
+        }
+        patterns
+    }
+
+    // --- collections ---------------------------------------------------------------------------------------------------
+
+    fn collection(&mut self, name: &str, node: &Node, source_names: &[&str]) -> Collection {
+        self.section(node, "a collection", &[words::COLLECTION]);
+        let default_rule = match node.get("survivorship") {
+            Some(rule) => self.survivorship(rule, source_names).unwrap_or(Survivorship::Latest),
+            None => Survivorship::Latest,
+        };
+        let field_nodes = self.named(node.get("fields"), "fields");
+        if field_nodes.is_empty() {
+            self.problem(node, format!("collection `{name}` has no fields"));
+        }
+        if field_nodes.len() > MAX_FIELDS {
+            self.problem(node, format!("a collection has at most {MAX_FIELDS} fields"));
+        }
+        let field_names: Vec<&str> = field_nodes.iter().map(|(name, ..)| *name).collect();
+        let mut fields = Vec::with_capacity(field_nodes.len());
+        for (name, name_node, node) in &field_nodes {
+            if RESERVED.contains(name) {
+                self.problem(name_node, format!("`{name}` has a meaning in expressions and queries; choose another name"));
+            }
+            fields.push(self.field(name, node, &default_rule, source_names, &field_names).unwrap_or_else(|| placeholder(name)));
+        }
+        self.derivations_are_acyclic(&fields, &field_nodes);
+        let (key, key_text) = self.key_rule(name, node, &fields).unwrap_or((KeyRule::Field(0), String::new()));
+        let keep_raw = self.choice(node.get("raw"), "choice for raw", &[("keep", true), ("drop", false)]).unwrap_or(false);
+        let exists = self
+            .choice(node.get("exists"), "choice for exists", &[("latest", Exists::Latest), ("any", Exists::Any)])
+            .unwrap_or(Exists::Latest);
+        let states = self.states(node, &field_names);
+        let transitions = self.transitions(node, &fields, &states);
+        Collection { name: name.to_owned(), key, key_text, keep_raw, exists, fields, states, transitions }
+    }
+
+    fn field(&mut self, name: &str, node: &Node, default_rule: &Survivorship, source_names: &[&str], field_names: &[&str]) -> Option<Field> {
+        let mut field = placeholder(name);
+        field.survivorship = default_rule.clone();
+        if !matches!(node.kind, Kind::Map(_)) {
+            field.ty = self.field_type(node)?;
+            field.rule = Some(FieldRuleText { node: node.clone() });
+            if matches!(field.survivorship, Survivorship::Union) && !field.ty.is_list() {
+                field.survivorship = Survivorship::Latest;
+            }
+            return Some(field);
+        }
+        self.section(node, "a field", &[words::FIELD, words::RULE])?;
+        match node.get("type") {
+            Some(ty) => field.ty = self.field_type(ty)?,
+            None => {
+                self.problem(node, format!("field `{name}` has no type"));
+                return None;
+            }
+        }
+        field.required = self.boolean(node.get("required"), "required");
+        field.unique = self.boolean(node.get("unique"), "unique");
+        field.fold = self.boolean(node.get("fold"), "fold");
+        field.compare = self.boolean(node.get("compare"), "compare");
+        field.index = self.index(node.get("index"), &field.ty);
+        field.one_of = self.one_of(node.get("one_of"), &field.ty);
+        if field.fold && field.ty.element() != &FieldType::Text {
+            self.problem(node, format!("only text is folded, `{name}` is {}", field.ty));
+        }
+        if field.unique && (field.ty.is_list() || field.ty == FieldType::Json) {
+            self.problem(node, format!("a field of type {} cannot be unique", field.ty));
+        }
+        if let Some(rule) = node.get("survivorship") {
+            field.survivorship = self.survivorship(rule, source_names).unwrap_or(Survivorship::Latest);
+            if matches!(field.survivorship, Survivorship::Union) && !field.ty.is_list() {
+                self.problem(rule, format!("union gives a list, `{name}` is {}", field.ty));
+            }
+        } else if matches!(field.survivorship, Survivorship::Union) && !field.ty.is_list() {
+            field.survivorship = Survivorship::Latest;
+        }
+        if let Some(from) = node.get("from") {
+            field.from = Some(self.source_list(from, source_names));
+        }
+        if let Some(derive) = node.get("derive") {
+            let others: Vec<&str> = field_names.iter().copied().filter(|other| *other != name).collect();
+            field.derive = self.cel(derive, &others);
+            for word in words::RULE.iter().filter(|word| !matches!(word.name, "type")) {
+                if let Some(value) = node.get(word.name) {
+                    self.problem(value, format!("`{name}` is derived from golden fields; `{}` says how documents give it", word.name));
+                }
+            }
+            if field.required {
+                self.problem(derive, "a derived field cannot be required of a document");
+            }
+        } else {
+            field.rule = Some(FieldRuleText { node: node.clone() });
+        }
+        Some(field)
+    }
+
+    fn survivorship(&mut self, node: &Node, source_names: &[&str]) -> Option<Survivorship> {
+        if matches!(node.kind, Kind::Map(_)) {
+            self.section(node, "survivorship", &[words::SURVIVORSHIP_MAP])?;
+            let Some(prefer) = node.get("prefer") else {
+                self.problem(node, "survivorship with a mapping needs `prefer: [sources]`");
+                return None;
+            };
+            let sources = self.source_list(prefer, source_names);
+            let then_earliest = self.choice(node.get("then"), "second rule", &[("latest", false), ("earliest", true)]).unwrap_or(false);
+            return Some(Survivorship::Prefer { sources, then_earliest });
+        }
+        let choices = [("latest", 0), ("earliest", 1), ("union", 2), ("by_contributor", 3)];
+        Some(match self.choice(Some(node), "survivorship rule", &choices)? {
+            0 => Survivorship::Latest,
+            1 => Survivorship::Earliest,
+            2 => Survivorship::Union,
+            _ => Survivorship::ByContributor,
+        })
+    }
+
+    fn source_list(&mut self, node: &Node, source_names: &[&str]) -> Vec<usize> {
+        let Kind::List(items) = &node.kind else {
+            self.problem(node, format!("expected a list of sources, this is {}", node.shape()));
+            return Vec::new();
+        };
+        items.iter().filter_map(|item| self.reference(item, "source", source_names)).collect()
+    }
+
+    /// A derived field may read other derived fields, but not itself through them.
+    fn derivations_are_acyclic(&mut self, fields: &[Field], nodes: &[(&str, &Node, &Node)]) {
+        fn reaches(fields: &[Field], from: usize, target: usize, depth: usize) -> bool {
+            let Some(derive) = &fields[from].derive else { return false };
+            derive.variables().iter().any(|name| {
+                let Some(next) = fields.iter().position(|field| field.name == *name) else { return false };
+                next == target || (depth > 0 && reaches(fields, next, target, depth - 1))
+            })
+        }
+        for (index, field) in fields.iter().enumerate() {
+            if field.derive.is_some() && reaches(fields, index, index, fields.len()) {
+                self.problem(nodes[index].1, format!("`{}` is derived from itself", field.name));
+            }
+        }
+    }
+
+    fn key_rule(&mut self, name: &str, node: &Node, fields: &[Field]) -> Option<(KeyRule, String)> {
+        let Some(key) = node.get("key") else {
+            self.problem(node, format!("collection `{name}` has no key"));
+            return None;
+        };
+        let text = self.text_of(key, "a key")?.to_owned();
+        let contributed: Vec<&str> = fields.iter().filter(|field| field.derive.is_none()).map(|field| field.name.as_str()).collect();
+        let is_name = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if is_name {
+            self.reference(key, "field", &contributed)?;
+            let index = fields.iter().position(|field| field.name == text)?;
+            if fields[index].ty.is_list() || fields[index].ty == FieldType::Json {
+                self.problem(key, format!("a key is a scalar, `{text}` is {}", fields[index].ty));
+            }
+            return Some((KeyRule::Field(index), text));
+        }
+        if text.contains('{') {
+            match Template::parse(&text) {
+                Ok(template) => {
+                    for placeholder in template.names() {
+                        if !contributed.contains(&placeholder) {
+                            let at = text.find(placeholder).unwrap_or(0);
+                            self.problems.push(Diagnostic::new(self.inside(key, at), format!("there is no field `{placeholder}`")));
+                        }
+                    }
+                    return Some((KeyRule::Template(template), text));
+                }
+                Err((at, message)) => {
+                    self.problems.push(Diagnostic::new(self.inside(key, at), message));
+                    return None;
+                }
+            }
+        }
+        Some((KeyRule::Expression(self.cel(key, &contributed)?), text))
+    }
+
+    fn states(&mut self, node: &Node, field_names: &[&str]) -> Vec<StateField> {
+        let mut states = Vec::new();
+        for (name, name_node, node) in self.named(node.get("state"), "state fields") {
+            if field_names.contains(&name) {
+                self.problem(name_node, format!("`{name}` is a contributed field already; a state field is written by transitions only"));
+            }
+            let (ty, seed, index, one_of) = if matches!(node.kind, Kind::Map(_)) {
+                if self.section(node, "a state field", &[words::STATE]).is_none() {
+                    continue;
+                }
+                let Some(ty) = node.get("type").and_then(|ty| self.field_type(ty)) else {
+                    if node.get("type").is_none() {
+                        self.problem(node, format!("state field `{name}` has no type"));
+                    }
+                    continue;
+                };
+                let seed = node.get("seed").and_then(|seed| self.cel(seed, field_names));
+                let index = self.index(node.get("index"), &ty);
+                let one_of = self.one_of(node.get("one_of"), &ty);
+                (ty, seed, index, one_of)
+            } else {
+                let Some(ty) = self.field_type(node) else { continue };
+                (ty, None, Index::default(), Vec::new())
+            };
+            states.push(StateField { name: name.to_owned(), ty, seed, index, one_of });
+        }
+        states
+    }
+
+    fn transitions(&mut self, node: &Node, fields: &[Field], states: &[StateField]) -> Vec<Transition> {
+        let state_names: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();
+        let mut names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).chain(state_names.iter().copied()).collect();
+        names.extend(["args", "now", "caller", "role", "key"]);
+        let mut transitions = Vec::new();
+        for (name, _, node) in self.named(node.get("transitions"), "transitions") {
+            if self.section(node, "a transition", &[words::TRANSITION]).is_none() {
+                continue;
+            }
+            let args = self.arguments(node.get("args"));
+            let mut refuse = Vec::new();
+            for item in self.items(node.get("refuse"), "refuse") {
+                if self.section(item, "a refusal", &[words::REFUSE]).is_none() {
+                    continue;
+                }
+                let when = self.required(item, "when").and_then(|node| self.cel(node, &names));
+                let reason = self.required(item, "reason").and_then(|node| self.cel(node, &names));
+                let code = item.get("code").map_or(Some(409), |node| {
+                    let code = node.text().and_then(|text| text.parse().ok()).filter(|code| (400..500).contains(code));
+                    if code.is_none() {
+                        self.problem(node, "a code is an HTTP status from 400 to 499");
+                    }
+                    code
+                });
+                if let (Some(when), Some(reason), Some(code)) = (when, reason, code) {
+                    refuse.push(Refusal { when, reason, code });
+                }
+            }
+            let mut set = Vec::new();
+            for (_, name_node, value) in self.named(node.get("set"), "values to set") {
+                let Some(index) = self.reference(name_node, "state field", &state_names) else { continue };
+                let expression = if value.is_null() { None } else { self.cel(value, &names) };
+                set.push((index, expression));
+            }
+            transitions.push(Transition { name: name.to_owned(), args, refuse, set });
+        }
+        transitions
+    }
+
+    fn arguments(&mut self, node: Option<&Node>) -> Vec<Argument> {
+        let mut arguments = Vec::new();
+        for (name, _, node) in self.named(node, "arguments") {
+            let shorthand = !matches!(node.kind, Kind::Map(_));
+            if !shorthand && self.section(node, "an argument", &[words::ARG]).is_none() {
+                continue;
+            }
+            let type_node = if shorthand { Some(node) } else { self.required(node, "type") };
+            let Some(ty) = type_node.and_then(|node| self.field_type(node)) else { continue };
+            let number = |reader: &mut Self, word: &str| {
+                let node = node.get(word)?;
+                let number = node.text().and_then(|text| text.parse::<f64>().ok());
+                if number.is_none() {
+                    reader.problem(node, format!("{word} is a number"));
+                }
+                number
+            };
+            let (min, max) = (number(self, "min"), number(self, "max"));
+            arguments.push(Argument {
+                name: name.to_owned(),
+                required: self.boolean(node.get("required"), "required"),
+                default: node.get("default").and_then(|node| self.cel(node, &["now", "caller"])),
+                one_of: self.one_of(node.get("one_of"), &ty),
+                ty,
+                min,
+                max,
+            });
+        }
+        arguments
+    }
+
+    fn items<'n>(&mut self, node: Option<&'n Node>, what: &str) -> &'n [Node] {
+        match node.map(|node| (&node.kind, node)) {
+            None => &[],
+            Some((Kind::List(items), _)) => items,
+            Some((_, node)) => {
+                self.problem(node, format!("{what} is a list, this is {}", node.shape()));
+                &[]
+            }
+        }
+    }
+
+    fn required<'n>(&mut self, node: &'n Node, word: &str) -> Option<&'n Node> {
+        let found = node.get(word);
+        if found.is_none() {
+            self.problem(node, format!("`{word}` is missing"));
+        }
+        found
+    }
+
+    fn profile(&mut self, name: &str, node: &Node, source_names: &[&str]) -> Option<Profile> {
+        self.section(node, "a profile", &[words::PROFILE])?;
+        let source = self.required(node, "source").and_then(|node| self.reference(node, "source", source_names))?;
+        let matched = [("update", Matched::Update), ("skip", Matched::Skip), ("fail", Matched::Fail), ("withdraw", Matched::Withdraw)];
+        let unmatched = [("create", Unmatched::Create), ("skip", Unmatched::Skip), ("fail", Unmatched::Fail)];
+        Some(Profile {
+            name: name.to_owned(),
+            source,
+            matched: self.choice(node.get("matched"), "choice for matched", &matched).unwrap_or(Matched::Update),
+            unmatched: self.choice(node.get("unmatched"), "choice for unmatched", &unmatched).unwrap_or(Unmatched::Create),
+        })
+    }
+
+    // --- sources -------------------------------------------------------------------------------------------------------
+
+    fn source(&mut self, name: &str, name_node: &Node, node: &Node, context: &SourceContext<'_>) -> Option<Source> {
+        self.section(node, "a source", &[words::SOURCE])?;
+        let families = [("marc", Family::Marc), ("xml", Family::Xml), ("json", Family::Json), ("csv", Family::Csv)];
+        let format = self.required(node, "format");
+        let family = self.choice(format, "format", &families)?;
+        let records = match (node.get("records"), family) {
+            (None, _) => None,
+            (Some(records), Family::Xml | Family::Json) => self.records(records, family),
+            (Some(records), _) => {
+                self.problem(records, format!("a {} file has no `records` to choose", family.name()));
+                None
+            }
+        };
+        let mut namespaces = Vec::new();
+        if let Some(bindings) = node.get("namespaces") {
+            for (prefix, _, uri) in self.named(Some(bindings), "namespaces") {
+                namespaces.extend(self.text_of(uri, "a namespace").map(|uri| (prefix.to_owned(), uri.to_owned())));
+            }
+        }
+        let mut lets: Vec<Let> = Vec::new();
+        for (let_name, let_node, rule_node) in self.named(node.get("let"), "let values") {
+            if RESERVED.contains(&let_name) {
+                self.problem(let_node, format!("`{let_name}` has a meaning in expressions; choose another name"));
+            }
+            let known: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
+            let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
+            let scope = RuleScope { family, names: &known, reads_meta: &meta_lets, context };
+            let ty = match rule_node.get("type") {
+                Some(ty) => self.field_type(ty),
+                None if rule_node.get("match").is_some() => Some(FieldType::Json),
+                None if rule_node.get("expr").is_some() => Some(FieldType::Json),
+                None => Some(FieldType::Text),
+            };
+            let Some(ty) = ty else { continue };
+            if let Some(rule) = self.rule(rule_node, &ty, None, &scope) {
+                lets.push(Let { name: let_name.to_owned(), rule });
+            }
+        }
+        let feeds = self.feeds(name_node, node, family, &lets, context);
+        // a single feed's fields are as good as `let` values in the source's own conditions
+        let only_feed = if feeds.len() == 1 { feeds.first() } else { None };
+        let mut names: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
+        if let Some(feed) = only_feed {
+            names.extend(feed.map.iter().map(|entry| context.collections[feed.collection].fields[entry.field].name.as_str()));
+        }
+        let mut accept = Vec::new();
+        for item in self.items(node.get("accept"), "accept") {
+            if self.section(item, "a condition", &[words::ACCEPT]).is_none() {
+                continue;
+            }
+            let unless = self.required(item, "unless").and_then(|node| self.cel(node, &names));
+            let skip = self.choice(item.get("do"), "choice for do", &[("fail", false), ("skip", true)]).unwrap_or(false);
+            let reason = item.get("reason").and_then(|node| self.cel(node, &names));
+            accept.extend(unless.map(|unless| Accept { unless, skip, reason }));
+        }
+        let gone = node.get("gone").and_then(|node| self.cel(node, &names));
+        let as_of = self.as_of(node, &lets, only_feed, &names, context)?;
+        Some(Source { name: name.to_owned(), family, records, namespaces, lets, accept, gone, as_of, feeds })
+    }
+
+    fn records(&mut self, node: &Node, family: Family) -> Option<String> {
+        let text = self.text_of(node, "records")?.to_owned();
+        if family == Family::Xml {
+            let local = text.trim_start_matches('/');
+            let valid = !local.is_empty() && local.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'));
+            if !valid {
+                self.problem(node, "`records` of xml is the name of an element, such as `record` or `marc:record`");
+                return None;
+            }
+            return Some(local.to_owned());
+        }
+        let member = text.strip_suffix("[*]").unwrap_or(&text);
+        let name = member.strip_prefix("$.").filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+        match name {
+            _ if member == "$" => None,
+            Some(name) => Some(name.to_owned()),
+            None => {
+                self.problem(node, "`records` of json is \"$[*]\" or one member of the top object, such as \"$.value[*]\"");
+                None
+            }
+        }
+    }
+
+    fn as_of(&mut self, node: &Node, lets: &[Let], feed: Option<&Feed>, names: &[&str], context: &SourceContext<'_>) -> Option<AsOf> {
+        let Some(as_of) = node.get("as_of") else {
+            self.problem_with_help(
+                node,
+                "this source does not say when its documents were true",
+                "add `as_of:` with a field of type timestamp, or `as_of: meta.received` (then the order of delivery matters)",
+            );
+            return None;
+        };
+        let text = self.text_of(as_of, "as_of")?.to_owned();
+        if text == "meta.received" {
+            return Some(AsOf::Received);
+        }
+        let is_time = |ty: &FieldType| matches!(ty, FieldType::Timestamp);
+        if let Some(index) = lets.iter().position(|known| known.name == text) {
+            if !is_time(&lets[index].rule.ty) {
+                self.problem(as_of, format!("as_of is a timestamp, `{text}` is {}", lets[index].rule.ty));
+            }
+            return Some(AsOf::Let(index));
+        }
+        if let Some(feed) = feed {
+            let collection = &context.collections[feed.collection];
+            if let Some((index, field)) = collection.field(&text) {
+                if !is_time(&field.ty) {
+                    self.problem(as_of, format!("as_of is a timestamp, `{text}` is {}", field.ty));
+                }
+                if feed.map.iter().all(|entry| entry.field != index) {
+                    self.problem(as_of, format!("this source gives `{text}` no value"));
+                }
+                return Some(AsOf::Field(index));
+            }
+        }
+        self.cel(as_of, names).map(AsOf::Expression)
+    }
+
+    fn feeds(&mut self, name_node: &Node, node: &Node, family: Family, lets: &[Let], context: &SourceContext<'_>) -> Vec<Feed> {
+        let collection_names: Vec<&str> = context.collections.iter().map(|collection| collection.name.as_str()).collect();
+        let mut feeds = Vec::new();
+        match (node.get("into"), node.get("feeds")) {
+            (Some(into), None) => {
+                if let Some(collection) = self.reference(into, "collection", &collection_names) {
+                    feeds.extend(self.feed(collection, node, node, family, lets, context));
+                }
+            }
+            (None, Some(list)) => {
+                for item in self.items(Some(list), "feeds") {
+                    if self.section(item, "a feed", &[words::FEED]).is_none() {
+                        continue;
+                    }
+                    let into = self.required(item, "into").and_then(|into| self.reference(into, "collection", &collection_names));
+                    let Some(collection) = into else { continue };
+                    if feeds.iter().any(|feed: &Feed| feed.collection == collection) {
+                        self.problem(item, format!("this source feeds `{}` twice", collection_names[collection]));
+                    }
+                    feeds.extend(self.feed(collection, item, node, family, lets, context));
+                }
+            }
+            (Some(into), Some(_)) => self.problem(into, "`into` is short for one feed: use it or `feeds`, not both"),
+            (None, None) => self.problem(name_node, "this source feeds no collection: add `into: COLLECTION`"),
+        }
+        feeds
+    }
+
+    /// `node` has `when`, `contributor` and `map`; for the shorthand it is the source itself.
+    fn feed(&mut self, collection: usize, node: &Node, source: &Node, family: Family, lets: &[Let], context: &SourceContext<'_>) -> Option<Feed> {
+        let let_names: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
+        let when = node.get("when").and_then(|node| self.cel(node, &let_names));
+        let contributor = match node.get("contributor") {
+            None => None,
+            Some(template_node) => {
+                let text = self.text_of(template_node, "a contributor")?.to_owned();
+                let braced = if text.contains('{') { text } else { format!("{{{text}}}") };
+                match Template::parse(&braced) {
+                    Ok(template) => {
+                        for name in template.names() {
+                            if !let_names.contains(&name) {
+                                self.problem(template_node, format!("there is no `let` value `{name}`"));
+                            }
+                        }
+                        Some(template)
+                    }
+                    Err((at, message)) => {
+                        self.problems.push(Diagnostic::new(self.inside(template_node, at), message));
+                        None
+                    }
+                }
+            }
+        };
+        let map = self.map(collection, node, family, lets, context);
+        let (_, _, collection_node) = context.collection_nodes[collection];
+        let not_mapping = ["index", "unique", "fold", "survivorship", "from", "compare", "derive"];
+        let fields = collection_node.get("fields").map(|fields| canonical(fields, &not_mapping)).unwrap_or_default();
+        let key = &context.collections[collection].key_text;
+        let text = format!("{}\n{fields}\n{key}", canonical(source, &["accept", "was"]));
+        let mut generation = [0; 16];
+        generation.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+        Some(Feed { collection, when, contributor, map, generation })
+    }
+
+    fn map(&mut self, collection: usize, node: &Node, family: Family, lets: &[Let], context: &SourceContext<'_>) -> Vec<MapEntry> {
+        let fields = &context.collections[collection].fields;
+        let field_names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+        // which node gives each field its rule: the feed's own map, or the field itself
+        let mut rules: Vec<(usize, Node)> = Vec::new();
+        match node.get("map") {
+            Some(map) => {
+                for (_, name_node, rule) in self.named(Some(map), "fields to map") {
+                    let Some(index) = self.reference(name_node, "field", &field_names) else { continue };
+                    if fields[index].derive.is_some() {
+                        self.problem(name_node, format!("`{}` is derived, documents do not give it", fields[index].name));
+                    }
+                    rules.push((index, rule.clone()));
+                }
+            }
+            None => {
+                for (index, field) in fields.iter().enumerate() {
+                    rules.extend(field.rule.as_ref().map(|rule| (index, rule.node.clone())));
+                }
+            }
+        }
+        let own_map = node.get("map").is_some();
+        let has_path = |rule: &Node| !["expr", "match"].iter().any(|word| rule.get(word).is_some());
+        rules.sort_by_key(|(_, rule)| usize::from(!has_path(rule)));
+        let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
+        let mut names: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
+        let mut map: Vec<MapEntry> = Vec::new();
+        for (index, rule_node) in &rules {
+            let field = &fields[*index];
+            let default_path = match family {
+                Family::Json => Some(format!("$.{}", field.name)),
+                Family::Csv => Some(field.name.clone()),
+                Family::Marc | Family::Xml => None,
+            };
+            let says_nothing = !own_map && !matches!(rule_node.kind, Kind::Map(_)) || {
+                matches!(rule_node.kind, Kind::Map(_)) && !["path", "first", "cases", "expr", "match"].iter().any(|word| rule_node.get(word).is_some())
+            };
+            if says_nothing && default_path.is_none() {
+                continue;
+            }
+            let scope = RuleScope { family, names: &names, reads_meta: &meta_lets, context };
+            let rule = if says_nothing && !matches!(rule_node.kind, Kind::Map(_)) {
+                let path = default_path.and_then(|path| Path::compile(&path, family.language()).ok());
+                path.map(|path| plain_rule(&field.ty, path))
+            } else {
+                self.rule(rule_node, &field.ty, default_path, &scope)
+            };
+            if let Some(rule) = rule {
+                map.push(MapEntry { field: *index, rule });
+                names.push(&field.name);
+            }
+        }
+        map
+    }
+
+    /// Every collection must be fed, every required field given, every source of `from` and `prefer` heard.
+    fn collection_is_fed(&mut self, collection: &Collection, name_node: &Node, sources: &[Source], collections: &[Collection]) {
+        let own = |feed: &&Feed| collections[feed.collection].name == collection.name;
+        if !sources.is_empty() && !sources.iter().flat_map(|source| &source.feeds).any(|feed| own(&feed)) {
+            self.problem_with_help(name_node, format!("no source feeds `{}`", collection.name), format!("add `into: {}` to one", collection.name));
+        }
+        for source in sources {
+            for feed in source.feeds.iter().filter(own) {
+                for (index, field) in collection.fields.iter().enumerate() {
+                    if field.required && feed.map.iter().all(|entry| entry.field != index) {
+                        self.problem(name_node, format!("`{}` is required, but source `{}` gives it no value", field.name, source.name));
+                    }
+                }
+                if let KeyRule::Field(index) = collection.key {
+                    if feed.map.iter().all(|entry| entry.field != index) {
+                        self.problem(name_node, format!("the key `{}` gets no value from source `{}`", collection.fields[index].name, source.name));
+                    }
+                }
+            }
+        }
+    }
+
+    fn rule(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<Rule> {
+        let language = scope.family.language();
+        if !matches!(node.kind, Kind::Map(_)) {
+            let path = self.path(node, scope.family)?;
+            return Some(plain_rule(ty, path));
+        }
+        let origins: Vec<&str> = ["path", "first", "cases", "expr", "match"].into_iter().filter(|word| node.get(word).is_some()).collect();
+        if origins.len() > 1 {
+            self.problem(node, format!("a value comes from one of {}, not from several", origins.join(", ")));
+            return None;
+        }
+        let origin = match (origins.first().copied(), default_path) {
+            (Some("path"), _) => Origin::Paths(vec![self.path(node.get("path")?, scope.family)?]),
+            (Some("first"), _) => {
+                let items = self.items(node.get("first"), "first");
+                let paths: Vec<Option<Path>> = items.iter().map(|item| self.path(item, scope.family)).collect();
+                Origin::Paths(paths.into_iter().collect::<Option<Vec<_>>>()?)
+            }
+            (Some("cases"), _) => {
+                let mut cases = Vec::new();
+                for item in self.items(node.get("cases"), "cases") {
+                    self.section(item, "a case", &[words::CASE])?;
+                    let path = self.required(item, "if").and_then(|path| self.path(path, scope.family))?;
+                    let then = self.required(item, "then")?;
+                    let text = self.text_of(then, "then")?.to_owned();
+                    if let Err(error) = from_text(&text, ty.element(), None) {
+                        self.problem(then, error.to_string());
+                    }
+                    cases.push((path, text));
+                }
+                Origin::Cases(cases)
+            }
+            (Some("expr"), _) => Origin::Expression(self.cel(node.get("expr")?, scope.names)?),
+            (Some("match"), _) => {
+                let names: Vec<&str> = scope.context.patterns.iter().map(|pattern| pattern.name.as_str()).collect();
+                let pattern = self.reference(node.get("match")?, "pattern", &names)?;
+                let of = self.required(node, "of")?;
+                let position = self.reference(of, "value", scope.names)?;
+                Origin::Match { pattern, of: scope.names[position].to_owned() }
+            }
+            (_, Some(path)) => Origin::Paths(vec![Path::compile(&path, language).ok()?]),
+            (_, None) => {
+                self.problem(node, "this value comes from nowhere: give it `path`, `first`, `cases`, `expr` or `match`");
+                return None;
+            }
+        };
+        let reads_meta = match &origin {
+            Origin::Expression(expression) => {
+                expression.variables().iter().any(|name| name == "meta" || scope.reads_meta.contains(&name.as_str()))
+            }
+            Origin::Match { of, .. } => of == "meta" || scope.reads_meta.contains(&of.as_str()),
+            Origin::Paths(_) | Origin::Cases(_) => false,
+        };
+        let each_field = self.choice(node.get("each"), "choice for each", &[("field", true), ("subfield", false)]).unwrap_or(false);
+        if let Some(each) = node.get("each") {
+            if scope.family != Family::Marc {
+                self.problem(each, "`each` is about MARC fields and subfields");
+            } else if each_field && node.get("join").is_none() {
+                self.problem(each, "`each: field` needs `join`, the separator between subfields");
+            }
+        }
+        let lookup = match node.get("lookup") {
+            None => None,
+            Some(lookup) => {
+                let names: Vec<&str> = scope.context.tables.keys().map(String::as_str).collect();
+                let index = self.reference(lookup, "lookup", &names)?;
+                Some(names[index].to_owned())
+            }
+        };
+        let join = match node.get("join") {
+            None => None,
+            Some(Node { kind: Kind::Scalar { text, .. }, .. }) => Some(text.clone()),
+            Some(other) => {
+                self.problem(other, format!("join is text, this is {}", other.shape()));
+                None
+            }
+        };
+        Some(Rule {
+            ty: ty.clone(),
+            origin,
+            each_field,
+            join,
+            clean: self.choice(node.get("clean"), "choice for clean", &[("trim", Clean::Trim), ("squash", Clean::Squash)]),
+            format: node.get("format").and_then(|format| self.format(format, ty)),
+            lookup,
+            strict: self.choice(node.get("on_error"), "choice for on_error", &[("warn", false), ("fail", true)]).unwrap_or(false),
+            reads_meta,
+        })
+    }
+
+    fn format(&mut self, node: &Node, ty: &FieldType) -> Option<String> {
+        let text = self.text_of(node, "format")?.to_owned();
+        let fits = match ty.element() {
+            FieldType::Timestamp => matches!(text.as_str(), "epoch" | "epoch_ms" | "epoch_us") || text.contains('%'),
+            FieldType::Date => text.contains('%'),
+            FieldType::Duration => matches!(text.as_str(), "d" | "h" | "m" | "s" | "ms" | "us"),
+            _ => false,
+        };
+        if !fits {
+            self.problem(node, format!("`{text}` is not a format of {ty}: timestamps and dates take a strftime pattern or epoch, durations a unit"));
+        }
+        fits.then_some(text)
+    }
+
+    fn path(&mut self, node: &Node, family: Family) -> Option<Path> {
+        let language = family.language();
+        let text = self.text_of(node, &format!("a {}", language.name()))?.to_owned();
+        match Path::compile(&text, language) {
+            Ok(path) => Some(path),
+            Err(error) => {
+                let problem = Diagnostic::new(self.inside(node, error.at), format!("not a {}: {}", language.name(), error.message));
+                self.problems.push(problem.help(format!(
+                    "paths are in the language of the source's format ({}); a source with another format needs a `map` of its own",
+                    family.name()
+                )));
+                None
+            }
+        }
+    }
+}
+
+struct SourceContext<'a> {
+    collections: &'a [Collection],
+    collection_nodes: &'a [(&'a str, &'a Node, &'a Node)],
+    tables: &'a Tables,
+    patterns: &'a [Pattern],
+}
+
+struct RuleScope<'a> {
+    family: Family,
+    /// Names expressions may use here.
+    names: &'a [&'a str],
+    /// Those that depend on the envelope.
+    reads_meta: &'a [&'a str],
+    context: &'a SourceContext<'a>,
+}
+
+fn plain_rule(ty: &FieldType, path: Path) -> Rule {
+    Rule {
+        ty: ty.clone(),
+        origin: Origin::Paths(vec![path]),
+        each_field: false,
+        join: None,
+        clean: None,
+        format: None,
+        lookup: None,
+        strict: false,
+        reads_meta: false,
+    }
+}
+
+fn placeholder(name: &str) -> Field {
+    Field {
+        name: name.to_owned(),
+        ty: FieldType::Text,
+        required: false,
+        index: Index::default(),
+        unique: false,
+        fold: false,
+        one_of: Vec::new(),
+        derive: None,
+        survivorship: Survivorship::Latest,
+        from: None,
+        compare: false,
+        rule: None,
+    }
+}
+
+/// The definition as text without layout, comments and the keys in `without`: equal text, equal meaning.
+fn canonical(node: &Node, without: &[&str]) -> String {
+    match &node.kind {
+        Kind::Scalar { text, quoted } => format!("{}{text:?}", if *quoted { "'" } else { "" }),
+        Kind::List(items) => format!("[{}]", items.iter().map(|item| canonical(item, without)).collect::<Vec<_>>().join(",")),
+        Kind::Map(entries) => {
+            let mut lines: Vec<String> = entries
+                .iter()
+                .filter(|(name, _)| !name.text().is_some_and(|name| without.contains(&name)))
+                .map(|(name, value)| format!("{:?}:{}", name.text().unwrap_or_default(), canonical(value, without)))
+                .collect();
+            lines.sort();
+            format!("{{{}}}", lines.join(","))
+        }
+    }
+}

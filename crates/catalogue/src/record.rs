@@ -1,0 +1,358 @@
+//! The record model: contributions and how they are packed into a record's row.
+//!
+//! A packed list of contributions is: version byte 1, count, then for each contribution in the order of its contributor:
+//!
+//! ```text
+//! flags        u8      1 tombstone, 2 values are the record's golden values, 4 has raw, 8 has `before`
+//! contributor  text    source, or source ":" part
+//! as_of        i64 LE  microseconds, i64::MIN when the document did not say
+//! hash         16      of the content
+//! generation   varint  of the map that made it
+//! job          varint  0 for edits
+//! document     varint  number inside the job's files, from 1
+//! before       16      hash before the job, if flag 8
+//! raw          u8 format, varint length, if flag 4; the bytes follow each other in the row's raw column
+//! values       varint count, then name and value pairs, unless flag 1 or 2
+//! ```
+//! Texts are a varint length and bytes. Names instead of positions let fields be added without touching a row.
+
+use crate::definition::Collection;
+use crate::value::Value;
+
+/// A 128-bit content hash.
+pub type Hash = [u8; 16];
+
+/// The `as_of` of a document that does not say when it was true: older than everything.
+pub const UNKNOWN_TIME: i64 = i64::MIN;
+
+/// Most contributors a record may have.
+pub const MAX_CONTRIBUTORS: usize = 64;
+
+/// What one contributor says of one record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contribution {
+    /// A source, or `source:part`.
+    pub contributor: Box<str>,
+    /// When it was true, in microseconds, or [`UNKNOWN_TIME`].
+    pub as_of: i64,
+    /// Hash of the content; breaks ties.
+    pub hash: Hash,
+    /// The store's number for the map that made the values.
+    pub generation: u32,
+    /// Where it was read.
+    pub origin: Origin,
+    /// What the contributor had said before the job of `origin` touched it, by hash.
+    pub before: Option<Hash>,
+    /// The content.
+    pub said: Said,
+    /// The document, if the collection keeps it.
+    pub raw: Option<Raw>,
+}
+
+impl Contribution {
+    /// The source part of the contributor.
+    pub fn source(&self) -> &str {
+        self.contributor.split(':').next().unwrap_or(&self.contributor)
+    }
+
+    /// The order in which a contributor's statements replace each other.
+    pub fn age(&self) -> (i64, Hash) {
+        (self.as_of, self.hash)
+    }
+}
+
+/// Where a contribution was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// The import job; 0 for edits.
+    pub job: u64,
+    /// Number of the document inside the job, from 1.
+    pub document: u64,
+}
+
+/// The content of a contribution.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    /// A value per field of the collection.
+    Values(Vec<Value>),
+    /// The record was deleted.
+    Gone,
+}
+
+/// A kept document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raw {
+    /// The format's number, as `formats` gives it.
+    pub format: u8,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A packed list of contributions that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a stored record is damaged: {0}")]
+pub struct Damaged(pub &'static str);
+
+/// Packs contributions. `golden` are the record's golden values: a contribution equal to them is not written twice.
+pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[Value]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64 * contributions.len() + 2);
+    out.push(1);
+    put_varint(&mut out, contributions.len() as u64);
+    for contribution in contributions {
+        let same = matches!(&contribution.said, Said::Values(values) if equals_golden(values, golden, collection));
+        let gone = contribution.said == Said::Gone;
+        let flags = u8::from(gone)
+            | u8::from(same) << 1
+            | u8::from(contribution.raw.is_some()) << 2
+            | u8::from(contribution.before.is_some()) << 3;
+        out.push(flags);
+        put_bytes(&mut out, contribution.contributor.as_bytes());
+        out.extend_from_slice(&contribution.as_of.to_le_bytes());
+        out.extend_from_slice(&contribution.hash);
+        put_varint(&mut out, u64::from(contribution.generation));
+        put_varint(&mut out, contribution.origin.job);
+        put_varint(&mut out, contribution.origin.document);
+        if let Some(before) = contribution.before {
+            out.extend_from_slice(&before);
+        }
+        if let Some(raw) = &contribution.raw {
+            out.push(raw.format);
+            put_varint(&mut out, raw.bytes.len() as u64);
+        }
+        if let (Said::Values(values), false) = (&contribution.said, same) {
+            let said = || values.iter().zip(&collection.fields).filter(|(value, _)| !value.is_null());
+            put_varint(&mut out, said().count() as u64);
+            for (value, field) in said() {
+                put_bytes(&mut out, field.name.as_bytes());
+                put_value(&mut out, value);
+            }
+        }
+    }
+    out
+}
+
+/// Whether contributed values are exactly the golden ones, derived fields aside.
+fn equals_golden(values: &[Value], golden: &[Value], collection: &Collection) -> bool {
+    let mut fields = values.iter().zip(golden).zip(&collection.fields);
+    fields.all(|((value, golden), field)| match field.derive {
+        Some(_) => value.is_null(),
+        None => value == golden,
+    })
+}
+
+/// The raw column of a row: the documents of `contributions`, one after the other.
+pub fn pack_raw(contributions: &[Contribution]) -> Option<Vec<u8>> {
+    let kept: Vec<&Raw> = contributions.iter().filter_map(|contribution| contribution.raw.as_ref()).collect();
+    match kept.as_slice() {
+        [] => None,
+        several => Some(several.iter().flat_map(|raw| raw.bytes.iter().copied()).collect()),
+    }
+}
+
+/// Reads a packed list. Values that equal the golden ones are taken from `golden`; without `raw` documents are left empty.
+///
+/// # Errors
+/// When the bytes are not a packed list.
+pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Vec<Contribution>, Damaged> {
+    let mut input = Input { bytes: packed };
+    if input.byte()? != 1 {
+        return Err(Damaged("unknown version of contributions"));
+    }
+    let count = input.varint()? as usize;
+    if count > MAX_CONTRIBUTORS {
+        return Err(Damaged("too many contributors"));
+    }
+    let mut rest = raw;
+    let mut contributions = Vec::with_capacity(count);
+    for _ in 0..count {
+        let flags = input.byte()?;
+        let contributor = input.text()?.into();
+        let as_of = i64::from_le_bytes(input.array()?);
+        let hash = input.array()?;
+        let generation = input.varint()? as u32;
+        let origin = Origin { job: input.varint()?, document: input.varint()? };
+        let before = if flags & 8 != 0 { Some(input.array()?) } else { None };
+        let raw = if flags & 4 != 0 {
+            let format = input.byte()?;
+            let length = input.varint()? as usize;
+            let bytes = match rest {
+                None => Vec::new(),
+                Some(column) => {
+                    let (own, others) = column.split_at_checked(length).ok_or(Damaged("raw documents are shorter than announced"))?;
+                    rest = Some(others);
+                    own.to_vec()
+                }
+            };
+            Some(Raw { format, bytes })
+        } else {
+            None
+        };
+        let said = if flags & 1 != 0 {
+            Said::Gone
+        } else if flags & 2 != 0 {
+            let own = golden.iter().zip(&collection.fields);
+            Said::Values(own.map(|(value, field)| if field.derive.is_some() { Value::Null } else { value.clone() }).collect())
+        } else {
+            let mut values = vec![Value::Null; collection.fields.len()];
+            let said = input.varint()?;
+            let mut next = 0;
+            for _ in 0..said {
+                let name = input.text()?;
+                let value = input.value(0)?;
+                // fields come in order, so the next one is usually the right one; a field the definition dropped is ignored
+                let found = (next..values.len()).chain(0..next).find(|index| collection.fields[*index].name == name);
+                if let Some(index) = found {
+                    values[index] = value;
+                    next = index + 1;
+                }
+            }
+            Said::Values(values)
+        };
+        contributions.push(Contribution { contributor, as_of, hash, generation, origin, before, said, raw });
+    }
+    Ok(contributions)
+}
+
+// --- primitives ---------------------------------------------------------------------------------------------------------
+
+/// Appends an unsigned integer, seven bits a byte, lowest first.
+pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Appends a length and bytes.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends a value: a tag byte and its payload. Equal values have equal bytes.
+pub fn put_value(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Null => out.push(0),
+        Value::Bool(value) => out.extend_from_slice(&[1, u8::from(*value)]),
+        Value::Int(number) => {
+            out.push(2);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        Value::Float(number) => {
+            out.push(3);
+            out.extend_from_slice(&number.to_bits().to_le_bytes());
+        }
+        Value::Text(text) => {
+            out.push(4);
+            put_bytes(out, text.as_bytes());
+        }
+        Value::Uuid(id) => {
+            out.push(5);
+            out.extend_from_slice(&id.to_be_bytes());
+        }
+        Value::Json(json) => {
+            out.push(6);
+            put_bytes(out, crate::value::canonical_json(json).as_bytes());
+        }
+        Value::List(items) => {
+            out.push(7);
+            put_varint(out, items.len() as u64);
+            items.iter().for_each(|item| put_value(out, item));
+        }
+        Value::Cleared => out.push(8),
+    }
+}
+
+/// A reader of the primitives above.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// What is left to read.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// The next byte.
+    ///
+    /// # Errors
+    /// At the end.
+    pub fn byte(&mut self) -> Result<u8, Damaged> {
+        let (first, rest) = self.bytes.split_first().ok_or(Damaged("it ends too early"))?;
+        self.bytes = rest;
+        Ok(*first)
+    }
+
+    /// The next `N` bytes.
+    ///
+    /// # Errors
+    /// When fewer are left.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+        let (first, rest) = self.bytes.split_first_chunk::<N>().ok_or(Damaged("it ends too early"))?;
+        self.bytes = rest;
+        Ok(*first)
+    }
+
+    /// The next unsigned integer.
+    ///
+    /// # Errors
+    /// At the end, or when it has more than 64 bits.
+    pub fn varint(&mut self) -> Result<u64, Damaged> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Damaged("a number has too many bytes"))
+    }
+
+    /// The next length and bytes.
+    ///
+    /// # Errors
+    /// When fewer are left.
+    pub fn slice(&mut self) -> Result<&'a [u8], Damaged> {
+        let length = self.varint()? as usize;
+        let (own, rest) = self.bytes.split_at_checked(length).ok_or(Damaged("it ends too early"))?;
+        self.bytes = rest;
+        Ok(own)
+    }
+
+    /// The next text.
+    ///
+    /// # Errors
+    /// When it is not UTF-8.
+    pub fn text(&mut self) -> Result<&'a str, Damaged> {
+        std::str::from_utf8(self.slice()?).map_err(|_| Damaged("a text is not UTF-8"))
+    }
+
+    /// The next value.
+    ///
+    /// # Errors
+    /// When the bytes are not one.
+    pub fn value(&mut self, depth: u8) -> Result<Value, Damaged> {
+        Ok(match self.byte()? {
+            0 => Value::Null,
+            1 => Value::Bool(self.byte()? != 0),
+            2 => Value::Int(i64::from_le_bytes(self.array()?)),
+            3 => Value::Float(f64::from_bits(u64::from_le_bytes(self.array()?))),
+            4 => Value::text(self.text()?),
+            5 => Value::Uuid(u128::from_be_bytes(self.array()?)),
+            6 => {
+                let json = serde_json::from_slice(self.slice()?).map_err(|_| Damaged("a value is not JSON"))?;
+                Value::Json(Box::new(json))
+            }
+            7 if depth == 0 => {
+                let count = self.varint()? as usize;
+                let mut items = Vec::with_capacity(count.min(1024));
+                for _ in 0..count {
+                    items.push(self.value(1)?);
+                }
+                Value::List(items)
+            }
+            8 => Value::Cleared,
+            _ => return Err(Damaged("unknown kind of value")),
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! The JSON Schema (2020-12) of the definition language, for editors and validators.
+
+use crate::value::TYPE_NAMES;
+use crate::words::{self, Word};
+use serde_json::{Map, Value as Json, json};
+
+/// The schema as JSON.
+pub fn schema() -> Json {
+    let types: Vec<&str> = TYPE_NAMES.iter().map(|(name, _)| *name).collect();
+    let index_kind = json!({"enum": ["equal", "prefix", "contains"]});
+    let simple_rule = json!({"enum": ["latest", "earliest", "union", "by_contributor"]});
+    let definitions = json!({
+        "name": {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,47}$"},
+        "type": {"oneOf": [{"enum": types}, {"type": "array", "minItems": 1, "maxItems": 1, "items": {"enum": types}}]},
+        "index": {"oneOf": [index_kind, {"type": "array", "minItems": 1, "uniqueItems": true, "items": index_kind}]},
+        "survivorship": {"oneOf": [simple_rule, object(&[words::SURVIVORSHIP_MAP], &["prefer"])]},
+        "rule": object(&[words::RULE], &[]),
+        "field": object(&[words::RULE, words::FIELD], &[]),
+        "source": object(&[words::SOURCE], &["format", "as_of"]),
+        "feed": object(&[words::FEED], &["into"]),
+        "accept": object(&[words::ACCEPT], &["unless"]),
+        "case": object(&[words::CASE], &["if", "then"]),
+        "collection": object(&[words::COLLECTION], &["key", "fields"]),
+        "state": object(&[words::STATE], &["type"]),
+        "transition": object(&[words::TRANSITION], &[]),
+        "arg": object(&[words::ARG], &["type"]),
+        "refuse": object(&[words::REFUSE], &["when", "reason"]),
+        "profile": object(&[words::PROFILE], &["source"]),
+    });
+    let mut schema = object(&[words::CATALOGUE], &["catalogue", "collections"]);
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("Stook catalogue definition");
+    schema["$defs"] = definitions;
+    schema
+}
+
+fn object(words: &[&[Word]], required: &[&str]) -> Json {
+    let mut properties = Map::new();
+    for word in words.iter().flat_map(|words| words.iter()) {
+        // the constants are checked by a test that builds the schema
+        let mut schema: Json = serde_json::from_str(word.schema).unwrap_or(Json::Bool(true));
+        if schema.get("$ref").is_none() {
+            schema["description"] = json!(word.doc);
+        }
+        properties.insert(word.name.to_owned(), schema);
+    }
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_has_a_schema_that_is_json() {
+        let all = [
+            words::CATALOGUE, words::SOURCE, words::FEED, words::RULE, words::FIELD, words::COLLECTION, words::STATE,
+            words::TRANSITION, words::ARG, words::REFUSE, words::PROFILE, words::ACCEPT, words::CASE, words::SURVIVORSHIP_MAP,
+        ];
+        for word in all.into_iter().flatten() {
+            let parsed: Result<Json, _> = serde_json::from_str(word.schema);
+            assert!(parsed.is_ok_and(|schema| schema.is_object()), "{}", word.name);
+        }
+    }
+}

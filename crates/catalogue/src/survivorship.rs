@@ -1,0 +1,212 @@
+//! Golden fields: a pure function of the set of contributions.
+//!
+//! Contributions are compared by `(as_of, hash, contributor)`, which is a total order, so nothing here depends on the order
+//! they arrived in. [`survive`] is the only place where golden values are made.
+
+use crate::definition::{Catalogue, Collection, Exists, Field, Survivorship};
+use crate::expr::{Evaluator, from_cel, to_cel};
+use crate::record::{Contribution, Said};
+use crate::value::{FieldType, Value};
+
+/// What the contributions of a record add up to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Golden {
+    /// A value per field.
+    pub values: Vec<Value>,
+    /// Whether the record exists.
+    pub alive: bool,
+    /// Fields, by index, on which contributors disagree.
+    pub conflicts: Vec<usize>,
+}
+
+/// Derives the golden fields of a collection's records. One per thread; it owns the expression evaluator.
+pub struct Consolidator<'c> {
+    catalogue: &'c Catalogue,
+    collection: &'c Collection,
+    /// For every source, by index, its name: contributors are matched by it.
+    evaluator: &'c Evaluator,
+    derived: Vec<usize>,
+}
+
+impl<'c> Consolidator<'c> {
+    /// Orders derived fields so that each comes after those it reads.
+    pub fn new(catalogue: &'c Catalogue, collection: &'c Collection, evaluator: &'c Evaluator) -> Self {
+        let mut derived: Vec<usize> = Vec::new();
+        let mut waiting: Vec<usize> = (0..collection.fields.len()).filter(|index| collection.fields[*index].derive.is_some()).collect();
+        // parsing refused cycles, so every round places at least one
+        while !waiting.is_empty() {
+            let before = waiting.len();
+            waiting.retain(|index| {
+                let reads_waiting = collection.fields[*index].derive.iter().flat_map(|derive| derive.variables()).any(|name| {
+                    collection.field(name).is_some_and(|(read, field)| field.derive.is_some() && !derived.contains(&read) && read != *index)
+                });
+                if !reads_waiting {
+                    derived.push(*index);
+                }
+                reads_waiting
+            });
+            if waiting.len() == before {
+                break;
+            }
+        }
+        Self { catalogue, collection, evaluator, derived }
+    }
+
+    /// The golden fields of `contributions`; derived fields whose expression fails are null.
+    pub fn survive(&self, contributions: &[Contribution]) -> Golden {
+        let fields = &self.collection.fields;
+        let mut golden = Golden { values: Vec::with_capacity(fields.len()), alive: self.alive(contributions), conflicts: Vec::new() };
+        if let [Contribution { said: Said::Values(values), .. }] = contributions {
+            self.survive_alone(&contributions[0], values, &mut golden);
+        } else {
+            for (index, field) in fields.iter().enumerate() {
+                golden.values.push(self.pick(index, field, contributions));
+                if field.compare && self.disagree(index, field, contributions) {
+                    golden.conflicts.push(index);
+                }
+            }
+        }
+        for &index in &self.derived {
+            golden.values[index] = self.derive(index, &golden.values);
+        }
+        golden
+    }
+
+    /// The common case, without comparing anything.
+    fn survive_alone(&self, only: &Contribution, values: &[Value], golden: &mut Golden) {
+        for (field, value) in self.collection.fields.iter().zip(values) {
+            let heard = field.from.as_ref().is_none_or(|sources| self.is_among(only, sources));
+            golden.values.push(match value {
+                Value::Cleared | Value::Null => Value::Null,
+                _ if !heard => Value::Null,
+                value if field.survivorship == Survivorship::ByContributor => by_contributor([(only, value)], &field.ty),
+                value if field.survivorship == Survivorship::Union => union([value]),
+                value => value.clone(),
+            });
+        }
+    }
+
+    fn alive(&self, contributions: &[Contribution]) -> bool {
+        let living = |contribution: &Contribution| matches!(contribution.said, Said::Values(_));
+        match self.collection.exists {
+            Exists::Any => contributions.iter().any(living),
+            Exists::Latest => contributions.iter().max_by_key(|contribution| order(contribution)).is_some_and(living),
+        }
+    }
+
+    fn is_among(&self, contribution: &Contribution, sources: &[usize]) -> bool {
+        sources.iter().any(|source| self.catalogue.sources[*source].name == contribution.source())
+    }
+
+    /// Contributions that say something of a field, with what they say.
+    fn heard<'a>(&'a self, index: usize, field: &'a Field, contributions: &'a [Contribution]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
+        contributions.iter().filter_map(move |contribution| {
+            let Said::Values(values) = &contribution.said else { return None };
+            let value = values.get(index).filter(|value| !value.is_null())?;
+            let heard = field.from.as_ref().is_none_or(|sources| self.is_among(contribution, sources));
+            heard.then_some((contribution, value))
+        })
+    }
+
+    fn pick(&self, index: usize, field: &Field, contributions: &[Contribution]) -> Value {
+        let heard = || self.heard(index, field, contributions);
+        let chosen = match &field.survivorship {
+            Survivorship::Latest => heard().max_by_key(|(contribution, _)| order(contribution)),
+            Survivorship::Earliest => heard().min_by_key(|(contribution, _)| order(contribution)),
+            Survivorship::Prefer { sources, then_earliest } => {
+                let rank = |contribution: &Contribution| {
+                    let place = sources.iter().position(|source| self.catalogue.sources[*source].name == contribution.source());
+                    place.unwrap_or(sources.len())
+                };
+                let best = heard().map(|(contribution, _)| rank(contribution)).min();
+                let equals = heard().filter(|(contribution, _)| Some(rank(contribution)) == best);
+                if *then_earliest {
+                    equals.min_by_key(|(contribution, _)| order(contribution))
+                } else {
+                    equals.max_by_key(|(contribution, _)| order(contribution))
+                }
+            }
+            Survivorship::Union => {
+                let mut all: Vec<(&Contribution, &Value)> = heard().collect();
+                all.sort_by_key(|(contribution, _)| order(contribution));
+                return union(all.into_iter().map(|(_, value)| value));
+            }
+            Survivorship::ByContributor => {
+                let mut all: Vec<(&Contribution, &Value)> = heard().collect();
+                all.sort_by_key(|(contribution, _)| &contribution.contributor);
+                return by_contributor(all, &field.ty);
+            }
+        };
+        match chosen {
+            None | Some((_, Value::Cleared)) => Value::Null,
+            Some((_, value)) => value.clone(),
+        }
+    }
+
+    fn disagree(&self, index: usize, field: &Field, contributions: &[Contribution]) -> bool {
+        let mut said = self.heard(index, field, contributions).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
+        let first = said.next();
+        said.any(|value| Some(value) != first)
+    }
+
+    fn derive(&self, index: usize, values: &[Value]) -> Value {
+        let field = &self.collection.fields[index];
+        let Some(expression) = &field.derive else { return Value::Null };
+        let found = self.evaluator.evaluate(expression, |name| match self.collection.field(name) {
+            Some((read, field)) => to_cel(values.get(read).unwrap_or(&Value::Null), field.golden_type()),
+            None => cel::Value::Null,
+        });
+        found.ok().and_then(|found| from_cel(&found, &field.ty).ok()).unwrap_or(Value::Null)
+    }
+
+    /// Which contributor each golden value came from and which values lost, for `explain`. Derived fields have neither.
+    pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &Golden) -> Vec<Explanation<'a>> {
+        let explain_field = |(index, field): (usize, &'a Field)| {
+            let said: Vec<(&Contribution, &Value)> = self.heard(index, field, contributions).collect();
+            let value = &golden.values[index];
+            let combines = matches!(field.survivorship, Survivorship::Union | Survivorship::ByContributor);
+            let (won, lost) = said.into_iter().partition(|(_, said)| combines || *said == value);
+            Explanation { field: index, won, lost }
+        };
+        self.collection.fields.iter().enumerate().map(explain_field).collect()
+    }
+}
+
+/// Why a golden field has its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explanation<'a> {
+    /// The field's index.
+    pub field: usize,
+    /// Contributions that say the golden value, or all that were combined.
+    pub won: Vec<(&'a Contribution, &'a Value)>,
+    /// Contributions that say something else.
+    pub lost: Vec<(&'a Contribution, &'a Value)>,
+}
+
+fn order(contribution: &Contribution) -> (i64, [u8; 16], &str) {
+    (contribution.as_of, contribution.hash, &contribution.contributor)
+}
+
+fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
+    let mut all: Vec<Value> = Vec::new();
+    for value in values {
+        for element in value.elements() {
+            if !all.contains(element) {
+                all.push(element.clone());
+            }
+        }
+    }
+    if all.is_empty() { Value::Null } else { Value::List(all) }
+}
+
+fn by_contributor<'a>(said: impl IntoIterator<Item = (&'a Contribution, &'a Value)>, ty: &FieldType) -> Value {
+    let entries: serde_json::Map<String, serde_json::Value> = said
+        .into_iter()
+        .filter(|(_, value)| !matches!(value, Value::Cleared))
+        .map(|(contribution, value)| {
+            let name = contribution.contributor.split_once(':').map_or(&*contribution.contributor, |(_, part)| part);
+            (name.to_owned(), value.to_json(ty))
+        })
+        .collect();
+    if entries.is_empty() { Value::Null } else { Value::Json(Box::new(entries.into())) }
+}

@@ -1,0 +1,511 @@
+//! The values of fields: their types, and the conversions from what documents hold.
+
+use jiff::civil;
+use jiff::fmt::strtime::BrokenDownTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value as Json;
+use std::cmp::Ordering;
+use std::fmt;
+
+/// Deepest JSON a field of type `json` may hold.
+pub const MAX_JSON_DEPTH: usize = 64;
+
+/// The type of a field.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FieldType {
+    /// Unicode text, ordered by its UTF-8 bytes.
+    Text,
+    /// A signed 64-bit integer.
+    Integer,
+    /// A finite 64-bit floating point number.
+    Float,
+    /// true or false.
+    Boolean,
+    /// Microseconds since 1970-01-01T00:00:00Z.
+    Timestamp,
+    /// Days since 1970-01-01.
+    Date,
+    /// Microseconds.
+    Duration,
+    /// Bytes.
+    Size,
+    /// 128 bits.
+    Uuid,
+    /// Any JSON value.
+    Json,
+    /// A list of one of the other types, except lists.
+    List(Box<FieldType>),
+}
+
+/// The names of the scalar types, as the definition writes them.
+pub const TYPE_NAMES: [(&str, FieldType); 10] = [
+    ("text", FieldType::Text),
+    ("integer", FieldType::Integer),
+    ("float", FieldType::Float),
+    ("boolean", FieldType::Boolean),
+    ("timestamp", FieldType::Timestamp),
+    ("date", FieldType::Date),
+    ("duration", FieldType::Duration),
+    ("size", FieldType::Size),
+    ("uuid", FieldType::Uuid),
+    ("json", FieldType::Json),
+];
+
+impl FieldType {
+    /// The scalar type called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        TYPE_NAMES.iter().find(|(known, _)| *known == name).map(|(_, ty)| ty.clone())
+    }
+
+    /// The type of the elements of a list, else the type itself.
+    pub fn element(&self) -> &FieldType {
+        match self {
+            FieldType::List(element) => element,
+            scalar => scalar,
+        }
+    }
+
+    /// Whether values of this type are lists.
+    pub fn is_list(&self) -> bool {
+        matches!(self, FieldType::List(_))
+    }
+}
+
+impl fmt::Display for FieldType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let FieldType::List(element) = self {
+            return write!(f, "[{element}]");
+        }
+        let name = TYPE_NAMES.iter().find(|(_, ty)| ty == self).map_or("?", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+/// A value of a field. Times, dates, durations and sizes are integers in the unit of their [`FieldType`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Value {
+    /// Nothing is said.
+    #[default]
+    Null,
+    /// Of type boolean.
+    Bool(bool),
+    /// Of type integer, timestamp, date, duration or size.
+    Int(i64),
+    /// Of type float; never NaN or infinite.
+    Float(f64),
+    /// Of type text.
+    Text(Box<str>),
+    /// Of type uuid.
+    Uuid(u128),
+    /// Of type json.
+    Json(Box<Json>),
+    /// Of a list type.
+    List(Vec<Value>),
+    /// Only in contributions: the contributor says that the field has no value, whatever others say.
+    Cleared,
+}
+
+impl Value {
+    /// Text without copying twice.
+    pub fn text(text: impl Into<Box<str>>) -> Self {
+        Value::Text(text.into())
+    }
+
+    /// Whether the contributor says nothing.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// The text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The integer, if it is one.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Value::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The elements: those of a list, the value itself otherwise, none for null.
+    pub fn elements(&self) -> &[Value] {
+        match self {
+            Value::Null | Value::Cleared => &[],
+            Value::List(items) => items,
+            one => std::slice::from_ref(one),
+        }
+    }
+
+    /// The total order of values of one type: bytes for text, numeric for numbers, null before everything.
+    pub fn compare(&self, other: &Value) -> Ordering {
+        match (self, other) {
+            (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+            (Value::Int(a), Value::Int(b)) => a.cmp(b),
+            (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
+            (Value::Int(a), Value::Float(b)) => (*a as f64).total_cmp(b),
+            (Value::Float(a), Value::Int(b)) => a.total_cmp(&(*b as f64)),
+            (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+            (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+            (Value::Json(a), Value::Json(b)) => canonical_json(a).cmp(&canonical_json(b)),
+            (Value::List(a), Value::List(b)) => {
+                a.iter().zip(b).map(|(x, y)| x.compare(y)).find(|order| order.is_ne()).unwrap_or(a.len().cmp(&b.len()))
+            }
+            (a, b) => a.rank().cmp(&b.rank()),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Value::Null | Value::Cleared => 0,
+            Value::Bool(_) => 1,
+            Value::Int(_) | Value::Float(_) => 2,
+            Value::Text(_) => 3,
+            Value::Uuid(_) => 4,
+            Value::Json(_) => 5,
+            Value::List(_) => 6,
+        }
+    }
+
+    /// The value as JSON, times in RFC 3339, durations in ISO 8601, sizes in bytes.
+    pub fn to_json(&self, ty: &FieldType) -> Json {
+        match self {
+            Value::Null | Value::Cleared => Json::Null,
+            Value::Bool(value) => Json::Bool(*value),
+            Value::Int(number) => match ty.element() {
+                FieldType::Integer | FieldType::Size => Json::from(*number),
+                other => Json::from(show_int(*number, other)),
+            },
+            Value::Float(number) => Json::from(*number),
+            Value::Text(text) => Json::from(&**text),
+            Value::Uuid(id) => Json::from(uuid::Uuid::from_u128(*id).to_string()),
+            Value::Json(value) => (**value).clone(),
+            Value::List(items) => Json::Array(items.iter().map(|item| item.to_json(ty.element())).collect()),
+        }
+    }
+
+    /// The value as a person reads it in a table.
+    pub fn show(&self, ty: &FieldType) -> String {
+        match self {
+            Value::Null | Value::Cleared => String::new(),
+            Value::Text(text) => text.to_string(),
+            Value::Int(number) => show_int(*number, ty.element()),
+            Value::List(items) => items.iter().map(|item| item.show(ty.element())).collect::<Vec<_>>().join("; "),
+            other => match other.to_json(ty) {
+                Json::String(text) => text,
+                json => json.to_string(),
+            },
+        }
+    }
+}
+
+fn show_int(number: i64, ty: &FieldType) -> String {
+    match ty {
+        FieldType::Timestamp => show_timestamp(number),
+        FieldType::Date => show_date(number),
+        FieldType::Duration => SignedDuration::from_micros(number).to_string(),
+        _ => number.to_string(),
+    }
+}
+
+/// RFC 3339 in UTC with as many fractional digits as the value needs.
+pub fn show_timestamp(micros: i64) -> String {
+    Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |time| time.to_string())
+}
+
+fn show_date(days: i64) -> String {
+    let date = i32::try_from(days).ok().and_then(|days| {
+        let epoch = civil::date(1970, 1, 1);
+        epoch.checked_add(jiff::Span::new().try_days(days).ok()?).ok()
+    });
+    date.map_or_else(|| days.to_string(), |date| date.to_string())
+}
+
+/// JSON text with sorted object keys: equal values, equal bytes.
+pub fn canonical_json(value: &Json) -> String {
+    fn write(value: &Json, out: &mut String) {
+        match value {
+            Json::Array(items) => {
+                out.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    write(item, out);
+                }
+                out.push(']');
+            }
+            Json::Object(entries) => {
+                let mut sorted: Vec<_> = entries.iter().collect();
+                sorted.sort_by(|a, b| a.0.cmp(b.0));
+                out.push('{');
+                for (index, (key, item)) in sorted.into_iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    out.push_str(&Json::from(key.as_str()).to_string());
+                    out.push(':');
+                    write(item, out);
+                }
+                out.push('}');
+            }
+            scalar => out.push_str(&scalar.to_string()),
+        }
+    }
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+/// A value that does not fit its field's type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{value} is not {expected}")]
+pub struct ConvertError {
+    /// The offending value, shortened.
+    pub value: String,
+    /// What was expected, with an article.
+    pub expected: String,
+}
+
+impl ConvertError {
+    fn new(value: &str, expected: impl Into<String>) -> Self {
+        let mut shown: String = value.chars().take(60).collect();
+        if shown.len() < value.len() {
+            shown.push('…');
+        }
+        Self { value: format!("{shown:?}"), expected: expected.into() }
+    }
+}
+
+/// Converts text to a scalar type. `format` is a strftime pattern for timestamps and dates, or one of `epoch`, `epoch_ms`,
+/// `epoch_us` (timestamps) and `d`, `h`, `m`, `s`, `ms`, `us` (durations written as a bare number).
+///
+/// # Errors
+/// When the text is not a value of the type; a blank text is only a value of type text.
+pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Value, ConvertError> {
+    let wrong = |expected: &str| ConvertError::new(text, expected);
+    if matches!(ty, FieldType::Text) {
+        return Ok(Value::text(text));
+    }
+    let trimmed = text.trim();
+    match ty {
+        FieldType::Text | FieldType::List(_) => Ok(Value::text(text)),
+        FieldType::Integer => trimmed.parse().map(Value::Int).map_err(|_| wrong("an integer")),
+        FieldType::Float => match trimmed.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(Value::Float(number)),
+            _ => Err(wrong("a finite number")),
+        },
+        FieldType::Boolean => match trimmed {
+            "true" | "True" | "TRUE" | "1" | "yes" => Ok(Value::Bool(true)),
+            "false" | "False" | "FALSE" | "0" | "no" => Ok(Value::Bool(false)),
+            _ => Err(wrong("a boolean (true, false, 1, 0, yes, no)")),
+        },
+        FieldType::Timestamp => timestamp_from_text(trimmed, format).map(Value::Int).ok_or_else(|| match format {
+            Some(format) => ConvertError::new(text, format!("a timestamp of the form {format}")),
+            None => wrong("a timestamp (RFC 3339, or a date and time in UTC)"),
+        }),
+        FieldType::Date => date_from_text(trimmed, format).map(Value::Int).ok_or_else(|| match format {
+            Some(format) => ConvertError::new(text, format!("a date of the form {format}")),
+            None => wrong("a date (YYYY-MM-DD)"),
+        }),
+        FieldType::Duration => duration_from_text(trimmed, format)
+            .map(Value::Int)
+            .ok_or_else(|| wrong("a duration (1h30m, PT90M, or a number with `format: s`)")),
+        FieldType::Size => size_from_text(trimmed).map(Value::Int).ok_or_else(|| wrong("a size (1234, 10 kB, 1.5 GiB)")),
+        FieldType::Uuid => {
+            uuid::Uuid::try_parse(trimmed).map(|id| Value::Uuid(id.as_u128())).map_err(|_| wrong("a UUID"))
+        }
+        FieldType::Json => serde_json::from_str(trimmed).map(|json| Value::Json(Box::new(json))).map_err(|_| wrong("JSON")),
+    }
+}
+
+/// Converts a JSON value to a type; a scalar becomes a list of one where a list is asked for.
+///
+/// # Errors
+/// When the value is not one of the type.
+pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Value, ConvertError> {
+    let wrong = |expected: String| ConvertError::new(&json.to_string(), expected);
+    match (ty, json) {
+        (_, Json::Null) => Ok(Value::Null),
+        (FieldType::List(element), Json::Array(items)) => {
+            let converted: Result<Vec<Value>, _> = items.iter().map(|item| from_json(item, element, format)).collect();
+            converted.map(|values| Value::List(values.into_iter().filter(|value| !value.is_null()).collect()))
+        }
+        (FieldType::List(element), one) => from_json(one, element, format).map(|value| Value::List(vec![value])),
+        (FieldType::Json, any) => {
+            if depth(any) > MAX_JSON_DEPTH {
+                return Err(ConvertError::new("…", format!("JSON of at most {MAX_JSON_DEPTH} levels")));
+            }
+            Ok(Value::Json(Box::new(any.clone())))
+        }
+        (FieldType::Boolean, Json::Bool(value)) => Ok(Value::Bool(*value)),
+        (FieldType::Text, Json::Bool(value)) => Ok(Value::text(value.to_string())),
+        (FieldType::Integer | FieldType::Size, Json::Number(number)) => {
+            let whole = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9.0e15).map(|n| n as i64);
+            number.as_i64().or(whole).map(Value::Int).ok_or_else(|| wrong(format!("of type {ty}")))
+        }
+        (FieldType::Float, Json::Number(number)) => {
+            number.as_f64().map(Value::Float).ok_or_else(|| wrong("a finite number".into()))
+        }
+        (_, Json::Number(number)) => from_text(&number.to_string(), ty, format),
+        (_, Json::String(text)) => from_text(text, ty, format),
+        _ => Err(wrong(format!("of type {ty}"))),
+    }
+}
+
+/// Levels of nesting: 1 for a scalar.
+fn depth(json: &Json) -> usize {
+    match json {
+        Json::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Json::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or(0),
+        _ => 1,
+    }
+}
+
+fn timestamp_from_text(text: &str, format: Option<&str>) -> Option<i64> {
+    match format {
+        Some("epoch") => scaled_decimal(text, 1_000_000),
+        Some("epoch_ms") => scaled_decimal(text, 1_000),
+        Some("epoch_us") => text.parse().ok(),
+        Some(pattern) => {
+            let parsed = BrokenDownTime::parse(pattern, text).ok()?;
+            if parsed.offset().is_some() {
+                return Some(parsed.to_timestamp().ok()?.as_microsecond());
+            }
+            let moment = parsed.to_datetime().or_else(|_| parsed.to_date().map(|date| date.at(0, 0, 0, 0))).ok()?;
+            Some(moment.to_zoned(TimeZone::UTC).ok()?.timestamp().as_microsecond())
+        }
+        None => {
+            if let Ok(time) = text.parse::<Timestamp>() {
+                return Some(time.as_microsecond());
+            }
+            let moment: civil::DateTime = text.parse().ok()?;
+            Some(moment.to_zoned(TimeZone::UTC).ok()?.timestamp().as_microsecond())
+        }
+    }
+}
+
+/// A decimal number times `scale`, cut to an integer, without passing through a float.
+fn scaled_decimal(text: &str, scale: i64) -> Option<i64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let negative = whole.starts_with('-');
+    let whole: i64 = whole.parse().ok()?;
+    let digits = scale.ilog10() as usize;
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let padded: String = fraction.chars().chain(std::iter::repeat('0')).take(digits).collect();
+    let fraction: i64 = if padded.is_empty() { 0 } else { padded.parse().ok()? };
+    whole.checked_mul(scale)?.checked_add(if negative { -fraction } else { fraction })
+}
+
+fn date_from_text(text: &str, format: Option<&str>) -> Option<i64> {
+    let date: civil::Date = match format {
+        Some(pattern) => BrokenDownTime::parse(pattern, text).ok()?.to_date().ok()?,
+        None => text.parse().ok()?,
+    };
+    let days = (date - civil::date(1970, 1, 1)).get_days();
+    Some(i64::from(days))
+}
+
+/// Microseconds of a duration such as `1h30m`, `PT90M`, `-2s` or, with a unit as `format`, a bare number.
+pub fn duration_from_text(text: &str, format: Option<&str>) -> Option<i64> {
+    let unit = match format {
+        None => {
+            let duration: SignedDuration = text.parse().ok()?;
+            return i64::try_from(duration.as_micros()).ok();
+        }
+        Some("d") => 86_400_000_000,
+        Some("h") => 3_600_000_000,
+        Some("m") => 60_000_000,
+        Some("s") => 1_000_000,
+        Some("ms") => 1_000,
+        Some("us") => 1,
+        Some(_) => return None,
+    };
+    if unit == 1 { text.parse().ok() } else { decimal_times(text, unit) }
+}
+
+fn decimal_times(text: &str, unit: i64) -> Option<i64> {
+    if let Ok(whole) = text.parse::<i64>() {
+        return whole.checked_mul(unit);
+    }
+    let number: f64 = text.parse().ok()?;
+    let scaled = (number * unit as f64).round();
+    (scaled.abs() < 9.0e18).then_some(scaled as i64)
+}
+
+/// Bytes of a size such as `1234`, `10 kB` (decimal) or `1.5 GiB` (binary).
+pub fn size_from_text(text: &str) -> Option<i64> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = (text[..split].trim(), text[split..].trim());
+    let scale: i64 = match unit {
+        "" | "B" => 1,
+        "kB" | "KB" | "k" | "K" => 1_000,
+        "MB" | "M" => 1_000_000,
+        "GB" | "G" => 1_000_000_000,
+        "TB" | "T" => 1_000_000_000_000,
+        "PB" | "P" => 1_000_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        "PiB" => 1 << 50,
+        _ => return None,
+    };
+    decimal_times(number, scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: &str, ty: FieldType, format: Option<&str>) -> Option<Value> {
+        from_text(value, &ty, format).ok()
+    }
+
+    #[test]
+    fn timestamps_are_utc_microseconds() {
+        let marc_005 = text("20180426140254.5", FieldType::Timestamp, Some("%Y%m%d%H%M%S.%f"));
+        assert_eq!(marc_005, Some(Value::Int(1_524_751_374_500_000)));
+        let same = text("2018-04-26T16:02:54.5+02:00", FieldType::Timestamp, None);
+        assert_eq!(same, marc_005);
+        assert_eq!(text("2018-04-26 14:02:54.5", FieldType::Timestamp, None), marc_005);
+        assert_eq!(text("1524751374.5", FieldType::Timestamp, Some("epoch")), marc_005);
+        assert_eq!(show_timestamp(1_524_751_374_500_000), "2018-04-26T14:02:54.5Z");
+        assert_eq!(text("2018-02-30", FieldType::Timestamp, None), None);
+    }
+
+    #[test]
+    fn durations_and_sizes_have_units() {
+        assert_eq!(text("1h30m", FieldType::Duration, None), Some(Value::Int(5_400_000_000)));
+        assert_eq!(text("PT90M", FieldType::Duration, None), Some(Value::Int(5_400_000_000)));
+        assert_eq!(text("2800", FieldType::Duration, Some("ms")), Some(Value::Int(2_800_000)));
+        assert_eq!(text("1.5 GiB", FieldType::Size, None), Some(Value::Int(1_610_612_736)));
+        assert_eq!(text("10 kB", FieldType::Size, None), Some(Value::Int(10_000)));
+        assert_eq!(text("10 parsecs", FieldType::Size, None), None);
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_what_was_expected() {
+        let error = from_text("twelve", &FieldType::Integer, None).expect_err("not an integer");
+        assert_eq!(error.to_string(), "\"twelve\" is not an integer");
+    }
+
+    #[test]
+    fn json_numbers_become_integers_only_without_a_fraction() {
+        assert_eq!(from_json(&Json::from(2.0), &FieldType::Integer, None), Ok(Value::Int(2)));
+        assert!(from_json(&Json::from(2.5), &FieldType::Integer, None).is_err());
+    }
+
+    #[test]
+    fn dates_count_days() {
+        assert_eq!(text("1970-01-02", FieldType::Date, None), Some(Value::Int(1)));
+        assert_eq!(Value::Int(-1).show(&FieldType::Date), "1969-12-31");
+    }
+}

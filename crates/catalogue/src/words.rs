@@ -1,0 +1,157 @@
+//! The words of the definition language: every key a definition may have, in one place.
+//!
+//! The parser takes its known keys from here and the JSON Schema is assembled from here, so the two cannot drift apart.
+
+/// A key: its name, the JSON Schema of its value, and what it means.
+#[derive(Debug, Clone, Copy)]
+pub struct Word {
+    /// The key as written.
+    pub name: &'static str,
+    /// JSON Schema of the value; `$ref`s point into `$defs` of the assembled schema.
+    pub schema: &'static str,
+    /// One sentence for editors.
+    pub doc: &'static str,
+}
+
+const fn word(name: &'static str, schema: &'static str, doc: &'static str) -> Word {
+    Word { name, schema, doc }
+}
+
+const TEXT: &str = r#"{"type":"string"}"#;
+const SCALAR: &str = r#"{"type":["string","number","boolean"]}"#;
+const CEL: &str = r#"{"type":"string","description":"a CEL expression"}"#;
+const NAMES: &str = r#"{"type":"array","items":{"type":"string"}}"#;
+const BOOLEAN: &str = r#"{"type":"boolean"}"#;
+const TYPE: &str = r##"{"$ref":"#/$defs/type"}"##;
+const ONE_OF: &str = r#"{"type":"array","minItems":1,"items":{"type":["string","number","boolean"]}}"#;
+const INDEX: &str = r##"{"$ref":"#/$defs/index"}"##;
+const SURVIVORSHIP: &str = r##"{"$ref":"#/$defs/survivorship"}"##;
+
+/// Top level.
+pub const CATALOGUE: &[Word] = &[
+    word("catalogue", r##"{"$ref":"#/$defs/name"}"##, "The catalogue's name."),
+    word("lookups", r##"{"type":"object","additionalProperties":{"type":"object","additionalProperties":{"type":["string","number","boolean"]}}}"##, "Constant tables: key to value; `else` is the value of every other key."),
+    word("patterns", r##"{"type":"object","additionalProperties":{"type":"array","minItems":1,"items":{"type":"string"}}}"##, "Regular expressions with named groups, tried in order; the first that matches gives its groups."),
+    word("sources", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/source"}}"##, "Where documents come from."),
+    word("collections", r##"{"type":"object","minProperties":1,"additionalProperties":{"$ref":"#/$defs/collection"}}"##, "Named sets of records."),
+    word("profiles", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/profile"}}"##, "What an import does with documents that match a record and with those that do not."),
+];
+
+/// A source.
+pub const SOURCE: &[Word] = &[
+    word("format", r#"{"enum":["marc","xml","json","csv"]}"#, "marc (ISO 2709, MARCXML and MARC-in-JSON), xml, json (array, single value or NDJSON) or csv; the file's own variant is found by content."),
+    word("records", TEXT, "xml: the name of the element that is one document (default: children of the root). json: the member that holds the array of documents (`$.value`)."),
+    word("namespaces", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "xml: prefixes used in paths."),
+    word("into", r##"{"$ref":"#/$defs/name"}"##, "The one collection this source feeds; fields take their own paths."),
+    word("let", r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/rule"}]}}"##, "Values computed once per document, shared by everything below."),
+    word("accept", r##"{"type":"array","items":{"$ref":"#/$defs/accept"}}"##, "Documents that do not fit fail or are skipped."),
+    word("gone", CEL, "True for a document that says its record was deleted."),
+    word("as_of", TEXT, "When the document was true: a field or `let` of type timestamp, `meta.received`, or CEL."),
+    word("contributor", TEXT, "Template naming the part of the source that speaks, such as {interface}."),
+    word("feeds", r##"{"type":"array","minItems":1,"items":{"$ref":"#/$defs/feed"}}"##, "The collections a document contributes to."),
+];
+
+/// One element of `feeds`.
+pub const FEED: &[Word] = &[
+    word("into", r##"{"$ref":"#/$defs/name"}"##, "The collection."),
+    word("when", CEL, "Only documents for which this holds."),
+    word("contributor", TEXT, "Template naming the part of the source that speaks here."),
+    word("map", r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/rule"}]}}"##, "Field to path or rule; without it the fields' own paths are used."),
+];
+
+/// How a value is taken from a document.
+pub const RULE: &[Word] = &[
+    word("path", TEXT, "Where the value is, in the format's own language: MARCspec, JSONPath, XPath, column name."),
+    word("first", r#"{"type":"array","minItems":1,"items":{"type":"string"}}"#, "Paths; the first that finds something gives the value."),
+    word("cases", r##"{"type":"array","minItems":1,"items":{"$ref":"#/$defs/case"}}"##, "The first path that exists gives the constant beside it."),
+    word("expr", CEL, "Computed from `let` values, fields with paths and `meta`."),
+    word("match", r##"{"$ref":"#/$defs/name"}"##, "A pattern; the value is the mapping of its groups."),
+    word("of", r##"{"$ref":"#/$defs/name"}"##, "The value the pattern is matched against."),
+    word("each", r#"{"enum":["subfield","field"]}"#, "marc: whether a list has one value per subfield (default) or per field, its subfields joined."),
+    word("join", TEXT, "Joins what the path found to one text."),
+    word("clean", r#"{"enum":["trim","squash"]}"#, "White space removed at the ends, or also squashed inside."),
+    word("format", TEXT, "timestamp and date: a strftime pattern, or epoch, epoch_ms, epoch_us. duration: the unit of a bare number (d, h, m, s, ms, us)."),
+    word("lookup", r##"{"$ref":"#/$defs/name"}"##, "Replaces the value by that of a constant table."),
+    word("on_error", r#"{"enum":["warn","fail"]}"#, "A value that does not fit its type is left out with a warning (default), or fails the document."),
+    word("type", TYPE, "The value's type (in `let`; fields say it themselves)."),
+];
+
+/// What a field has beside a rule.
+pub const FIELD: &[Word] = &[
+    word("type", TYPE, "The field's type."),
+    word("required", BOOLEAN, "A document without it fails."),
+    word("index", INDEX, "Kinds of questions answered without reading every record."),
+    word("unique", BOOLEAN, "No two records of a tenant have the same value."),
+    word("fold", BOOLEAN, "Compared without regard to case, width and white space."),
+    word("one_of", ONE_OF, "The values allowed."),
+    word("derive", CEL, "Computed from the golden values of other fields."),
+    word("survivorship", SURVIVORSHIP, "Which contribution's value becomes golden; default: the collection's."),
+    word("from", NAMES, "Only these sources may say it."),
+    word("compare", BOOLEAN, "Contributors that disagree are a conflict that can be queried."),
+];
+
+/// A collection.
+pub const COLLECTION: &[Word] = &[
+    word("key", TEXT, "A field, a template such as {ref}/{sample}, or CEL over fields."),
+    word("raw", r#"{"enum":["keep","drop"]}"#, "Whether each contribution keeps its document byte for byte."),
+    word("exists", r#"{"enum":["latest","any"]}"#, "latest (default): the newest contribution decides whether the record exists. any: one living contribution is enough."),
+    word("fields", r##"{"type":"object","minProperties":1,"additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/field"}]}}"##, "Name to type or field."),
+    word("survivorship", SURVIVORSHIP, "The rule of fields that have none of their own; default latest."),
+    word("state", r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/state"}]}}"##, "Fields that only transitions write."),
+    word("transitions", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/transition"}}"##, "Named, conditional changes of state."),
+];
+
+/// A state field.
+pub const STATE: &[Word] = &[
+    word("type", TYPE, "The type."),
+    word("seed", CEL, "The value until a transition sets one, from golden fields."),
+    word("index", INDEX, "Kinds of questions answered without reading every record."),
+    word("one_of", ONE_OF, "The values allowed."),
+];
+
+/// A transition.
+pub const TRANSITION: &[Word] = &[
+    word("args", r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/arg"}]}}"##, "Arguments of the call."),
+    word("refuse", r##"{"type":"array","items":{"$ref":"#/$defs/refuse"}}"##, "Reasons not to; all that hold are reported."),
+    word("set", r#"{"type":"object","minProperties":1,"additionalProperties":{"type":["string","null"]}}"#, "State field to CEL, or null."),
+];
+
+/// An argument of a transition.
+pub const ARG: &[Word] = &[
+    word("type", TYPE, "The type."),
+    word("required", BOOLEAN, "A call without it is refused."),
+    word("default", CEL, "The value of a call that does not give one."),
+    word("one_of", ONE_OF, "The values allowed."),
+    word("min", r#"{"type":"number"}"#, "Smallest number allowed."),
+    word("max", r#"{"type":"number"}"#, "Largest number allowed."),
+];
+
+/// A refusal.
+pub const REFUSE: &[Word] = &[
+    word("when", CEL, "The condition."),
+    word("reason", CEL, "What the caller is told."),
+    word("code", r#"{"type":"integer","minimum":400,"maximum":499}"#, "HTTP status, default 409."),
+];
+
+/// A profile.
+pub const PROFILE: &[Word] = &[
+    word("source", r##"{"$ref":"#/$defs/name"}"##, "The source of the documents."),
+    word("matched", r#"{"enum":["update","skip","fail","withdraw"]}"#, "For documents whose record existed before the job."),
+    word("unmatched", r#"{"enum":["create","skip","fail"]}"#, "For the others."),
+];
+
+/// An element of `accept`.
+pub const ACCEPT: &[Word] = &[
+    word("unless", CEL, "The condition a document must meet."),
+    word("do", r#"{"enum":["fail","skip"]}"#, "What happens to one that does not."),
+    word("reason", CEL, "What the journal says."),
+];
+
+/// An element of `cases`.
+pub const CASE: &[Word] = &[word("if", TEXT, "A path."), word("then", SCALAR, "The value where the path finds something.")];
+
+/// Survivorship written as a mapping.
+pub const SURVIVORSHIP_MAP: &[Word] = &[
+    word("prefer", NAMES, "Sources, the most trusted first; those not named come last."),
+    word("then", r#"{"enum":["latest","earliest"]}"#, "Decides between contributions of equally trusted sources."),
+];

@@ -1,0 +1,147 @@
+//! Definitions as their authors meet them: what is accepted, and what is said about mistakes.
+
+use stook_catalogue::definition::{AsOf, KeyRule, Survivorship};
+use stook_catalogue::diagnostic::render;
+use stook_catalogue::parse::parse;
+
+/// Rendered errors of a definition that must not be accepted.
+fn errors(text: &str) -> String {
+    let problems = parse(text).err().unwrap_or_else(|| panic!("accepted:\n{text}"));
+    render("catalogue.yaml", text, &problems, false)
+}
+
+#[test]
+fn the_authorities_example_is_accepted() {
+    let text = include_str!("../../../examples/authorities/catalogue.yaml");
+    let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("catalogue.yaml", text, &problems, false)));
+    let (_, authority) = catalogue.collection("authority").expect("defined");
+    assert!(matches!(authority.key, KeyRule::Field(0)));
+    assert!(authority.keep_raw);
+    assert!(matches!(catalogue.sources[0].as_of, AsOf::Field(_)));
+    assert_eq!(catalogue.collection("item").expect("defined").1.transitions.len(), 2);
+}
+
+#[test]
+fn layout_and_comments_do_not_change_the_hash() {
+    let a = parse("catalogue: a\ncollections: { x: { key: k, fields: { k: text } } }").expect("valid");
+    let b = parse("# hello\ncollections:\n  x:\n    fields: {k: text}\n    key: k\ncatalogue: a").expect("valid");
+    let c = parse("catalogue: a\ncollections: { x: { key: k, fields: { k: integer } } }").expect("valid");
+    assert_eq!(a.hash, b.hash);
+    assert_ne!(a.hash, c.hash);
+}
+
+#[test]
+fn all_errors_of_a_file_come_at_once_each_with_its_place() {
+    let text = "\
+catalogue: broken
+sources:
+  loc: { format: mark, into: authority, as_of: changed }
+  csv: { format: csv, into: authorty, as_of: meta.received }
+collections:
+  authority:
+    key: lcn
+    fields:
+      lccn: { type: txt, requierd: true }
+      changed: timestamp
+      name: { type: text, index: prefx }
+";
+    let shown = errors(text);
+    for expected in [
+        "`mark` is not a format",
+        "--> catalogue.yaml:3:18",
+        "did you mean `marc`?",
+        "there is no field `lcn`",
+        "`txt` is not a type",
+        "a field has no key `requierd`",
+        "did you mean `required`?",
+        "`prefx` is not a kind of index",
+    ] {
+        assert!(shown.contains(expected), "{expected:?} is missing in\n{shown}");
+    }
+}
+
+#[test]
+fn a_path_error_points_into_the_path() {
+    let text = "\
+catalogue: a
+sources: { loc: { format: marc, into: x, as_of: meta.received } }
+collections:
+  x:
+    key: k
+    fields:
+      k: { path: \"001\", type: text }
+      h: { path: \"1XX$a\", type: text }
+";
+    let shown = errors(text);
+    assert!(shown.contains("MARCspec's wildcard is a dot: write 1.."), "{shown}");
+    assert!(shown.contains("catalogue.yaml:8:19"), "{shown}");
+}
+
+#[test]
+fn values_that_read_the_clock_are_refused() {
+    let text = "\
+catalogue: a
+collections:
+  x: { key: k, fields: { k: text, age: { type: text, derive: \"string(now)\" } } }
+";
+    assert!(errors(text).contains("`now` is only known in transitions"));
+}
+
+#[test]
+fn a_source_must_say_when_its_documents_were_true() {
+    let text = "catalogue: a\nsources: { s: { format: csv, into: x } }\ncollections: { x: { key: k, fields: { k: text } } }";
+    assert!(errors(text).contains("does not say when its documents were true"));
+}
+
+#[test]
+fn derived_fields_cannot_go_round_in_circles() {
+    let text = "catalogue: a\ncollections: { x: { key: k, fields: { k: text, a: { type: text, derive: b }, b: { type: text, derive: a } } } }";
+    assert!(errors(text).contains("`a` is derived from itself"));
+}
+
+#[test]
+fn cel_is_cel() {
+    let text = "catalogue: a\ncollections: { x: { key: k, fields: { k: text, a: { type: text, derive: \"k ?? 'x'\" } } } }";
+    assert!(errors(text).contains("CEL has no `??`: write coalesce(a, b)"));
+}
+
+#[test]
+fn one_document_may_feed_several_collections() {
+    let text = "\
+catalogue: businesses
+sources:
+  sample:
+    format: json
+    let: { ref: $.sampleUnitRef, sample: $.sampleSummaryId }
+    as_of: meta.received
+    feeds:
+      - { into: business, map: { ref: $.sampleUnitRef } }
+      - { into: version, map: { ref: { expr: ref }, sample: { expr: sample }, name: { expr: \"squash([ref, sample])\" } } }
+collections:
+  business: { key: ref, fields: { ref: text, id: { type: uuid, derive: \"uuid5('business', ref)\", unique: true } } }
+  version:  { key: \"{ref}/{sample}\", fields: { ref: text, sample: text, name: text } }
+";
+    let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("x", text, &problems, false)));
+    assert_eq!(catalogue.sources[0].feeds.len(), 2);
+    assert!(matches!(catalogue.collections[1].key, KeyRule::Template(_)));
+}
+
+#[test]
+fn survivorship_has_a_default_and_exceptions() {
+    let text = "\
+catalogue: a
+sources:
+  loc: { format: json, into: x, as_of: meta.received }
+  staff: { format: json, into: x, as_of: meta.received }
+collections:
+  x:
+    key: k
+    survivorship: { prefer: [staff, loc], then: latest }
+    fields: { k: text, all: { type: [text], survivorship: union }, only: { type: text, from: [staff] } }
+";
+    let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("x", text, &problems, false)));
+    let fields = &catalogue.collections[0].fields;
+    assert_eq!(fields[0].survivorship, Survivorship::Prefer { sources: vec![1, 0], then_earliest: false });
+    assert_eq!(fields[1].survivorship, Survivorship::Union);
+    assert_eq!(fields[2].from, Some(vec![1]));
+}

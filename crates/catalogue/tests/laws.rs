@@ -1,0 +1,156 @@
+//! The laws of consolidation, over random sets of contributions.
+
+use proptest::prelude::*;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::parse::parse;
+use stook_catalogue::record::{Contribution, Origin, Said, pack, unpack};
+use stook_catalogue::survivorship::Consolidator;
+use stook_catalogue::value::Value;
+
+fn catalogue() -> Catalogue {
+    parse(
+        "\
+catalogue: laws
+sources:
+  a: { format: json, into: x, as_of: meta.received }
+  b: { format: json, into: x, as_of: meta.received }
+  c: { format: json, into: x, as_of: meta.received }
+collections:
+  x:
+    key: k
+    fields:
+      k: text
+      newest: text
+      oldest: { type: text, survivorship: earliest }
+      trusted: { type: text, survivorship: { prefer: [b, a], then: latest } }
+      all: { type: [text], survivorship: union }
+      each: { type: integer, survivorship: by_contributor }
+      only: { type: text, from: [c] }
+      flagged: { type: text, compare: true }
+      derived: { type: text, derive: \"coalesce(trusted, newest, 'none')\" }
+",
+    )
+    .unwrap_or_else(|problems| panic!("{problems:?}"))
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![Just(Value::Null), Just(Value::Cleared), "[xyz]".prop_map(Value::text)]
+}
+
+prop_compose! {
+    fn contribution()(
+        contributor in prop_oneof![Just("a"), Just("b"), Just("b:north"), Just("b:south"), Just("c")],
+        as_of in 0i64..5,
+        hash in 0u8..3,
+        gone in proptest::bool::weighted(0.15),
+        texts in proptest::collection::vec(value(), 5),
+        list in proptest::collection::vec("[pqr]".prop_map(Value::text), 0..3),
+        number in proptest::option::of(0i64..3),
+    ) -> Contribution {
+        let [newest, oldest, trusted, only, flagged]: [Value; 5] = texts.try_into().expect("five");
+        let list = if list.is_empty() { Value::Null } else { Value::List(list) };
+        let values = vec![Value::text("k"), newest, oldest, trusted, list, number.map_or(Value::Null, Value::Int), only, flagged, Value::Null];
+        Contribution {
+            contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: Origin { job: 1, document: 1 }, before: None,
+            said: if gone { Said::Gone } else { Said::Values(values) }, raw: None,
+        }
+    }
+}
+
+/// The contributions that are left when each contributor's newest wins.
+fn newest_per_contributor(all: &[Contribution]) -> Vec<Contribution> {
+    let mut kept: Vec<Contribution> = Vec::new();
+    for contribution in all {
+        match kept.iter_mut().find(|other| other.contributor == contribution.contributor) {
+            Some(other) if other.age() < contribution.age() => *other = contribution.clone(),
+            Some(_) => {}
+            None => kept.push(contribution.clone()),
+        }
+    }
+    kept
+}
+
+/// Equal age means equal content in reality (the hash is of the content): make it so.
+fn consistent(mut all: Vec<Contribution>) -> Vec<Contribution> {
+    for index in 0..all.len() {
+        let twin = all[..index].iter().find(|other| other.age() == all[index].age() && other.contributor == all[index].contributor);
+        if let Some(said) = twin.map(|twin| twin.said.clone()) {
+            all[index].said = said;
+        }
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn golden_fields_depend_on_the_set_of_contributions_only(all in proptest::collection::vec(contribution(), 0..8), seed in any::<u64>()) {
+        let catalogue = catalogue();
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let consolidator = Consolidator::new(&catalogue, &catalogue.collections[0], &evaluator);
+        let all = consistent(all);
+        let mut shuffled = all.clone();
+        let mut state = seed;
+        for index in (1..shuffled.len()).rev() {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            shuffled.swap(index, (state >> 33) as usize % (index + 1));
+        }
+        let golden = consolidator.survive(&newest_per_contributor(&all));
+        prop_assert_eq!(&golden, &consolidator.survive(&newest_per_contributor(&shuffled)));
+        // adding twice is adding once
+        let doubled: Vec<Contribution> = all.iter().chain(&all).cloned().collect();
+        prop_assert_eq!(&golden, &consolidator.survive(&newest_per_contributor(&doubled)));
+    }
+
+    #[test]
+    fn withdrawing_a_fresh_contributor_restores_the_record(all in proptest::collection::vec(contribution(), 0..6), mut fresh in contribution()) {
+        let catalogue = catalogue();
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let consolidator = Consolidator::new(&catalogue, &catalogue.collections[0], &evaluator);
+        fresh.contributor = "a:fresh".into();
+        let before = newest_per_contributor(&consistent(all));
+        let golden = consolidator.survive(&before);
+        let mut with = before.clone();
+        with.push(fresh);
+        let _ = consolidator.survive(&with);
+        with.retain(|contribution| &*contribution.contributor != "a:fresh");
+        prop_assert_eq!(golden, consolidator.survive(&with));
+    }
+
+    #[test]
+    fn packed_contributions_come_back_equal(all in proptest::collection::vec(contribution(), 0..6)) {
+        let catalogue = catalogue();
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let collection = &catalogue.collections[0];
+        let contributions = newest_per_contributor(&consistent(all));
+        let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&contributions);
+        let packed = pack(&contributions, collection, &golden.values);
+        prop_assert_eq!(unpack(&packed, collection, &golden.values, None).expect("readable"), contributions);
+    }
+
+    #[test]
+    fn damaged_bytes_are_an_error_not_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let catalogue = catalogue();
+        let golden = vec![Value::Null; catalogue.collections[0].fields.len()];
+        let _ = unpack(&bytes, &catalogue.collections[0], &golden, None);
+    }
+}
+
+/// Review point B4: equal content with a newer time must move the time, or a late older document wins.
+#[test]
+fn a_newer_time_counts_even_when_the_content_is_equal() {
+    let catalogue = catalogue();
+    let evaluator = Evaluator::new(catalogue.tables.clone());
+    let consolidator = Consolidator::new(&catalogue, &catalogue.collections[0], &evaluator);
+    let say = |contributor: &str, as_of: i64, text: &str| {
+        let mut values = vec![Value::Null; 9];
+        values[1] = Value::text(text);
+        Contribution {
+            contributor: contributor.into(), as_of, hash: [text.as_bytes()[0]; 16], generation: 1, origin: Origin::default(), before: None,
+            said: Said::Values(values), raw: None,
+        }
+    };
+    let history = [say("a", 1, "A"), say("a", 3, "A"), say("b", 2, "B")];
+    let golden = consolidator.survive(&newest_per_contributor(&history));
+    assert_eq!(golden.values[1], Value::text("A"));
+}
