@@ -397,6 +397,9 @@ impl<'t> Reader<'t> {
         if field.fold && field.ty.element() != &FieldType::Text {
             self.problem(node, format!("only text is folded, `{name}` is {}", field.ty));
         }
+        if field.fold && field.ty.is_list() && !field.index.ordered {
+            self.problem(node, "a folded list needs `index: equal`");
+        }
         if field.unique && (field.ty.is_list() || field.ty == FieldType::Json) {
             self.problem(node, format!("a field of type {} cannot be unique", field.ty));
         }

@@ -1,1 +1,234 @@
-#![forbid(unsafe_code)]
+//! Bytes to documents and back: MARC 21 (ISO 2709, MARCXML, MARC-in-JSON), XML, JSON and CSV.
+//!
+//! * [`scan`] finds where documents begin and end, in constant memory, whatever the input.
+//! * [`read`] opens files, also compressed ones, and hands out documents with number and offset.
+//! * [`Document::parse`] makes one document of its bytes; [`select()`] evaluates paths on it.
+//! * [`marc`], [`marcxml`], [`marc8`] are one file a format; [`write`] writes them.
+
+pub mod marc;
+pub mod marc8;
+pub mod marcxml;
+pub mod read;
+pub mod scan;
+mod select;
+pub mod write;
+pub mod xml;
+
+pub use select::{Selected, select};
+
+use marc::{MarcError, MarcRecord};
+use std::borrow::Cow;
+use std::sync::Arc;
+use stook_catalogue::definition::Family;
+
+/// A concrete syntax of documents. The numbers are stored with kept documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Syntax {
+    /// ISO 2709.
+    Marc = 1,
+    /// MARCXML.
+    MarcXml = 2,
+    /// MARC-in-JSON.
+    MarcJson = 3,
+    /// XML.
+    Xml = 4,
+    /// JSON, one value or many.
+    Json = 5,
+    /// CSV.
+    Csv = 6,
+}
+
+/// Every syntax with its name.
+pub const SYNTAXES: [(Syntax, &str); 6] = [
+    (Syntax::Marc, "marc"),
+    (Syntax::MarcXml, "marcxml"),
+    (Syntax::MarcJson, "marcjson"),
+    (Syntax::Xml, "xml"),
+    (Syntax::Json, "json"),
+    (Syntax::Csv, "csv"),
+];
+
+impl Syntax {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        SYNTAXES.iter().find(|(syntax, _)| *syntax == self).map_or("?", |(_, name)| name)
+    }
+
+    /// The syntax with this stored number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        SYNTAXES.iter().map(|(syntax, _)| *syntax).find(|syntax| *syntax as u8 == number)
+    }
+
+    /// The syntax with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        SYNTAXES.iter().find(|(_, known)| *known == name).map(|(syntax, _)| *syntax)
+    }
+
+    /// The family whose path language reads it.
+    pub fn family(self) -> Family {
+        match self {
+            Syntax::Marc | Syntax::MarcXml | Syntax::MarcJson => Family::Marc,
+            Syntax::Xml => Family::Xml,
+            Syntax::Json => Family::Json,
+            Syntax::Csv => Family::Csv,
+        }
+    }
+
+    /// Reads this syntax as a source of `family` does: plain JSON holds MARC records for a source of MARC, and the other
+    /// way round. Nothing when the two do not go together.
+    pub fn as_family(self, family: Family) -> Option<Self> {
+        match (self, family) {
+            (same, family) if same.family() == family => Some(same),
+            (Syntax::Json, Family::Marc) => Some(Syntax::MarcJson),
+            (Syntax::Xml, Family::Marc) => Some(Syntax::MarcXml),
+            (Syntax::MarcJson, Family::Json) => Some(Syntax::Json),
+            (Syntax::MarcXml, Family::Xml) => Some(Syntax::Xml),
+            _ => None,
+        }
+    }
+}
+
+/// What a file holds, by its first bytes; nothing when there are none.
+pub fn detect(beginning: &[u8]) -> Option<Syntax> {
+    let bytes = beginning.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(beginning).trim_ascii_start();
+    let first = *bytes.first()?;
+    if first == b'<' {
+        let marc = memchr::memmem::find(bytes, marcxml::NAMESPACE.as_bytes()).is_some()
+            || (memchr::memmem::find(bytes, b"<leader>").is_some() && memchr::memmem::find(bytes, b"<record").is_some());
+        return Some(if marc { Syntax::MarcXml } else { Syntax::Xml });
+    }
+    if matches!(first, b'{' | b'[') {
+        let has = |key: &str| memchr::memmem::find(bytes, key.as_bytes()).is_some();
+        return Some(if has("\"leader\"") && has("\"fields\"") { Syntax::MarcJson } else { Syntax::Json });
+    }
+    let leader = bytes.len() >= 24
+        && bytes[..5].iter().all(u8::is_ascii_digit)
+        && bytes[12..17].iter().all(u8::is_ascii_digit)
+        && (bytes[20..24] == *b"4500" || bytes[10..12] == *b"22");
+    Some(if leader || bytes.contains(&marc::RECORD_END) { Syntax::Marc } else { Syntax::Csv })
+}
+
+/// One parsed document.
+pub enum Document<'d> {
+    /// A MARC record in any of its syntaxes.
+    Marc(MarcRecord<'d>),
+    /// A JSON value.
+    Json(serde_json::Value),
+    /// An XML tree.
+    Xml(roxmltree::Document<'d>),
+    /// A CSV row with its header.
+    Csv(CsvRow),
+}
+
+/// Why bytes are not a document of their syntax.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    /// Not a MARC record.
+    #[error(transparent)]
+    Marc(#[from] MarcError),
+    /// Not JSON, or nested too deep.
+    #[error("not JSON: {0}")]
+    Json(String),
+    /// Not well-formed XML, or with a document type declaration.
+    #[error("not XML: {0}")]
+    Xml(String),
+    /// Not a row of the header's width.
+    #[error("{0}")]
+    Csv(String),
+}
+
+/// What parsing needs beside the bytes.
+#[derive(Debug, Clone, Default)]
+pub struct Head {
+    /// Namespace declarations of the enclosing elements.
+    declarations: String,
+    /// Column names and their delimiter.
+    columns: Arc<[String]>,
+    delimiter: u8,
+}
+
+impl Head {
+    /// Prepares a scanner's head for parsing.
+    pub fn new(syntax: Syntax, head: &[u8]) -> Self {
+        match syntax {
+            Syntax::Xml | Syntax::MarcXml => Self { declarations: String::from_utf8_lossy(head).into_owned(), ..Self::default() },
+            Syntax::Csv => {
+                let delimiter = [b',', b';', b'\t', b'|'].into_iter().max_by_key(|candidate| {
+                    // the first of equals wins under max_by_key only if it comes last: count twice and prefer the comma
+                    (head.iter().filter(|byte| *byte == candidate).count(), u8::from(*candidate == b','))
+                });
+                let delimiter = delimiter.unwrap_or(b',');
+                let columns = csv_fields(head, delimiter).unwrap_or_default().into();
+                Self { columns, delimiter, ..Self::default() }
+            }
+            Syntax::Marc | Syntax::MarcJson | Syntax::Json => Self::default(),
+        }
+    }
+
+    /// The bytes of a document such that it can be parsed without its file: XML elements get the namespaces of the elements
+    /// that enclosed them, everything else is left as it is.
+    pub fn complete<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
+        if self.declarations.is_empty() { Cow::Borrowed(bytes) } else { xml::self_contained(bytes, &self.declarations) }
+    }
+
+    /// The columns of a CSV file.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+}
+
+/// A row, by column name.
+pub struct CsvRow {
+    columns: Arc<[String]>,
+    values: Vec<String>,
+}
+
+impl CsvRow {
+    /// The value of a column; nothing when it is empty or there is no such column.
+    pub fn get(&self, column: &str) -> Option<&str> {
+        let index = self.columns.iter().position(|name| name == column)?;
+        self.values.get(index).map(String::as_str).filter(|value| !value.is_empty())
+    }
+}
+
+impl<'d> Document<'d> {
+    /// Parses the bytes of one document, which [`Head::complete`] made able to stand alone.
+    ///
+    /// # Errors
+    /// When they are not one; the message says why, the caller knows where.
+    pub fn parse(bytes: &'d [u8], syntax: Syntax, head: &Head) -> Result<Self, DocumentError> {
+        match syntax {
+            Syntax::Marc => Ok(Document::Marc(MarcRecord::parse(bytes)?)),
+            Syntax::Json => Ok(Document::Json(parse_json(bytes)?)),
+            Syntax::MarcJson => Ok(Document::Marc(MarcRecord::from_json(&parse_json(bytes)?)?)),
+            Syntax::Xml => Ok(Document::Xml(xml::parse(bytes)?)),
+            Syntax::MarcXml => Ok(Document::Marc(marcxml::read(xml::parse(bytes)?.root_element())?)),
+            Syntax::Csv => {
+                let values = csv_fields(bytes, head.delimiter)?;
+                if values.len() != head.columns.len() {
+                    let (found, expected) = (values.len(), head.columns.len());
+                    return Err(DocumentError::Csv(format!("the row has {found} values, the header has {expected}")));
+                }
+                Ok(Document::Csv(CsvRow { columns: head.columns.clone(), values }))
+            }
+        }
+    }
+}
+
+fn parse_json(bytes: &[u8]) -> Result<serde_json::Value, DocumentError> {
+    serde_json::from_slice(bytes).map_err(|error| DocumentError::Json(error.to_string()))
+}
+
+fn csv_fields(row: &[u8], delimiter: u8) -> Result<Vec<String>, DocumentError> {
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(row);
+    let mut record = csv::StringRecord::new();
+    match reader.read_record(&mut record) {
+        Ok(true) => Ok(record.iter().map(str::to_owned).collect()),
+        Ok(false) => Ok(Vec::new()),
+        Err(error) => match error.kind() {
+            csv::ErrorKind::Utf8 { err, .. } => Err(DocumentError::Csv(format!("value {} is not UTF-8", err.field() + 1))),
+            _ => Err(DocumentError::Csv(error.to_string())),
+        },
+    }
+}

@@ -1,1 +1,469 @@
-#![forbid(unsafe_code)]
+//! The store contract: a transactional, batch-only record store with a work queue inside it.
+//!
+//! [`Store`] is what the engine, the query planner and the server know. [`sqlite::SqliteStore`] is the embedded store; the
+//! suite in `tests/conformance` is written against the contract, so another store is added without touching it.
+//!
+//! Two rules carry everything else:
+//! * **A unit of work commits whole or not at all.** Records, unique reservations, edges, marks, the chunk's journal and
+//!   its removal from the queue, fenced by the lease's token, are one transaction ([`Unit`]).
+//! * **A record is written only if it is still the version that was read.** Keys that changed meanwhile are handed back to
+//!   the unit inside the transaction, which merges again ([`Unit::resolve`]).
+//!
+//! Reading never waits for writing. All calls block; none may be made from inside [`Unit`]'s methods.
+
+pub mod journal;
+pub mod plan;
+pub mod queue;
+pub mod shape;
+pub mod sqlite;
+
+use journal::{ChunkJournal, JournalEntry};
+use plan::{Aggregate, Found, Plan};
+use queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Lease, NewChunk, NewJob, Progress};
+use std::fmt;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::Damaged;
+use stook_catalogue::value::Value;
+
+/// The tenant of a store used by one owner.
+pub const DEFAULT_TENANT: &str = "main";
+
+/// An isolated owner of records. Every query names one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tenant(Box<str>);
+
+impl Tenant {
+    /// Checks a name: 1 to 64 small letters, digits, `-` and `_`.
+    ///
+    /// # Errors
+    /// When the name has another form.
+    pub fn new(name: &str) -> Result<Self> {
+        let valid = (1..=64).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'));
+        if valid {
+            Ok(Self(name.into()))
+        } else {
+            Err(StoreError::Wrong(format!("`{name}` is not a tenant: 1 to 64 small letters, digits, - and _")))
+        }
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a store says when it cannot do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store's definition and the process's differ in a way that cannot be applied.
+    #[error("{0}")]
+    Definition(String),
+    /// Another process changed the definition while this one ran.
+    #[error("the store now holds another definition (another process prepared it); start again with the current catalogue.yaml")]
+    DefinitionChanged,
+    /// The lease is not this worker's any more; nothing was written.
+    #[error("chunk {0} was taken over by another worker; nothing was written twice")]
+    Fenced(ChunkId),
+    /// Another process holds the store's write lock.
+    #[error("another process has been writing to the store for {0} s; try again when it has finished")]
+    Busy(u64),
+    /// No space is left.
+    #[error("the disk is full; free some space, then go on with `stook import --resume JOB`")]
+    Full,
+    /// The store cannot be written.
+    #[error("the store cannot be written: {0}")]
+    ReadOnly(String),
+    /// The caller asked for something that makes no sense.
+    #[error("{0}")]
+    Wrong(String),
+    /// A stored row cannot be read.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// Anything else the database says.
+    #[error("the store failed: {0}")]
+    Other(String),
+}
+
+/// Results of store calls.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// The version of a row: the content's revision, and a counter of writes that did not change content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Version {
+    /// Microseconds of the store's clock when the content last changed; strictly increasing per record.
+    pub revision: i64,
+    /// Writes since then that changed no content.
+    pub touch: i64,
+}
+
+/// A record as stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRecord {
+    /// Its key.
+    pub key: Key,
+    /// Its version.
+    pub version: Version,
+    /// The import job that brought it to life; 0 for edits.
+    pub created_job: JobId,
+    /// Whether it exists for readers.
+    pub alive: bool,
+    /// Packed contributions, see [`stook_catalogue::record`].
+    pub contributions: Vec<u8>,
+    /// State fields that transitions have set, by index.
+    pub state_set: Vec<(usize, Value)>,
+    /// Golden values, empty when only the head was read.
+    pub golden: Vec<Value>,
+    /// Effective state values, empty when only the head was read.
+    pub state: Vec<Value>,
+    /// Fields on which contributors disagree.
+    pub conflicts: Vec<usize>,
+    /// Kept documents, concatenated; nothing when only the head was read.
+    pub raw: Option<Vec<u8>>,
+}
+
+/// How much of a record is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// What decides whether a write is needed: version, contributions, state that was set.
+    Head,
+    /// Everything.
+    Full,
+}
+
+/// A change of one record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordWrite {
+    /// The collection's index.
+    pub collection: usize,
+    /// The record.
+    pub key: Key,
+    /// The version that was read; `None` when there was no record.
+    pub expect: Option<Version>,
+    /// What to write.
+    pub change: Change,
+}
+
+/// What happens to a record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// New content: the revision grows.
+    Put(Box<Content>),
+    /// New contributions (times) with the same golden content: the revision stays.
+    Touch {
+        /// Packed contributions.
+        contributions: Vec<u8>,
+    },
+    /// The row goes.
+    Delete,
+}
+
+/// The content of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Content {
+    /// The import job that brought it to life; 0 for edits.
+    pub created_job: JobId,
+    /// Whether it exists for readers.
+    pub alive: bool,
+    /// A value per field.
+    pub golden: Vec<Value>,
+    /// A value per state field.
+    pub state: Vec<Value>,
+    /// State fields that transitions have set, by index.
+    pub state_set: Vec<(usize, Value)>,
+    /// Fields on which contributors disagree.
+    pub conflicts: Vec<usize>,
+    /// Packed contributions.
+    pub contributions: Vec<u8>,
+    /// Kept documents, concatenated.
+    pub raw: Option<Vec<u8>>,
+}
+
+/// What a child says to its target. Edges are ordered by group, start and child.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Edge {
+    /// The link, by its number in the definition.
+    pub link: u32,
+    /// Key of the target, or name of a time slot.
+    pub target: String,
+    /// Group inside the target.
+    pub group: String,
+    /// Where the child's interval starts, in microseconds; 0 without one.
+    pub start: i64,
+    /// Key of the child.
+    pub child: String,
+    /// What rules need of the child.
+    pub payload: Vec<u8>,
+}
+
+/// A change of an edge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EdgeChange {
+    /// Adds it, or replaces the payload of an equal one.
+    Put(Edge),
+    /// Removes the one with the same link, target, group, start and child.
+    Delete(Edge),
+}
+
+/// "This target needs settling". Marks are only ever appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Given by the store.
+    pub id: i64,
+    /// Which settler takes it.
+    pub lane: u32,
+    /// Which rules are to run.
+    pub stratum: u32,
+    /// What needs settling: collection or link, and key.
+    pub target: String,
+    /// The job that caused it, 0 for edits.
+    pub job: JobId,
+}
+
+/// The lease that a unit of work hands back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fence {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The token it was leased with.
+    pub token: i64,
+}
+
+/// A record that changed between reading and writing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conflict {
+    /// The collection's index.
+    pub collection: usize,
+    /// The key.
+    pub key: Key,
+    /// The record as it is now, whole, or nothing.
+    pub record: Option<StoredRecord>,
+}
+
+/// One transaction's work. The store calls the methods in the order they are listed here, inside the transaction, each at
+/// most once except `refused`.
+pub trait Unit: Send {
+    /// Whose records these are.
+    fn tenant(&self) -> &Tenant;
+    /// The lease to hand back; the unit fails with [`StoreError::Fenced`] when it is lost.
+    fn fence(&self) -> Option<Fence> {
+        None
+    }
+    /// Changes computed from what was read, ordered by collection and key, one per record.
+    fn writes(&mut self) -> Vec<RecordWrite>;
+    /// Records that are not any more what was read: merge again. What is returned is written without another check, the
+    /// store holds them.
+    ///
+    /// # Errors
+    /// Fails the unit.
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>>;
+    /// A record that was not written because another one, `holder`, has the same value in a unique field.
+    fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str);
+    /// Edges to change and marks to append (their ids are ignored), and marks by id that this unit has answered.
+    fn settling(&mut self) -> Settling {
+        Settling::default()
+    }
+    /// The journal of the chunk.
+    fn journal(&mut self) -> Option<ChunkJournal> {
+        None
+    }
+}
+
+/// What a unit says about derived values.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settling {
+    /// Edges to change.
+    pub edges: Vec<EdgeChange>,
+    /// Marks to append.
+    pub marks: Vec<Mark>,
+    /// Marks answered.
+    pub answered: Vec<i64>,
+}
+
+/// How urgent a unit is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// Somebody waits for the answer: overtakes bulk work at the next unit's boundary.
+    Interactive,
+    /// Shares a transaction with other bulk work.
+    Bulk,
+}
+
+/// What became of a unit; given when it is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Receipt {
+    /// The store's clock when it was written, in microseconds.
+    pub stamp: i64,
+    /// Rows written.
+    pub rows: u64,
+}
+
+/// A unit on its way; [`Pending::wait`] blocks until it is durable.
+pub struct Pending(pub std::sync::mpsc::Receiver<Result<Receipt>>);
+
+impl Pending {
+    /// Waits until the unit is durable.
+    ///
+    /// # Errors
+    /// When it was not written.
+    pub fn wait(self) -> Result<Receipt> {
+        self.0.recv().unwrap_or_else(|_| Err(StoreError::Other("the store was closed".into())))
+    }
+}
+
+/// A record store for one catalogue.
+pub trait Store: Send + Sync {
+    /// The store's clock, in microseconds since 1970; strictly increasing over all calls.
+    fn clock(&self) -> i64;
+
+    /// Notes of what opening the store with this definition changed, in plain sentences.
+    fn changes(&self) -> &[String];
+
+    /// The number under which contributions made by a feed's map are stored.
+    fn generation(&self, source: usize, feed: usize) -> u32;
+
+    /// Reads records by key, in the order of `keys`. One statement, whatever their number.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>>;
+
+    /// Starts a unit of work; the answer is in [`Pending`].
+    fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending;
+
+    /// Submits a unit somebody waits for, and waits.
+    ///
+    /// # Errors
+    /// When it was not written.
+    fn commit(&self, unit: Box<dyn Unit>) -> Result<Receipt> {
+        self.submit(unit, Urgency::Interactive).wait()
+    }
+
+    /// Rows that satisfy a plan, in its order.
+    ///
+    /// # Errors
+    /// When the plan is not one of this catalogue, or the database fails.
+    fn find(&self, plan: &Plan) -> Result<Found>;
+
+    /// Calls `visit` with every row of a plan, in its order, from one snapshot. Memory does not grow with their number.
+    ///
+    /// # Errors
+    /// As [`Store::find`], or what `visit` says.
+    fn visit(&self, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()>;
+
+    /// How many rows satisfy a plan, its page aside.
+    ///
+    /// # Errors
+    /// As [`Store::find`].
+    fn count(&self, plan: &Plan) -> Result<u64>;
+
+    /// One value per aggregate over all rows of a plan, its page aside.
+    ///
+    /// # Errors
+    /// As [`Store::find`].
+    fn aggregate(&self, plan: &Plan, aggregates: &[Aggregate]) -> Result<Vec<Value>>;
+
+    /// How the database answers a plan, in words.
+    ///
+    /// # Errors
+    /// As [`Store::find`].
+    fn explain(&self, plan: &Plan) -> Result<Vec<String>>;
+
+    /// Edges of a target, ordered by group, start and child.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>>;
+
+    /// Marks of a lane, oldest first.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn marks(&self, tenant: &Tenant, lane: u32, limit: usize) -> Result<Vec<Mark>>;
+
+    // --- jobs and their chunks
+
+    /// Writes a new job.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn create_job(&self, job: NewJob) -> Result<JobId>;
+
+    /// Adds chunks to a job and remembers how far its files have been cut. Adding a chunk that is there changes nothing.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: Progress) -> Result<()>;
+
+    /// Leases up to `limit` chunks (of one job, if given) for `seconds`: waiting ones, and ones whose lease has run out.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<Lease>>;
+
+    /// Prolongs leases by `seconds` from now; returns those that are still held.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn renew(&self, fences: &[Fence], seconds: u64) -> Result<Vec<Fence>>;
+
+    /// Gives a chunk back after a failure. It waits `delay_seconds`, or is dead when it has failed `attempts` times.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn release(&self, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()>;
+
+    /// One job.
+    ///
+    /// # Errors
+    /// When there is none, or the database fails.
+    fn job(&self, job: JobId) -> Result<Job>;
+
+    /// The newest jobs of a tenant, or of all.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>>;
+
+    /// Ends a job: failed or cancelled. Its waiting chunks go, what was committed stays.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()>;
+
+    /// Outcomes of a job's documents in the order of its files, `limit` of them after document `after`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>>;
+
+    /// Chunks that wait, are leased or dead.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>>;
+
+    /// A chunk with its bytes, if it carries them.
+    ///
+    /// # Errors
+    /// When there is none, or the database fails.
+    fn chunk(&self, chunk: ChunkId) -> Result<Chunk>;
+
+    /// Lets dead chunks (all of a job, or one) wait again; returns how many.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64>;
+
+    /// Puts `parts` in the place of a chunk that is not leased. They get new ordinals.
+    ///
+    /// # Errors
+    /// When the chunk is leased or gone, or the database fails.
+    fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()>;
+}

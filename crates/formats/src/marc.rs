@@ -1,0 +1,453 @@
+//! MARC 21 records: ISO 2709 bytes to fields and back, and the JSON form of the standard.
+//!
+//! A record is its leader and its fields. Field data is kept as in ISO 2709, without terminators: a control field is its
+//! text; a data field is two indicators and then `0x1f`, code, value for each subfield. Every syntax is brought into this
+//! one form, so that paths and writers exist once.
+
+use crate::marc8;
+use memchr::{memchr, memchr_iter};
+use std::borrow::Cow;
+
+/// Ends a record.
+pub const RECORD_END: u8 = 0x1d;
+/// Ends a field.
+pub const FIELD_END: u8 = 0x1e;
+/// Starts a subfield.
+pub const SUBFIELD: u8 = 0x1f;
+/// Longest record ISO 2709 can express.
+pub const MAX_RECORD: usize = 99_999;
+const LEADER: usize = 24;
+
+/// A MARC record in UTF-8.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MarcRecord<'a> {
+    text: Cow<'a, str>,
+    leader: [u8; LEADER],
+    fields: Vec<Entry>,
+    /// Bytes of MARC-8 that are no character; each became U+FFFD.
+    pub unknown_characters: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Entry {
+    tag: [u8; 3],
+    start: u32,
+    end: u32,
+}
+
+/// A field of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field<'r> {
+    /// Three characters.
+    pub tag: [u8; 3],
+    /// Data without terminator.
+    pub data: &'r str,
+}
+
+/// Why bytes are not a MARC record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MarcError {
+    /// Shorter than a leader and a directory.
+    #[error("the record has {0} bytes, a leader alone has 24")]
+    TooShort(usize),
+    /// Leader bytes that must be digits are not.
+    #[error("leader position {0} must be a number of five digits")]
+    NotANumber(&'static str),
+    /// The length announced is not the length found.
+    #[error("the leader says {announced} bytes, the record terminator is at byte {found}")]
+    WrongLength {
+        /// By the leader.
+        announced: usize,
+        /// Until the terminator.
+        found: usize,
+    },
+    /// The directory does not end where the data begin.
+    #[error("the directory does not end at the base address {0}")]
+    BadDirectory(usize),
+    /// A directory entry is not twelve digits after a tag.
+    #[error("directory entry {0} is not a tag, a length and a position")]
+    BadEntry(usize),
+    /// A field lies outside the record.
+    #[error("field {tag} (directory entry {entry}) ends at byte {end}, past the end of the record")]
+    PastTheEnd {
+        /// Its tag.
+        tag: String,
+        /// Its number in the directory, from 1.
+        entry: usize,
+        /// Where it would end.
+        end: usize,
+    },
+    /// A field is not terminated where the directory says.
+    #[error("field {tag} (directory entry {entry}) does not end with a field terminator")]
+    Unterminated {
+        /// Its tag.
+        tag: String,
+        /// Its number in the directory, from 1.
+        entry: usize,
+    },
+    /// Bytes that are not the UTF-8 the leader promises.
+    #[error("byte {0} of the record is not UTF-8, though leader position 9 says so")]
+    NotUtf8(usize),
+    /// A character that structures records inside a value.
+    #[error("field {0} contains a MARC control character")]
+    ControlCharacter(String),
+    /// Too long for ISO 2709.
+    #[error("{what} is too long for ISO 2709 ({length} bytes)")]
+    TooLong {
+        /// The record or a field.
+        what: String,
+        /// Its length.
+        length: usize,
+    },
+    /// Not the JSON or XML form of MARC.
+    #[error("{0}")]
+    Shape(String),
+}
+
+impl<'a> MarcRecord<'a> {
+    /// Parses one ISO 2709 record, its terminator included. UTF-8 records are not copied.
+    ///
+    /// # Errors
+    /// The first thing that is wrong; nothing is repaired.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, MarcError> {
+        let (&leader, _) = bytes.split_first_chunk::<LEADER>().ok_or(MarcError::TooShort(bytes.len()))?;
+        let announced = number(&leader[0..5]).ok_or(MarcError::NotANumber("0-4 (record length)"))?;
+        if announced != bytes.len() {
+            return Err(MarcError::WrongLength { announced, found: bytes.len() });
+        }
+        let base = number(&leader[12..17]).ok_or(MarcError::NotANumber("12-16 (base address)"))?;
+        if base < LEADER + 1 || base >= bytes.len() || bytes[base - 1] != FIELD_END || !(base - 1 - LEADER).is_multiple_of(12) {
+            return Err(MarcError::BadDirectory(base));
+        }
+        let directory = &bytes[LEADER..base - 1];
+        let mut fields = Vec::with_capacity(directory.len() / 12);
+        for (index, entry) in directory.chunks_exact(12).enumerate() {
+            let tag = [entry[0], entry[1], entry[2]];
+            let (Some(length), Some(position)) = (number(&entry[3..7]), number(&entry[7..12])) else {
+                return Err(MarcError::BadEntry(index + 1));
+            };
+            if !tag.iter().all(u8::is_ascii_graphic) {
+                return Err(MarcError::BadEntry(index + 1));
+            }
+            let start = base + position;
+            let end = start + length;
+            if end > bytes.len() - 1 {
+                return Err(MarcError::PastTheEnd { tag: show_tag(tag), entry: index + 1, end });
+            }
+            if length == 0 || bytes[end - 1] != FIELD_END {
+                return Err(MarcError::Unterminated { tag: show_tag(tag), entry: index + 1 });
+            }
+            fields.push(Entry { tag, start: start as u32, end: end as u32 - 1 });
+        }
+        if leader[9] == b'a' {
+            let text = std::str::from_utf8(bytes).map_err(|error| MarcError::NotUtf8(error.valid_up_to()))?;
+            return Ok(Self { text: Cow::Borrowed(text), leader, fields, unknown_characters: 0 }.checked()?);
+        }
+        if bytes.is_ascii() && memchr(0x1b, bytes).is_none() {
+            let text = std::str::from_utf8(bytes).map_err(|error| MarcError::NotUtf8(error.valid_up_to()))?;
+            return Ok(Self { text: Cow::Borrowed(text), leader, fields, unknown_characters: 0 });
+        }
+        Self::decode_marc8(bytes, leader, &fields)
+    }
+
+    /// Positions are bytes, so they could fall inside a character where the directory is wrong by a few bytes.
+    fn checked(self) -> Result<Self, MarcError> {
+        for (index, field) in self.fields.iter().enumerate() {
+            if !self.text.is_char_boundary(field.start as usize) {
+                return Err(MarcError::BadEntry(index + 1));
+            }
+        }
+        Ok(self)
+    }
+
+    fn decode_marc8(bytes: &[u8], mut leader: [u8; LEADER], entries: &[Entry]) -> Result<Self, MarcError> {
+        let mut text = String::with_capacity(bytes.len() + bytes.len() / 8);
+        let mut fields = Vec::with_capacity(entries.len());
+        let mut unknown_characters = 0;
+        for entry in entries {
+            let (decoded, unknown) = marc8::decode(&bytes[entry.start as usize..entry.end as usize]);
+            unknown_characters += unknown;
+            let start = text.len() as u32;
+            text.push_str(&decoded);
+            fields.push(Entry { tag: entry.tag, start, end: text.len() as u32 });
+        }
+        leader[9] = b'a';
+        Ok(Self { text: Cow::Owned(text), leader, fields, unknown_characters })
+    }
+
+    /// The 24 characters of the leader.
+    pub fn leader(&self) -> &str {
+        std::str::from_utf8(&self.leader).unwrap_or_default()
+    }
+
+    /// The fields in the order of the directory.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+        self.fields.iter().map(|entry| Field { tag: entry.tag, data: &self.text[entry.start as usize..entry.end as usize] })
+    }
+
+    /// The record in ISO 2709, UTF-8. Length and base address are computed, the rest of the leader is kept.
+    ///
+    /// # Errors
+    /// When a field or the record is too long for the format, or a value contains a character that structures records.
+    pub fn to_iso2709(&self) -> Result<Vec<u8>, MarcError> {
+        let base = LEADER + 12 * self.fields.len() + 1;
+        let mut directory = Vec::with_capacity(base);
+        let mut data = Vec::with_capacity(self.text.len());
+        for field in self.fields() {
+            let length = field.data.len() + 1;
+            if length > 9_999 || data.len() > MAX_RECORD {
+                return Err(MarcError::TooLong { what: format!("field {}", show_tag(field.tag)), length });
+            }
+            if field.data.bytes().any(|byte| matches!(byte, FIELD_END | RECORD_END)) {
+                return Err(MarcError::ControlCharacter(show_tag(field.tag)));
+            }
+            directory.extend_from_slice(&field.tag);
+            directory.extend_from_slice(format!("{length:04}{:05}", data.len()).as_bytes());
+            data.extend_from_slice(field.data.as_bytes());
+            data.push(FIELD_END);
+        }
+        let length = base + data.len() + 1;
+        if length > MAX_RECORD {
+            return Err(MarcError::TooLong { what: "the record".into(), length });
+        }
+        let mut leader = self.leader;
+        leader[0..5].copy_from_slice(format!("{length:05}").as_bytes());
+        leader[12..17].copy_from_slice(format!("{base:05}").as_bytes());
+        let mut out = Vec::with_capacity(length);
+        out.extend_from_slice(&leader);
+        out.extend_from_slice(&directory);
+        out.push(FIELD_END);
+        out.extend_from_slice(&data);
+        out.push(RECORD_END);
+        Ok(out)
+    }
+
+    /// Reads the JSON form: `{"leader": ..., "fields": [{"001": ...}, {"245": {"ind1", "ind2", "subfields": [{"a": ...}]}}]}`.
+    ///
+    /// # Errors
+    /// When the value has another shape.
+    pub fn from_json(json: &serde_json::Value) -> Result<MarcRecord<'static>, MarcError> {
+        let shape = |text: &str| MarcError::Shape(text.to_owned());
+        let leader = json.get("leader").and_then(|leader| leader.as_str()).ok_or_else(|| shape("there is no \"leader\""))?;
+        let mut builder = MarcBuilder::new(leader)?;
+        let fields = json.get("fields").and_then(|fields| fields.as_array()).ok_or_else(|| shape("there is no \"fields\" list"))?;
+        for field in fields {
+            let entries = field.as_object().ok_or_else(|| shape("a field is an object"))?;
+            for (tag, content) in entries {
+                match content {
+                    serde_json::Value::String(text) => builder.control(tag, text)?,
+                    serde_json::Value::Object(parts) => {
+                        let indicator = |name: &str| parts.get(name).and_then(|value| value.as_str()).unwrap_or(" ");
+                        builder.data(tag, indicator("ind1"), indicator("ind2"))?;
+                        let subfields = parts.get("subfields").and_then(|subfields| subfields.as_array());
+                        for subfield in subfields.ok_or_else(|| shape("a data field has \"subfields\""))? {
+                            for (code, value) in subfield.as_object().ok_or_else(|| shape("a subfield is an object"))? {
+                                builder.subfield(code, value.as_str().ok_or_else(|| shape("a subfield's value is text"))?)?;
+                            }
+                        }
+                    }
+                    _ => return Err(shape("a field is text or an object")),
+                }
+            }
+        }
+        Ok(builder.finish())
+    }
+
+    /// The JSON form of [`MarcRecord::from_json`], on one line.
+    pub fn to_json(&self) -> String {
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let mut out = format!("{{\"leader\":{},\"fields\":[", quoted(self.leader()));
+        for (index, field) in self.fields().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            out.push_str(&format!("{{{}:", quoted(&show_tag(field.tag))));
+            if field.is_control() {
+                out.push_str(&format!("{}}}", quoted(field.data)));
+                continue;
+            }
+            let [first, second] = field.indicators();
+            out.push_str(&format!("{{\"ind1\":{},\"ind2\":{},\"subfields\":[", quoted(first), quoted(second)));
+            for (index, (code, value)) in field.subfields().enumerate() {
+                let separator = if index > 0 { "," } else { "" };
+                out.push_str(&format!("{separator}{{{}:{}}}", quoted(code), quoted(value)));
+            }
+            out.push_str("]}}");
+        }
+        out.push_str("]}");
+        out
+    }
+}
+
+impl<'r> Field<'r> {
+    /// Whether this is a control field, 001 to 009.
+    pub fn is_control(&self) -> bool {
+        self.tag[0] == b'0' && self.tag[1] == b'0' && self.tag[2].is_ascii_digit()
+    }
+
+    /// Both indicators; a missing one is a blank.
+    pub fn indicators(&self) -> [&'r str; 2] {
+        let head = memchr(SUBFIELD, self.data.as_bytes()).map_or(self.data, |at| &self.data[..at]);
+        let mut ends = head.char_indices().map(|(at, character)| at..at + character.len_utf8());
+        let mut next = || ends.next().map_or(" ", |range| &head[range]);
+        [next(), next()]
+    }
+
+    /// Codes and values in their order. A delimiter without a code is left out.
+    pub fn subfields(&self) -> impl Iterator<Item = (&'r str, &'r str)> + use<'r> {
+        let data = self.data;
+        let mut starts = memchr_iter(SUBFIELD, data.as_bytes()).map(|at| at + 1);
+        let mut next = starts.next();
+        std::iter::from_fn(move || {
+            loop {
+                let start = next?;
+                next = starts.next();
+                let end = next.map_or(data.len(), |following| following - 1);
+                let subfield = &data[start..end];
+                if let Some(code) = subfield.chars().next() {
+                    return Some(subfield.split_at(code.len_utf8()));
+                }
+            }
+        })
+    }
+}
+
+/// Builds records from the XML and JSON forms.
+pub struct MarcBuilder {
+    text: String,
+    leader: [u8; LEADER],
+    fields: Vec<Entry>,
+}
+
+impl MarcBuilder {
+    /// Starts with a leader of 24 ASCII characters.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn new(leader: &str) -> Result<Self, MarcError> {
+        let bytes: Result<[u8; LEADER], _> = leader.as_bytes().try_into();
+        match bytes {
+            Ok(leader) if leader.is_ascii() => Ok(Self { text: String::new(), leader, fields: Vec::new() }),
+            _ => Err(MarcError::Shape(format!("a leader has 24 ASCII characters, this one has {}", leader.chars().count()))),
+        }
+    }
+
+    fn open(&mut self, tag: &str) -> Result<(), MarcError> {
+        let tag: Result<[u8; 3], _> = tag.as_bytes().try_into();
+        let tag = tag.ok().filter(|tag| tag.iter().all(u8::is_ascii_graphic));
+        let tag = tag.ok_or_else(|| MarcError::Shape("a tag has three ASCII characters".into()))?;
+        let start = self.text.len() as u32;
+        self.fields.push(Entry { tag, start, end: start });
+        Ok(())
+    }
+
+    fn push(&mut self, text: &str) -> Result<(), MarcError> {
+        if text.bytes().any(|byte| matches!(byte, RECORD_END | FIELD_END | SUBFIELD)) {
+            let tag = self.fields.last().map(|field| show_tag(field.tag)).unwrap_or_default();
+            return Err(MarcError::ControlCharacter(tag));
+        }
+        self.text.push_str(text);
+        self.close();
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        let end = self.text.len() as u32;
+        if let Some(field) = self.fields.last_mut() {
+            field.end = end;
+        }
+    }
+
+    /// Adds a control field.
+    ///
+    /// # Errors
+    /// A tag or value that ISO 2709 cannot hold.
+    pub fn control(&mut self, tag: &str, text: &str) -> Result<(), MarcError> {
+        self.open(tag)?;
+        self.push(text)
+    }
+
+    /// Starts a data field.
+    ///
+    /// # Errors
+    /// A tag or indicator that ISO 2709 cannot hold.
+    pub fn data(&mut self, tag: &str, first: &str, second: &str) -> Result<(), MarcError> {
+        self.open(tag)?;
+        for indicator in [first, second] {
+            if indicator.len() != 1 {
+                return Err(MarcError::Shape(format!("an indicator of field {tag} is not one ASCII character")));
+            }
+            self.push(indicator)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a subfield to the data field at hand.
+    ///
+    /// # Errors
+    /// A code or value that ISO 2709 cannot hold.
+    pub fn subfield(&mut self, code: &str, value: &str) -> Result<(), MarcError> {
+        if code.len() != 1 || !code.is_ascii() {
+            return Err(MarcError::Shape(format!("`{code}` is not a subfield code")));
+        }
+        self.text.push(char::from(SUBFIELD));
+        self.push(code)?;
+        self.push(value)
+    }
+
+    /// The record.
+    pub fn finish(self) -> MarcRecord<'static> {
+        MarcRecord { text: Cow::Owned(self.text), leader: self.leader, fields: self.fields, unknown_characters: 0 }
+    }
+}
+
+/// A tag for messages.
+pub fn show_tag(tag: [u8; 3]) -> String {
+    tag.iter().map(|byte| char::from(*byte)).collect()
+}
+
+fn number(digits: &[u8]) -> Option<usize> {
+    digits.iter().try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + usize::from(digit - b'0')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> MarcRecord<'static> {
+        let mut builder = MarcBuilder::new("00000nz  a2200000n  4500").expect("leader");
+        builder.control("001", "n1").expect("control");
+        builder.data("100", "1", " ").expect("data");
+        builder.subfield("a", "Dvořák, Antonín,").expect("subfield");
+        builder.subfield("d", "1841-1904").expect("subfield");
+        builder.finish()
+    }
+
+    #[test]
+    fn a_written_record_reads_back_equal() {
+        let bytes = record().to_iso2709().expect("short");
+        let read = MarcRecord::parse(&bytes).expect("valid");
+        assert_eq!(read.to_iso2709().expect("short"), bytes);
+        let field = read.fields().nth(1).expect("two fields");
+        assert_eq!(field.indicators(), ["1", " "]);
+        assert_eq!(field.subfields().collect::<Vec<_>>(), [("a", "Dvořák, Antonín,"), ("d", "1841-1904")]);
+        let json: serde_json::Value = serde_json::from_str(&read.to_json()).expect("JSON");
+        assert_eq!(MarcRecord::from_json(&json).expect("shape").to_iso2709().expect("short"), bytes);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let good = record().to_iso2709().expect("short");
+        let mut wrong_length = good.clone();
+        wrong_length[4] = b'9';
+        assert!(matches!(MarcRecord::parse(&wrong_length), Err(MarcError::WrongLength { .. })));
+        let mut past = good.clone();
+        past[LEADER + 12 + 3..LEADER + 12 + 7].copy_from_slice(b"0999");
+        assert!(matches!(MarcRecord::parse(&past), Err(MarcError::PastTheEnd { entry: 2, .. })));
+        let mut broken = good.clone();
+        let at = broken.iter().position(|byte| *byte == 0xc5).expect("ř");
+        broken[at] = 0xff;
+        assert_eq!(MarcRecord::parse(&broken), Err(MarcError::NotUtf8(at)));
+        assert!(matches!(MarcRecord::parse(b"garbage"), Err(MarcError::TooShort(7))));
+    }
+}

@@ -1,0 +1,143 @@
+//! MARC-8 to Unicode, after the Library of Congress specification
+//! (<https://www.loc.gov/marc/specifications/speccharmarc8.html>).
+//!
+//! `marc8.bin` holds the code tables: entries of seven bytes, sorted: the set's final character, the code with its high
+//! bits cleared (three bytes), and the Unicode scalar with bit 23 set for combining characters. Diacritics precede their
+//! base letter in MARC-8 and follow it in Unicode; the result is NFC. Double diacritics are the half marks U+FE20..U+FE23.
+
+use unicode_normalization::UnicodeNormalization;
+
+static TABLES: &[u8] = include_bytes!("marc8.bin");
+const ENTRY: usize = 7;
+const ESCAPE: u8 = 0x1b;
+
+const ASCII: u8 = 0x42;
+const ANSEL: u8 = 0x45;
+const EACC: u8 = 0x31;
+
+/// The Unicode character of a code in a set, and whether it combines with the next one.
+fn lookup(set: u8, code: [u8; 3]) -> Option<(char, bool)> {
+    let wanted = [set, code[0], code[1], code[2]];
+    let entries = TABLES.len() / ENTRY;
+    let entry = |index: usize| &TABLES[index * ENTRY..(index + 1) * ENTRY];
+    let (mut low, mut high) = (0, entries);
+    while low < high {
+        let middle = (low + high) / 2;
+        match entry(middle)[..4].cmp(&wanted) {
+            std::cmp::Ordering::Less => low = middle + 1,
+            std::cmp::Ordering::Greater => high = middle,
+            std::cmp::Ordering::Equal => {
+                let found = entry(middle);
+                let scalar = u32::from_be_bytes([0, found[4] & 0x7f, found[5], found[6]]);
+                return char::from_u32(scalar).map(|character| (character, found[4] & 0x80 != 0));
+            }
+        }
+    }
+    None
+}
+
+/// Decodes MARC-8. Bytes that are no character of the set in use become U+FFFD and are counted.
+pub fn decode(bytes: &[u8]) -> (String, usize) {
+    if bytes.iter().all(|byte| byte.is_ascii() && *byte != ESCAPE) {
+        return (bytes.iter().map(|byte| char::from(*byte)).collect(), 0);
+    }
+    let mut out = String::with_capacity(bytes.len() + 8);
+    let mut marks: Vec<char> = Vec::new();
+    let (mut g0, mut g1) = (ASCII, ANSEL);
+    let mut unknown = 0;
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        if byte == ESCAPE {
+            let (length, designation) = escape(&bytes[at + 1..]);
+            match designation {
+                Some((false, set)) => g0 = set,
+                Some((true, set)) => g1 = set,
+                None => {
+                    unknown += 1;
+                    out.push('\u{fffd}');
+                }
+            }
+            at += 1 + length;
+            continue;
+        }
+        // 0x1f starts a subfield: sets go back to their defaults
+        if byte < 0x20 {
+            if byte == 0x1f {
+                (g0, g1) = (ASCII, ANSEL);
+                out.extend(marks.drain(..));
+            }
+            out.push(char::from(byte));
+            at += 1;
+            continue;
+        }
+        let set = if byte < 0x80 { g0 } else { g1 };
+        let width = if set == EACC && byte != 0x20 && !(0x80..0xa0).contains(&byte) { 3 } else { 1 };
+        let found = if byte == 0x20 {
+            Some((' ', false))
+        } else if (0x80..0xa0).contains(&byte) {
+            // C1 controls, joiners and non-sorting marks, are in ANSEL's table under their own codes
+            lookup(ANSEL, [0, 0, byte])
+        } else if width == 3 {
+            bytes.get(at..at + 3).and_then(|three| lookup(set, [three[0] & 0x7f, three[1] & 0x7f, three[2] & 0x7f]))
+        } else {
+            lookup(set, [0, 0, byte & 0x7f])
+        };
+        at += width.min(bytes.len() - at);
+        match found {
+            Some((mark, true)) => marks.push(mark),
+            Some((character, false)) => {
+                out.push(character);
+                out.extend(marks.drain(..));
+            }
+            None => {
+                unknown += 1;
+                out.push('\u{fffd}');
+            }
+        }
+    }
+    out.extend(marks.drain(..));
+    (out.nfc().collect(), unknown)
+}
+
+/// Reads what follows an escape: its length, and whether a set was designated to G1 (true) or G0, and which.
+fn escape(rest: &[u8]) -> (usize, Option<(bool, u8)>) {
+    match rest {
+        [b's', ..] => (1, Some((false, ASCII))),
+        [set @ (b'g' | b'b' | b'p'), ..] => (1, Some((false, *set))),
+        [half @ (b'(' | b',' | b')' | b'-'), b'!', set, ..] => (3, Some((matches!(half, b')' | b'-'), *set))),
+        [half @ (b'(' | b',' | b')' | b'-'), set, ..] => (2, Some((matches!(half, b')' | b'-'), *set))),
+        [b'$', half @ (b')' | b'-'), set, ..] => (3, Some((matches!(half, b')' | b'-'), *set))),
+        [b'$', b',', set, ..] => (3, Some((false, *set))),
+        [b'$', set, ..] => (2, Some((false, *set))),
+        _ => (0, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &[u8]) -> String {
+        let (text, unknown) = decode(bytes);
+        assert_eq!(unknown, 0, "{text:?}");
+        text
+    }
+
+    #[test]
+    fn diacritics_move_behind_their_letter() {
+        assert_eq!(text(b"\xe8u"), "ü");
+        assert_eq!(text(b"Dvo\xe9r\xe2ak"), "Dvořák");
+    }
+
+    #[test]
+    fn escapes_designate_sets() {
+        assert_eq!(text(b"\x1b(N\x41\x1b(B A"), "\u{0430} A");
+        assert_eq!(text(b"H\x1bb2\x1bsO"), "H₂O");
+        assert_eq!(text(b"\x1b$1\x21\x30\x21\x1b(B"), "\u{4e00}");
+    }
+
+    #[test]
+    fn unknown_codes_are_counted_not_dropped() {
+        assert_eq!(decode(b"a\xffb"), ("a\u{fffd}b".into(), 1));
+    }
+}

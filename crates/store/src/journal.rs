@@ -1,0 +1,211 @@
+//! The outcome of every document of a job.
+//!
+//! A chunk's journal is one row: counts, and the outcomes packed (zstd over: varint document, varint offset, outcome byte,
+//! collection byte, varint length and key). Failures and warnings are rows of their own, they carry text. An outcome may be
+//! corrected later: of two documents of one job for one record the older becomes `superseded`, whichever was committed
+//! first; such corrections are rows too, and rare.
+
+use serde::{Serialize, Serializer};
+use stook_catalogue::record::{Damaged, Input, put_bytes, put_varint};
+
+/// What became of a document in one collection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Outcome {
+    /// Its record did not exist before the job.
+    Created = 0,
+    /// Its record existed and its contributor says something new.
+    Updated = 1,
+    /// Its contributor says what it had said before.
+    Unchanged = 2,
+    /// A newer statement of the same contributor wins.
+    Superseded = 3,
+    /// The profile or an `accept` rule left it out.
+    Skipped = 4,
+    /// Its contributor's statement was withdrawn.
+    Withdrawn = 5,
+    /// It could not be imported.
+    Failed = 6,
+}
+
+/// All outcomes with their names, by number.
+pub const OUTCOMES: [(Outcome, &str); 7] = [
+    (Outcome::Created, "created"),
+    (Outcome::Updated, "updated"),
+    (Outcome::Unchanged, "unchanged"),
+    (Outcome::Superseded, "superseded"),
+    (Outcome::Skipped, "skipped"),
+    (Outcome::Withdrawn, "withdrawn"),
+    (Outcome::Failed, "failed"),
+];
+
+impl Outcome {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        OUTCOMES[self as usize].1
+    }
+
+    /// The outcome with this number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        OUTCOMES.get(usize::from(number)).map(|(outcome, _)| *outcome)
+    }
+}
+
+/// How many documents had which outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// By [`Outcome`] number. A chunk's own counts may be negative where it corrects an earlier one.
+    pub outcomes: [i64; OUTCOMES.len()],
+    /// Documents read.
+    pub documents: i64,
+    /// Warnings.
+    pub warnings: i64,
+}
+
+impl Counts {
+    /// The number of documents with one outcome.
+    pub fn of(&self, outcome: Outcome) -> i64 {
+        self.outcomes[outcome as usize]
+    }
+
+    /// Counts one more, or one less.
+    pub fn add(&mut self, outcome: Outcome, by: i64) {
+        self.outcomes[outcome as usize] += by;
+    }
+
+    /// Adds another chunk's counts.
+    pub fn include(&mut self, other: &Counts) {
+        self.outcomes.iter_mut().zip(other.outcomes).for_each(|(sum, more)| *sum += more);
+        self.documents += other.documents;
+        self.warnings += other.warnings;
+    }
+}
+
+impl Serialize for Counts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let named = OUTCOMES.iter().map(|(outcome, name)| (*name, self.of(*outcome)));
+        serializer.collect_map([("documents", self.documents)].into_iter().chain(named).chain([("warnings", self.warnings)]))
+    }
+}
+
+/// The outcome of one document in one collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Number of the document inside the job, from 1.
+    pub document: u64,
+    /// Position in its file.
+    pub offset: u64,
+    /// The collection's index.
+    pub collection: usize,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The record's key; empty if it had none.
+    pub key: String,
+}
+
+/// A failure or warning, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Number of the document inside the job, from 1.
+    pub document: u64,
+    /// The file, from 0.
+    pub file: usize,
+    /// Number of the document inside its file, from 1.
+    pub record: u64,
+    /// Position in its file.
+    pub offset: u64,
+    /// The record's key, if it is known.
+    pub key: Option<String>,
+    /// Whether the document failed, or only part of it was left out.
+    pub failed: bool,
+    /// Why.
+    pub reason: String,
+}
+
+/// An outcome another chunk had written, changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Correction {
+    /// The document, by its number inside the job.
+    pub document: u64,
+    /// The collection's index.
+    pub collection: usize,
+    /// What it is now.
+    pub outcome: Outcome,
+}
+
+/// What one chunk did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChunkJournal {
+    /// The file its documents are in, from 0.
+    pub file: usize,
+    /// Documents of the job before that file.
+    pub file_start: u64,
+    /// Sums, corrections included.
+    pub counts: Counts,
+    /// In the order of the documents.
+    pub lines: Vec<Line>,
+    /// In the order of the documents.
+    pub troubles: Vec<Trouble>,
+    /// Of documents of other chunks.
+    pub corrections: Vec<Correction>,
+}
+
+/// A line of a journal as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JournalEntry {
+    /// Number of the document inside the job, from 1.
+    pub document: u64,
+    /// The file.
+    pub file: String,
+    /// Number of the document inside its file, from 1.
+    pub record: u64,
+    /// Position in its file.
+    pub offset: u64,
+    /// The collection, if the document reached one.
+    pub collection: Option<String>,
+    /// The record's key, if known.
+    pub key: Option<String>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why it failed, or what was left out.
+    pub reasons: Vec<String>,
+}
+
+/// Packs the lines of a chunk.
+pub fn pack(lines: &[Line]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(lines.len() * 24);
+    put_varint(&mut plain, lines.len() as u64);
+    let (mut document, mut offset) = (0, 0);
+    for line in lines {
+        put_varint(&mut plain, line.document.wrapping_sub(document));
+        put_varint(&mut plain, line.offset.wrapping_sub(offset));
+        plain.push(line.outcome as u8);
+        put_varint(&mut plain, line.collection as u64);
+        put_bytes(&mut plain, line.key.as_bytes());
+        (document, offset) = (line.document, line.offset);
+    }
+    // compressing memory into memory does not fail
+    zstd::bulk::compress(&plain, 1).unwrap_or_default()
+}
+
+/// Reads the lines of a chunk.
+///
+/// # Errors
+/// When the bytes are damaged.
+pub fn unpack(packed: &[u8]) -> Result<Vec<Line>, Damaged> {
+    let plain = zstd::stream::decode_all(packed).map_err(|_| Damaged("a journal is not zstd"))?;
+    let mut input = Input { bytes: &plain };
+    let count = input.varint()?;
+    let (mut document, mut offset) = (0_u64, 0_u64);
+    let mut lines = Vec::new();
+    for _ in 0..count {
+        document = document.wrapping_add(input.varint()?);
+        offset = offset.wrapping_add(input.varint()?);
+        let outcome = Outcome::from_number(input.byte()?).ok_or(Damaged("unknown outcome"))?;
+        let collection = input.varint()? as usize;
+        let key = input.text()?.to_owned();
+        lines.push(Line { document, offset, collection, outcome, key });
+    }
+    Ok(lines)
+}

@@ -1,0 +1,135 @@
+//! What can be asked of a store: conditions, order, page, columns, aggregates.
+
+use crate::Tenant;
+use stook_catalogue::value::Value;
+
+/// A question about the records of one collection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Whose records.
+    pub tenant: Tenant,
+    /// The collection's index.
+    pub collection: usize,
+    /// All must hold.
+    pub conditions: Vec<Condition>,
+    /// Order; the key decides between equals. Without it, by key (or by the columns, for distinct rows).
+    pub sort: Vec<Sort>,
+    /// What a row consists of.
+    pub columns: Vec<Column>,
+    /// Equal rows once.
+    pub distinct: bool,
+    /// Rows to leave out at the front.
+    pub offset: u64,
+    /// Most rows; `None` for all.
+    pub limit: Option<u64>,
+}
+
+impl Plan {
+    /// Every record of a collection: its key, in the order of keys.
+    pub fn all(tenant: Tenant, collection: usize) -> Self {
+        Self { tenant, collection, conditions: Vec::new(), sort: Vec::new(), columns: vec![Column::Key], distinct: false, offset: 0, limit: None }
+    }
+}
+
+/// Part of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Column {
+    /// Its key.
+    Key,
+    /// Its revision.
+    Revision,
+    /// A golden field, by index.
+    Field(usize),
+    /// A state field, by index.
+    State(usize),
+    /// The names of fields on which contributors disagree.
+    Conflict,
+}
+
+/// A condition on one column. On a list it holds when it holds for any element.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    /// The column.
+    pub column: Column,
+    /// What must hold of it.
+    pub test: Test,
+}
+
+/// What must hold of a value. A record without a value satisfies only `Exists(false)` and `NotEqual`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Test {
+    /// Equal.
+    Equal(Value),
+    /// Not equal; for lists: no element is.
+    NotEqual(Value),
+    /// One of these.
+    In(Vec<Value>),
+    /// Between bounds, each with whether it is included.
+    Range {
+        /// Lower.
+        low: Option<(Value, bool)>,
+        /// Upper.
+        high: Option<(Value, bool)>,
+    },
+    /// Text that begins so.
+    Prefix(String),
+    /// Text with these pieces in this order; between two pieces, and before an empty first or after an empty last one,
+    /// anything may stand: `a*b*` is `["a", "b", ""]`.
+    Wildcard(Vec<String>),
+    /// Text that does not match [`Test::Wildcard`].
+    NotWildcard(Vec<String>),
+    /// Has a value, or has none.
+    Exists(bool),
+}
+
+/// A sort criterion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sort {
+    /// The column.
+    pub column: Column,
+    /// Largest first.
+    pub descending: bool,
+}
+
+/// The rows of a page.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Found {
+    /// Values in the order of the plan's columns.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// A number about all rows of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aggregate {
+    /// How.
+    pub function: Function,
+    /// Of what; the elements of lists count one by one, absent values not at all.
+    pub column: Column,
+}
+
+/// Functions over all values of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    /// Sum of numbers.
+    Sum,
+    /// Number of values.
+    Count,
+    /// Smallest.
+    Min,
+    /// Largest.
+    Max,
+    /// Mean.
+    Avg,
+    /// The middle value, or the mean of the two middle ones.
+    Median,
+}
+
+/// All functions with their names.
+pub const FUNCTIONS: [(Function, &str); 6] = [
+    (Function::Sum, "sum"),
+    (Function::Count, "count"),
+    (Function::Min, "min"),
+    (Function::Max, "max"),
+    (Function::Avg, "avg"),
+    (Function::Median, "median"),
+];

@@ -1,0 +1,124 @@
+//! What a store was prepared for, and whether another definition can be applied to it.
+//!
+//! The shape is kept in the store. Additions are applied when a store is opened. Changes that would make stored golden
+//! values wrong are refused with what to do. A changed map is allowed: contributions carry the number of the map that made
+//! them, and the next import of the same documents brings them up to date.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use stook_catalogue::definition::Catalogue;
+
+/// The parts of a definition that decide how rows look.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Shape {
+    /// Collections by name.
+    pub collections: BTreeMap<String, CollectionShape>,
+}
+
+/// A collection's rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct CollectionShape {
+    /// How keys are made.
+    pub key: String,
+    /// What decides existence.
+    pub exists: String,
+    /// Golden fields by name.
+    pub fields: BTreeMap<String, FieldShape>,
+    /// State fields by name.
+    pub states: BTreeMap<String, FieldShape>,
+}
+
+/// A column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct FieldShape {
+    /// Type of golden values.
+    pub ty: String,
+    /// What makes the golden value: survivorship, sources, derivation.
+    pub rule: String,
+    /// Compared folded.
+    pub fold: bool,
+    /// One record per value.
+    pub unique: bool,
+    /// Ordered index.
+    pub ordered: bool,
+    /// Trigram index.
+    pub contains: bool,
+}
+
+impl Shape {
+    /// The shape a definition asks for.
+    pub fn of(catalogue: &Catalogue) -> Self {
+        let source = |index: &usize| catalogue.sources[*index].name.clone();
+        let collections = catalogue.collections.iter().map(|collection| {
+            let fields = collection.fields.iter().map(|field| {
+                let survivorship = match &field.survivorship {
+                    stook_catalogue::definition::Survivorship::Prefer { sources, then_earliest } => {
+                        format!("prefer {:?} {then_earliest}", sources.iter().map(source).collect::<Vec<_>>())
+                    }
+                    other => format!("{other:?}"),
+                };
+                let from = field.from.as_ref().map(|sources| sources.iter().map(source).collect::<Vec<_>>());
+                let derive = field.derive.as_ref().map(|derive| derive.source().to_owned());
+                let shape = FieldShape {
+                    ty: field.golden_type().to_string(),
+                    rule: format!("{survivorship} {from:?} {derive:?} {}", field.compare),
+                    fold: field.fold,
+                    unique: field.unique,
+                    ordered: field.index.ordered,
+                    contains: field.index.contains,
+                };
+                (field.name.clone(), shape)
+            });
+            let states = collection.states.iter().map(|state| {
+                let shape = FieldShape { ty: state.ty.to_string(), ordered: state.index.ordered, contains: state.index.contains, ..FieldShape::default() };
+                (state.name.clone(), shape)
+            });
+            let shape = CollectionShape {
+                key: collection.key_text.clone(),
+                exists: format!("{:?}", collection.exists),
+                fields: fields.collect(),
+                states: states.collect(),
+            };
+            (collection.name.clone(), shape)
+        });
+        Self { collections: collections.collect() }
+    }
+
+    /// Reasons why `wanted` cannot be applied to a store of this shape, in plain sentences; empty when it can.
+    pub fn refusals(&self, wanted: &Shape) -> Vec<String> {
+        let mut reasons = Vec::new();
+        for (name, old) in &self.collections {
+            let Some(new) = wanted.collections.get(name) else {
+                reasons.push(format!("collection `{name}` is not in the definition any more, its records are in the store"));
+                continue;
+            };
+            if old.key != new.key {
+                reasons.push(format!("the key of `{name}` was `{}` and is now `{}`", old.key, new.key));
+            }
+            if old.exists != new.exists {
+                reasons.push(format!("`exists` of `{name}` changed"));
+            }
+            for (kind, old_fields, new_fields) in [("field", &old.fields, &new.fields), ("state field", &old.states, &new.states)] {
+                for (field, old) in old_fields {
+                    let Some(new) = new_fields.get(field) else {
+                        reasons.push(format!("{kind} `{name}.{field}` is not in the definition any more"));
+                        continue;
+                    };
+                    if old.ty != new.ty {
+                        reasons.push(format!("{kind} `{name}.{field}` was of type {} and is now {}", old.ty, new.ty));
+                    }
+                    if old.rule != new.rule {
+                        reasons.push(format!("how `{name}.{field}` gets its golden value changed"));
+                    }
+                    if old.fold != new.fold {
+                        reasons.push(format!("`fold` of `{name}.{field}` changed"));
+                    }
+                    if !old.unique && new.unique {
+                        reasons.push(format!("`{name}.{field}` is now unique, records in the store may not be"));
+                    }
+                }
+            }
+        }
+        reasons
+    }
+}

@@ -1,0 +1,292 @@
+//! The embedded store: one SQLite file, write-ahead log, one writer and many readers.
+//!
+//! * [`writer`] is the only connection that writes: a thread that groups bulk units into one transaction and closes it at
+//!   the next unit's boundary when somebody waits. Another process on the file is waited for, or reported.
+//! * [`tables`] says how a definition becomes tables, [`records`] writes rows, [`query`] turns plans into SQL, [`work`] is
+//!   the queue and the journal.
+//!
+//! A record is a row of a rowid table with a separate unique index on (tenant, key): random keys go in three to four times
+//! faster than into a table clustered by key. The kept document is the last column, so that reading anything else does not
+//! touch its pages.
+
+mod query;
+mod records;
+mod tables;
+mod work;
+mod writer;
+
+use crate::journal::JournalEntry;
+use crate::plan::{Aggregate, Found, Plan};
+use crate::queue::*;
+use crate::*;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use stook_catalogue::definition::Catalogue;
+use tables::Tables;
+use writer::Writer;
+
+/// How the embedded store is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How long to wait for another process that writes, in seconds.
+    pub wait: u64,
+    /// Memory for pages, per connection, in bytes.
+    pub page_cache: usize,
+    /// Rows after which a group of bulk units is committed.
+    pub group_rows: u64,
+    /// Only read; nothing is created or changed.
+    pub read_only: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { wait: 30, page_cache: 64 << 20, group_rows: 20_000, read_only: false }
+    }
+}
+
+/// The embedded store.
+pub struct SqliteStore {
+    catalogue: Arc<Catalogue>,
+    tables: Arc<Tables>,
+    path: PathBuf,
+    options: Options,
+    readers: Mutex<Vec<Connection>>,
+    writer: Option<Writer>,
+    changes: Vec<String>,
+}
+
+impl SqliteStore {
+    /// Opens or creates the store of a catalogue and applies additions of its definition.
+    ///
+    /// # Errors
+    /// When the file cannot be used, or the definition does not fit what is stored.
+    pub fn open(path: &Path, catalogue: Arc<Catalogue>, options: Options) -> Result<Self> {
+        let tables = Arc::new(Tables::new(&catalogue));
+        let mut connection = connect(path, &options)?;
+        let mut changes = Vec::new();
+        if options.read_only {
+            tables::check(&connection, &tables)?;
+        } else {
+            let found: Option<String> = pragma(&connection, "PRAGMA journal_mode")?;
+            if found.as_deref() != Some("wal") {
+                // the page size must be chosen before anything is written
+                connection.execute_batch("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;").map_err(failure)?;
+            }
+            changes = tables::prepare(&mut connection, &tables)?;
+        }
+        let generations = tables::read_generations(&connection, &catalogue)?;
+        tables.set_generations(generations);
+        let writer = if options.read_only { None } else { Some(Writer::start(connection, tables.clone(), &options)?) };
+        Ok(Self { catalogue, tables, path: path.to_owned(), options, readers: Mutex::new(Vec::new()), writer, changes })
+    }
+
+    /// Runs `read` on a connection of its own.
+    fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let pooled = self.readers.lock().ok().and_then(|mut readers| readers.pop());
+        let connection = match pooled {
+            Some(connection) => connection,
+            None => connect(&self.path, &Options { read_only: true, ..self.options.clone() })?,
+        };
+        let result = read(&connection);
+        if let Ok(mut readers) = self.readers.lock() {
+            if readers.len() < 16 {
+                readers.push(connection);
+            }
+        }
+        result
+    }
+
+    /// Runs a small write as interactive work of its own.
+    fn write<T: Send + 'static>(&self, work: impl FnOnce(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
+        let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("it was opened for reading".into())) };
+        let (answer, received) = std::sync::mpsc::channel();
+        let pending = writer.run(
+            Box::new(move |connection, stamp| {
+                let value = work(connection, stamp)?;
+                let _ = answer.send(value);
+                Ok(Receipt { stamp, rows: 1 })
+            }),
+            Urgency::Interactive,
+        );
+        pending.wait()?;
+        received.recv().map_err(|_| StoreError::Other("the writer gave no answer".into()))
+    }
+
+    fn tenant_id(&self, connection: &Connection, tenant: &Tenant) -> Result<Option<i64>> {
+        let mut statement = connection.prepare_cached("SELECT id FROM tenants WHERE name = ?").map_err(failure)?;
+        statement.query_row(params![tenant.as_str()], |row| row.get(0)).optional().map_err(failure)
+    }
+}
+
+/// Opens a connection with what every connection needs.
+fn connect(path: &Path, options: &Options) -> Result<Connection> {
+    let access = if options.read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE };
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failure)?;
+    connection.busy_timeout(Duration::from_secs(options.wait)).map_err(failure)?;
+    rusqlite::vtab::array::load_module(&connection).map_err(failure)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    let cache = options.page_cache / 1024;
+    connection
+        .execute_batch(&format!("PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"))
+        .map_err(failure)?;
+    Ok(connection)
+}
+
+fn pragma(connection: &Connection, sql: &str) -> Result<Option<String>> {
+    connection.query_row(sql, [], |row| row.get(0)).optional().map_err(failure)
+}
+
+/// A database error as the contract's.
+fn failure(error: rusqlite::Error) -> StoreError {
+    let code = error.sqlite_error_code();
+    match code {
+        Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(error.to_string()),
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => StoreError::ReadOnly(error.to_string()),
+        _ => StoreError::Other(error.to_string()),
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+impl Store for SqliteStore {
+    fn clock(&self) -> i64 {
+        self.writer.as_ref().map_or_else(writer::now, Writer::clock)
+    }
+
+    fn changes(&self) -> &[String] {
+        &self.changes
+    }
+
+    fn generation(&self, source: usize, feed: usize) -> u32 {
+        self.tables.generation(source, feed)
+    }
+
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>> {
+        self.with_reader(|connection| {
+            let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
+            records::read(connection, &self.tables, tenant, collection, keys, detail)
+        })
+    }
+
+    fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
+        let Some(writer) = &self.writer else {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let _ = sender.send(Err(StoreError::ReadOnly("it was opened for reading".into())));
+            return Pending(receiver);
+        };
+        let tables = self.tables.clone();
+        writer.run(Box::new(move |connection, stamp| records::write(connection, &tables, unit, stamp)), urgency)
+    }
+
+    fn find(&self, plan: &Plan) -> Result<Found> {
+        let mut rows = Vec::new();
+        self.visit(plan, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(Found { rows })
+    }
+
+    fn visit(&self, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
+        self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
+            Some(tenant) => query::visit(connection, &self.catalogue, tenant, plan, visit),
+            None => Ok(()),
+        })
+    }
+
+    fn count(&self, plan: &Plan) -> Result<u64> {
+        self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
+            Some(tenant) => query::count(connection, &self.catalogue, tenant, plan),
+            None => Ok(0),
+        })
+    }
+
+    fn aggregate(&self, plan: &Plan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
+        self.with_reader(|connection| {
+            let tenant = self.tenant_id(connection, &plan.tenant)?.unwrap_or(-1);
+            aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, plan, *aggregate)).collect()
+        })
+    }
+
+    fn explain(&self, plan: &Plan) -> Result<Vec<String>> {
+        self.with_reader(|connection| query::explain(connection, &self.catalogue, plan))
+    }
+
+    fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => records::edges(connection, tenant, link, target),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn marks(&self, tenant: &Tenant, lane: u32, limit: usize) -> Result<Vec<Mark>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => records::marks(connection, tenant, lane, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn create_job(&self, job: NewJob) -> Result<JobId> {
+        self.write(move |connection, stamp| work::create_job(connection, &job, stamp))
+    }
+
+    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: Progress) -> Result<()> {
+        self.write(move |connection, stamp| work::add_chunks(connection, job, &chunks, progress, stamp))
+    }
+
+    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<Lease>> {
+        self.write(move |connection, stamp| work::lease(connection, job, limit, seconds, stamp))
+    }
+
+    fn renew(&self, fences: &[Fence], seconds: u64) -> Result<Vec<Fence>> {
+        let fences = fences.to_vec();
+        self.write(move |connection, stamp| work::renew(connection, &fences, seconds, stamp))
+    }
+
+    fn release(&self, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
+        let reason = reason.to_owned();
+        self.write(move |connection, stamp| work::release(connection, fence, &reason, delay_seconds, attempts, stamp))
+    }
+
+    fn job(&self, job: JobId) -> Result<Job> {
+        self.with_reader(|connection| {
+            let found = work::jobs(connection, Some(job), None, 1)?;
+            found.into_iter().next().ok_or_else(|| StoreError::Wrong(format!("there is no job {job}; `stook jobs` lists them")))
+        })
+    }
+
+    fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
+        self.with_reader(|connection| work::jobs(connection, None, tenant, limit))
+    }
+
+    fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {
+        let reason = reason.to_owned();
+        self.write(move |connection, stamp| work::end_job(connection, job, state, &reason, stamp))
+    }
+
+    fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
+        let job = self.job(job)?;
+        self.with_reader(|connection| work::journal(connection, &self.catalogue, &job, after, limit, troubles_only))
+    }
+
+    fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
+        self.with_reader(|connection| work::chunks(connection, job))
+    }
+
+    fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
+        self.with_reader(|connection| work::chunk(connection, chunk))
+    }
+
+    fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
+        self.write(move |connection, stamp| work::retry(connection, job, ordinal, stamp))
+    }
+
+    fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
+        self.write(move |connection, _| work::replace_chunk(connection, chunk, &parts))
+    }
+}

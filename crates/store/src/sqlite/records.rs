@@ -1,0 +1,433 @@
+//! Rows: reading records in bulk, and writing a unit of work.
+
+use super::failure;
+use super::tables::{CollectionTables, HEAD, Tables};
+use super::work;
+use crate::{
+    Change, Conflict, Content, Detail, Edge, EdgeChange, Mark, Receipt, RecordWrite, Result, Settling, StoreError, StoredRecord, Tenant, Unit,
+    Version,
+};
+use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, Statement, ToSql, params};
+use std::collections::HashMap;
+use std::rc::Rc;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::fold::fold;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::{FieldType, Value, canonical_json};
+
+// --- values -------------------------------------------------------------------------------------------------------------
+
+/// A value as it is bound, borrowing text where possible.
+pub fn bind(value: &Value) -> ToSqlOutput<'_> {
+    match value {
+        Value::Null | Value::Cleared => ToSqlOutput::Owned(Sql::Null),
+        Value::Bool(value) => ToSqlOutput::Owned(Sql::Integer(i64::from(*value))),
+        Value::Int(number) => ToSqlOutput::Owned(Sql::Integer(*number)),
+        Value::Float(number) => ToSqlOutput::Owned(Sql::Real(*number)),
+        Value::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+        Value::Uuid(id) => ToSqlOutput::Owned(Sql::Blob(id.to_be_bytes().to_vec())),
+        Value::Json(json) => ToSqlOutput::Owned(Sql::Text(canonical_json(json))),
+        Value::List(items) => ToSqlOutput::Owned(Sql::Text(list_text(items))),
+    }
+}
+
+/// The JSON text of a stored list: raw numbers and text; UUIDs as 32 hexadecimal digits.
+fn list_text(items: &[Value]) -> String {
+    let json: Vec<serde_json::Value> = items
+        .iter()
+        .map(|item| match item {
+            Value::Bool(value) => i64::from(*value).into(),
+            Value::Int(number) => (*number).into(),
+            Value::Float(number) => (*number).into(),
+            Value::Text(text) => (**text).into(),
+            Value::Uuid(id) => format!("{id:032x}").into(),
+            Value::Json(json) => canonical_json(json).into(),
+            _ => serde_json::Value::Null,
+        })
+        .collect();
+    serde_json::Value::Array(json).to_string()
+}
+
+/// An element of a list as it stands in JSON and in side tables.
+pub fn bind_element(value: &Value) -> ToSqlOutput<'_> {
+    match value {
+        Value::Uuid(id) => ToSqlOutput::Owned(Sql::Text(format!("{id:032x}"))),
+        other => bind(other),
+    }
+}
+
+/// A column's value by its type.
+pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> Value {
+    match (value, ty) {
+        (ValueRef::Null, _) => Value::Null,
+        (ValueRef::Integer(number), FieldType::Boolean) => Value::Bool(number != 0),
+        (ValueRef::Integer(number), FieldType::Float) => Value::Float(number as f64),
+        (ValueRef::Integer(number), _) => Value::Int(number),
+        (ValueRef::Real(number), _) => Value::Float(number),
+        (ValueRef::Blob(bytes), _) => <[u8; 16]>::try_from(bytes).map_or(Value::Null, |bytes| Value::Uuid(u128::from_be_bytes(bytes))),
+        (ValueRef::Text(text), FieldType::Json) => serde_json::from_slice(text).map_or(Value::Null, |json| Value::Json(Box::new(json))),
+        (ValueRef::Text(text), FieldType::List(element)) => {
+            let items: Vec<serde_json::Value> = serde_json::from_slice(text).unwrap_or_default();
+            Value::List(items.iter().map(|item| unbind_element(item, element)).collect())
+        }
+        (ValueRef::Text(text), _) => Value::text(String::from_utf8_lossy(text).into_owned()),
+    }
+}
+
+fn unbind_element(item: &serde_json::Value, ty: &FieldType) -> Value {
+    match (item, ty) {
+        (serde_json::Value::Number(number), FieldType::Boolean) => Value::Bool(number.as_i64() != Some(0)),
+        (serde_json::Value::Number(number), FieldType::Float) => number.as_f64().map_or(Value::Null, Value::Float),
+        (serde_json::Value::Number(number), _) => number.as_i64().map_or(Value::Null, Value::Int),
+        (serde_json::Value::String(text), FieldType::Uuid) => u128::from_str_radix(text, 16).map_or(Value::Null, Value::Uuid),
+        (serde_json::Value::String(text), FieldType::Json) => serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Box::new(json))),
+        (serde_json::Value::String(text), _) => Value::text(text.as_str()),
+        _ => Value::Null,
+    }
+}
+
+/// State that transitions have set, as JSON from name to value.
+fn pack_state(state: &[(usize, Value)], collection: &Collection) -> Option<String> {
+    if state.is_empty() {
+        return None;
+    }
+    let entries = state.iter().map(|(index, value)| (collection.states[*index].name.clone(), value.to_json(&collection.states[*index].ty)));
+    Some(serde_json::Value::Object(entries.collect()).to_string())
+}
+
+fn unpack_state(text: Option<String>, collection: &Collection) -> Vec<(usize, Value)> {
+    let Some(text) = text else { return Vec::new() };
+    let entries: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap_or_default();
+    let known = entries.iter().filter_map(|(name, json)| {
+        let (index, state) = collection.state(name)?;
+        Some((index, stook_catalogue::value::from_json(json, &state.ty, None).ok()?))
+    });
+    known.collect()
+}
+
+fn pack_conflicts(conflicts: &[usize], collection: &Collection) -> Option<String> {
+    let names: Vec<&str> = conflicts.iter().map(|index| collection.fields[*index].name.as_str()).collect();
+    (!names.is_empty()).then(|| serde_json::Value::from(names).to_string())
+}
+
+// --- reading ------------------------------------------------------------------------------------------------------------
+
+/// Reads records by key, in the order of `keys`, with one statement.
+pub fn read(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>> {
+    let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+    let columns = match detail {
+        Detail::Head => HEAD.to_owned(),
+        Detail::Full => format!("{HEAD}, {}", own.full_columns),
+    };
+    let sql = format!("SELECT {columns} FROM rarray(?1) AS wanted CROSS JOIN {} AS r ON r.tenant = ?2 AND r.key = wanted.value", own.table);
+    let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+    let wanted: Rc<Vec<Sql>> = Rc::new(keys.iter().map(|key| Sql::Text(key.as_str().to_owned())).collect());
+    let mut rows = statement.query(params![wanted, tenant]).map_err(failure)?;
+    let mut found: HashMap<Key, StoredRecord> = HashMap::with_capacity(keys.len());
+    let definition = &tables.catalogue().collections[collection];
+    while let Some(row) = rows.next().map_err(failure)? {
+        let record = read_row(row, definition, detail)?;
+        found.insert(record.key.clone(), record);
+    }
+    Ok(keys.iter().map(|key| found.remove(key)).collect())
+}
+
+fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<StoredRecord> {
+    let key: String = row.get(1).map_err(failure)?;
+    let mut record = StoredRecord {
+        key: Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?,
+        version: Version { revision: row.get(2).map_err(failure)?, touch: row.get(3).map_err(failure)? },
+        created_job: row.get::<_, i64>(4).map_err(failure)? as u64,
+        alive: row.get(5).map_err(failure)?,
+        state_set: unpack_state(row.get(6).map_err(failure)?, collection),
+        contributions: row.get(7).map_err(failure)?,
+        golden: Vec::new(),
+        state: Vec::new(),
+        conflicts: Vec::new(),
+        raw: None,
+    };
+    if detail == Detail::Full {
+        let mut column = 8;
+        let mut next = |ty: &FieldType| -> Result<Value> {
+            let value = unbind(row.get_ref(column).map_err(failure)?, ty);
+            column += 1;
+            Ok(value)
+        };
+        record.golden = collection.fields.iter().map(|field| next(field.golden_type())).collect::<Result<_>>()?;
+        record.state = collection.states.iter().map(|state| next(&state.ty)).collect::<Result<_>>()?;
+        let conflicts = next(&FieldType::List(Box::new(FieldType::Text)))?;
+        record.conflicts = conflicts.elements().iter().filter_map(|name| collection.field(name.as_text()?)).map(|(index, _)| index).collect();
+        record.raw = row.get(column).map_err(failure)?;
+    }
+    Ok(record)
+}
+
+pub fn edges(connection: &Connection, tenant: i64, link: u32, target: &str) -> Result<Vec<Edge>> {
+    let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? ORDER BY grp, start, child";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let edge = |row: &Row<'_>| Ok(Edge { link, target: target.to_owned(), group: row.get(0)?, start: row.get(1)?, child: row.get(2)?, payload: row.get(3)? });
+    let rows = statement.query_map(params![tenant, link, target], edge).map_err(failure)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(failure)
+}
+
+pub fn marks(connection: &Connection, tenant: i64, lane: u32, limit: usize) -> Result<Vec<Mark>> {
+    let sql = "SELECT id, stratum, target, job FROM marks WHERE tenant = ? AND lane = ? ORDER BY id LIMIT ?";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mark = |row: &Row<'_>| Ok(Mark { id: row.get(0)?, lane, stratum: row.get(1)?, target: row.get(2)?, job: row.get::<_, i64>(3)? as u64 });
+    let rows = statement.query_map(params![tenant, lane, limit as i64], mark).map_err(failure)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(failure)
+}
+
+// --- writing ------------------------------------------------------------------------------------------------------------
+
+/// The id of a tenant, created if it is new.
+pub fn tenant_id(connection: &Connection, tenant: &Tenant) -> Result<i64> {
+    let mut find = connection.prepare_cached("SELECT id FROM tenants WHERE name = ?").map_err(failure)?;
+    if let Some(id) = find.query_row([tenant.as_str()], |row| row.get(0)).optional().map_err(failure)? {
+        return Ok(id);
+    }
+    connection.execute("INSERT INTO tenants(name) VALUES (?)", [tenant.as_str()]).map_err(failure)?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// Writes a unit of work inside the writer's transaction.
+pub fn write(connection: &Connection, tables: &Tables, mut unit: Box<dyn Unit>, stamp: i64) -> Result<Receipt> {
+    let fence = unit.fence();
+    if let Some(fence) = fence {
+        work::hand_back(connection, fence)?;
+    }
+    let tenant = tenant_id(connection, unit.tenant())?;
+    let writes = unit.writes();
+    let mut rows = writes.len() as u64;
+    let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
+    for write in writes {
+        match apply(connection, tables, tenant, &write, stamp, true)? {
+            Applied::Done => {}
+            Applied::Changed => match lost.last_mut() {
+                Some((collection, keys)) if *collection == write.collection => keys.push(write.key),
+                _ => lost.push((write.collection, vec![write.key])),
+            },
+            Applied::Taken { field, holder } => unit.refused(write.collection, &write.key, field, &holder),
+        }
+    }
+    if !lost.is_empty() {
+        let mut conflicts = Vec::new();
+        for (collection, keys) in lost {
+            let records = read(connection, tables, tenant, collection, &keys, Detail::Full)?;
+            conflicts.extend(keys.into_iter().zip(records).map(|(key, record)| Conflict { collection, key, record }));
+        }
+        for write in unit.resolve(conflicts)? {
+            rows += 1;
+            if let Applied::Taken { field, holder } = apply(connection, tables, tenant, &write, stamp, false)? {
+                unit.refused(write.collection, &write.key, field, &holder);
+            }
+        }
+    }
+    settle(connection, tenant, unit.settling())?;
+    if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
+        work::write_journal(connection, tables, fence.chunk, &journal)?;
+    }
+    if let Some(fence) = fence {
+        work::finish_chunk(connection, fence.chunk, stamp)?;
+    }
+    Ok(Receipt { stamp, rows })
+}
+
+enum Applied {
+    Done,
+    /// The record is not what was read.
+    Changed,
+    /// Another record has the value of a unique field.
+    Taken { field: usize, holder: String },
+}
+
+fn apply(connection: &Connection, tables: &Tables, tenant: i64, write: &RecordWrite, stamp: i64, checked: bool) -> Result<Applied> {
+    let own = &tables.collections[write.collection];
+    let collection = &tables.catalogue().collections[write.collection];
+    match &write.change {
+        Change::Put(content) => put(connection, own, collection, tenant, write, content, stamp),
+        Change::Touch { contributions } => {
+            let Some(version) = write.expect else { return Ok(Applied::Changed) };
+            let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?", own.table);
+            let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+            let changed = statement.execute(params![contributions, tenant, write.key.as_str(), version.revision, version.touch]).map_err(failure)?;
+            Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
+        }
+        Change::Delete => {
+            let Some(version) = write.expect else { return Ok(Applied::Done) };
+            let sql = format!("DELETE FROM {} WHERE tenant = ? AND key = ? AND revision = ? AND touch = ? RETURNING id", own.table);
+            let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+            let arguments = params![tenant, write.key.as_str(), version.revision, version.touch];
+            let id: Option<i64> = statement.query_row(arguments, |row| row.get(0)).optional().map_err(failure)?;
+            let Some(id) = id else { return Ok(if checked { Applied::Changed } else { Applied::Done }) };
+            forget_side_rows(connection, own, id)?;
+            for (_, side) in &own.uniques {
+                execute(connection, &format!("DELETE FROM {side} WHERE tenant = ? AND key = ?"), params![tenant, write.key.as_str()])?;
+            }
+            Ok(Applied::Done)
+        }
+    }
+}
+
+fn put(connection: &Connection, own: &CollectionTables, collection: &Collection, tenant: i64, write: &RecordWrite, content: &Content, stamp: i64) -> Result<Applied> {
+    if let Some(taken) = reserve(connection, own, collection, tenant, &write.key, content)? {
+        return Ok(taken);
+    }
+    let state = pack_state(&content.state_set, collection);
+    let conflicts = pack_conflicts(&content.conflicts, collection);
+    let revision = write.expect.map_or(stamp, |version| stamp.max(version.revision + 1));
+    let mut statement = connection.prepare_cached(if write.expect.is_some() { &own.update } else { &own.insert }).map_err(failure)?;
+    let mut binder = Binder { statement: &mut statement, index: 0 };
+    if write.expect.is_none() {
+        binder.bind(tenant)?;
+        binder.bind(write.key.as_str())?;
+        binder.bind(revision)?;
+        binder.bind(0)?;
+    } else {
+        binder.bind(revision)?;
+    }
+    binder.bind(content.created_job as i64)?;
+    binder.bind(content.alive)?;
+    for value in &content.golden {
+        binder.bind(bind(value))?;
+    }
+    for index in &own.folded {
+        binder.bind(content.golden[*index].as_text().map(fold))?;
+    }
+    for value in &content.state {
+        binder.bind(bind(value))?;
+    }
+    binder.bind(conflicts)?;
+    binder.bind(state)?;
+    binder.bind(&content.contributions)?;
+    binder.bind(&content.raw)?;
+    if let Some(version) = write.expect {
+        binder.bind(tenant)?;
+        binder.bind(write.key.as_str())?;
+        binder.bind(version.revision)?;
+        binder.bind(version.touch)?;
+    }
+    if statement.raw_execute().map_err(failure)? == 0 {
+        return Ok(Applied::Changed);
+    }
+    drop(statement);
+    if own.lists.is_empty() && own.trigrams.is_empty() {
+        return Ok(Applied::Done);
+    }
+    let id = match write.expect {
+        None => connection.last_insert_rowid(),
+        Some(_) => {
+            let sql = format!("SELECT id FROM {} WHERE tenant = ? AND key = ?", own.table);
+            let mut find = connection.prepare_cached(&sql).map_err(failure)?;
+            let id = find.query_row(params![tenant, write.key.as_str()], |row| row.get(0)).map_err(failure)?;
+            forget_side_rows(connection, own, id)?;
+            id
+        }
+    };
+    for (field, side) in &own.lists {
+        let definition = &collection.fields[*field];
+        for element in content.golden[*field].elements() {
+            let folded = if definition.fold { element.as_text().map(|text| Value::text(fold(text))) } else { None };
+            let value = bind_element(folded.as_ref().unwrap_or(element));
+            execute(connection, &format!("INSERT OR IGNORE INTO {side}(tenant, value, id) VALUES (?, ?, ?)"), params![tenant, value, id])?;
+        }
+    }
+    for (field, side) in &own.trigrams {
+        if let Some(text) = content.golden[*field].as_text() {
+            let folded = if collection.fields[*field].fold { fold(text) } else { text.to_owned() };
+            execute(connection, &format!("INSERT INTO {side}(rowid, value) VALUES (?, ?)"), params![id, folded])?;
+        }
+    }
+    Ok(Applied::Done)
+}
+
+/// Takes the values of unique fields for a record, and gives back those it had. A record that does not exist holds none.
+fn reserve(connection: &Connection, own: &CollectionTables, collection: &Collection, tenant: i64, key: &Key, content: &Content) -> Result<Option<Applied>> {
+    // look at all before taking any, so that a refused record leaves no trace
+    for (field, side) in &own.uniques {
+        let value = reserved_value(collection, *field, content);
+        if value.is_null() {
+            continue;
+        }
+        let mut find = connection.prepare_cached(&format!("SELECT key FROM {side} WHERE tenant = ? AND value = ?")).map_err(failure)?;
+        let holder: Option<String> = find.query_row(params![tenant, bind(&value)], |row| row.get(0)).optional().map_err(failure)?;
+        if let Some(holder) = holder.filter(|holder| holder != key.as_str()) {
+            return Ok(Some(Applied::Taken { field: *field, holder }));
+        }
+    }
+    for (field, side) in &own.uniques {
+        let value = reserved_value(collection, *field, content);
+        execute(connection, &format!("DELETE FROM {side} WHERE tenant = ? AND key = ? AND value IS NOT ?"), params![tenant, key.as_str(), bind(&value)])?;
+        if !value.is_null() {
+            execute(connection, &format!("INSERT OR IGNORE INTO {side}(tenant, value, key) VALUES (?, ?, ?)"), params![tenant, bind(&value), key.as_str()])?;
+        }
+    }
+    Ok(None)
+}
+
+fn reserved_value(collection: &Collection, field: usize, content: &Content) -> Value {
+    if !content.alive {
+        return Value::Null;
+    }
+    match &content.golden[field] {
+        Value::Text(text) if collection.fields[field].fold => Value::text(fold(text)),
+        other => other.clone(),
+    }
+}
+
+fn forget_side_rows(connection: &Connection, own: &CollectionTables, id: i64) -> Result<()> {
+    for (_, side) in &own.lists {
+        execute(connection, &format!("DELETE FROM {side} WHERE id = ?"), params![id])?;
+    }
+    for (_, side) in &own.trigrams {
+        execute(connection, &format!("DELETE FROM {side} WHERE rowid = ?"), params![id])?;
+    }
+    Ok(())
+}
+
+fn settle(connection: &Connection, tenant: i64, settling: Settling) -> Result<()> {
+    for change in &settling.edges {
+        match change {
+            EdgeChange::Put(edge) => execute(
+                connection,
+                "INSERT OR REPLACE INTO edges(tenant, link, target, grp, start, child, payload) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                params![tenant, edge.link, edge.target, edge.group, edge.start, edge.child, edge.payload],
+            )?,
+            EdgeChange::Delete(edge) => execute(
+                connection,
+                "DELETE FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = ? AND start = ? AND child = ?",
+                params![tenant, edge.link, edge.target, edge.group, edge.start, edge.child],
+            )?,
+        }
+    }
+    for id in &settling.answered {
+        execute(connection, "DELETE FROM marks WHERE id = ? AND tenant = ?", params![id, tenant])?;
+    }
+    for mark in &settling.marks {
+        execute(
+            connection,
+            "INSERT INTO marks(tenant, lane, stratum, target, job) VALUES (?, ?, ?, ?, ?)",
+            params![tenant, mark.lane, mark.stratum, mark.target, mark.job as i64],
+        )?;
+    }
+    Ok(())
+}
+
+/// Runs a cached statement for its effect.
+pub fn execute(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> Result<()> {
+    connection.prepare_cached(sql).and_then(|mut statement| statement.execute(arguments)).map(|_| ()).map_err(failure)
+}
+
+/// Binds parameters one after the other.
+struct Binder<'s, 'c> {
+    statement: &'s mut Statement<'c>,
+    index: usize,
+}
+
+impl Binder<'_, '_> {
+    fn bind(&mut self, value: impl ToSql) -> Result<()> {
+        self.index += 1;
+        self.statement.raw_bind_parameter(self.index, value).map_err(failure)
+    }
+}

@@ -1,0 +1,373 @@
+//! Tables of a definition: names, columns, creation, additive changes.
+//!
+//! ```text
+//! meta(name, value)                       format, definition hash, shape, clock
+//! tenants(id, name)
+//! generations(id, hash)                   numbers of maps
+//! r_C(id, tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., s_STATE.., conflict, state, contributions, raw)
+//! i_C_FIELD(tenant, value, id)            one row per element of an indexed list
+//! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
+//! u_C_FIELD(tenant, value, key)           reservations of a unique field
+//! edges, marks, jobs, chunks, chunk_journals, troubles, corrections
+//! ```
+//! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
+
+use super::failure;
+use crate::shape::Shape;
+use crate::{Result, StoreError};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use stook_catalogue::definition::{Catalogue, Collection, Index};
+use stook_catalogue::value::FieldType;
+
+/// Version of everything that is not the definition's.
+const FORMAT: &str = "1";
+
+const FIXED: &str = "
+CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE tenants(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE generations(id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE);
+CREATE TABLE edges(tenant INTEGER NOT NULL, link INTEGER NOT NULL, target TEXT NOT NULL, grp TEXT NOT NULL, start INTEGER NOT NULL,
+  child TEXT NOT NULL, payload BLOB NOT NULL, PRIMARY KEY(tenant, link, target, grp, start, child)) WITHOUT ROWID;
+CREATE TABLE marks(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, lane INTEGER NOT NULL, stratum INTEGER NOT NULL,
+  target TEXT NOT NULL, job INTEGER NOT NULL);
+CREATE INDEX marks_lane ON marks(tenant, lane, id);
+CREATE TABLE jobs(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, profile TEXT, source TEXT NOT NULL, as_of INTEGER,
+  files TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, created INTEGER NOT NULL, finished INTEGER, progress TEXT NOT NULL);
+CREATE INDEX jobs_tenant ON jobs(tenant, id);
+CREATE TABLE chunks(id INTEGER PRIMARY KEY, job INTEGER NOT NULL, ordinal INTEGER NOT NULL, state TEXT NOT NULL, token INTEGER NOT NULL,
+  until INTEGER NOT NULL, attempts INTEGER NOT NULL, reason TEXT, file INTEGER NOT NULL, position INTEGER NOT NULL, length INTEGER NOT NULL,
+  file_documents INTEGER NOT NULL, documents_before INTEGER NOT NULL, documents INTEGER NOT NULL, head BLOB NOT NULL, payload BLOB,
+  UNIQUE(job, ordinal));
+CREATE INDEX chunks_state ON chunks(state, job, ordinal);
+CREATE TABLE chunk_journals(job INTEGER NOT NULL, ordinal INTEGER NOT NULL, first INTEGER NOT NULL, counts BLOB NOT NULL, file INTEGER NOT NULL,
+  file_start INTEGER NOT NULL, lines BLOB NOT NULL, PRIMARY KEY(job, ordinal));
+CREATE INDEX chunk_journals_first ON chunk_journals(job, first);
+CREATE TABLE troubles(id INTEGER PRIMARY KEY, job INTEGER NOT NULL, document INTEGER NOT NULL, file INTEGER NOT NULL, record INTEGER NOT NULL,
+  position INTEGER NOT NULL, key TEXT, failed INTEGER NOT NULL, reason TEXT NOT NULL);
+CREATE INDEX troubles_job ON troubles(job, document);
+CREATE TABLE corrections(job INTEGER NOT NULL, document INTEGER NOT NULL, collection TEXT NOT NULL, outcome INTEGER NOT NULL,
+  PRIMARY KEY(job, document, collection)) WITHOUT ROWID;
+";
+
+/// Statements of one collection.
+pub struct CollectionTables {
+    /// Its index.
+    pub index: usize,
+    /// The record table, quoted.
+    pub table: String,
+    /// `INSERT` of a new row that does nothing when the key exists.
+    pub insert: String,
+    /// `UPDATE` of a row that is still at the version read.
+    pub update: String,
+    /// The columns of a whole row after the head, in the order of [`super::records`].
+    pub full_columns: String,
+    /// Fields whose folded form has a column.
+    pub folded: Vec<usize>,
+    /// Indexed list fields and their side tables.
+    pub lists: Vec<(usize, String)>,
+    /// Fields with trigrams and their tables.
+    pub trigrams: Vec<(usize, String)>,
+    /// Unique fields and their reservation tables.
+    pub uniques: Vec<(usize, String)>,
+}
+
+/// Tables of a definition.
+pub struct Tables {
+    /// By collection.
+    pub collections: Vec<CollectionTables>,
+    /// Names of collections.
+    pub names: Vec<String>,
+    definition: std::sync::Arc<Catalogue>,
+    shape: Shape,
+    generations: OnceLock<HashMap<[u8; 16], u32>>,
+}
+
+/// Columns of a row's head.
+pub const HEAD: &str = "id, key, revision, touch, created_job, alive, state, contributions";
+
+/// The storage class of a column.
+fn affinity(ty: &FieldType) -> &'static str {
+    match ty {
+        FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration | FieldType::Boolean => "INTEGER",
+        FieldType::Float => "REAL",
+        FieldType::Uuid => "BLOB",
+        FieldType::Text | FieldType::Json | FieldType::List(_) => "TEXT",
+    }
+}
+
+impl Tables {
+    pub fn new(catalogue: &std::sync::Arc<Catalogue>) -> Self {
+        let collections = catalogue.collections.iter().enumerate().map(|(index, collection)| CollectionTables::new(index, collection)).collect();
+        let names = catalogue.collections.iter().map(|collection| collection.name.clone()).collect();
+        Self { collections, names, definition: catalogue.clone(), shape: Shape::of(catalogue), generations: OnceLock::new() }
+    }
+
+    /// The definition the tables are of.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.definition
+    }
+
+    pub fn set_generations(&self, generations: HashMap<[u8; 16], u32>) {
+        let _ = self.generations.set(generations);
+    }
+
+    pub fn generation(&self, source: usize, feed: usize) -> u32 {
+        let hash = self.definition.sources.get(source).and_then(|source| source.feeds.get(feed)).map(|feed| feed.generation);
+        let number = hash.and_then(|hash| self.generations.get()?.get(&hash).copied());
+        number.unwrap_or(0)
+    }
+}
+
+impl CollectionTables {
+    fn new(index: usize, collection: &Collection) -> Self {
+        let name = &collection.name;
+        let table = format!("\"r_{name}\"");
+        let folded: Vec<usize> = positions(collection, |field| field.fold && !field.ty.is_list());
+        let columns = value_columns(collection);
+        let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        let all = format!("tenant, key, revision, touch, created_job, alive, {}, conflict, state, contributions, raw", names.join(", "));
+        let marks = vec!["?"; 6 + names.len() + 4].join(", ");
+        let assignments = names.iter().map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(", ");
+        let stored = collection.fields.iter().map(|field| format!("\"f_{}\"", field.name));
+        let states = collection.states.iter().map(|state| format!("\"s_{}\"", state.name));
+        Self {
+            index,
+            insert: format!("INSERT INTO {table}({all}) VALUES ({marks}) ON CONFLICT(tenant, key) DO NOTHING"),
+            update: format!(
+                "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {assignments}, conflict = ?, state = ?, contributions = ?, raw = ? \
+                 WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
+            ),
+            full_columns: stored.chain(states).chain(["conflict".to_owned(), "raw".to_owned()]).collect::<Vec<_>>().join(", "),
+            table,
+            folded,
+            lists: side_tables(collection, "i", |field| field.index.ordered && field.ty.is_list()),
+            trigrams: side_tables(collection, "t", |field| field.index.contains),
+            uniques: side_tables(collection, "u", |field| field.unique),
+        }
+    }
+}
+
+fn positions(collection: &Collection, wanted: impl Fn(&stook_catalogue::definition::Field) -> bool) -> Vec<usize> {
+    collection.fields.iter().enumerate().filter(|(_, field)| wanted(field)).map(|(index, _)| index).collect()
+}
+
+fn side_tables(collection: &Collection, prefix: &str, wanted: impl Fn(&stook_catalogue::definition::Field) -> bool) -> Vec<(usize, String)> {
+    let name = |index: usize| format!("\"{prefix}_{}_{}\"", collection.name, collection.fields[index].name);
+    positions(collection, wanted).into_iter().map(|index| (index, name(index))).collect()
+}
+
+/// Columns of values in the order rows are written: fields, folded fields, states; with their storage class.
+pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
+    let fields = collection.fields.iter().map(|field| (format!("\"f_{}\"", field.name), affinity(field.golden_type())));
+    let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(|field| (format!("\"x_{}\"", field.name), "TEXT"));
+    let states = collection.states.iter().map(|state| (format!("\"s_{}\"", state.name), affinity(&state.ty)));
+    fields.chain(folded).chain(states).collect()
+}
+
+/// The ordered index of a column, if it has one, by name.
+pub fn ordered_index(collection: &str, column: &str) -> String {
+    format!("\"o_{collection}_{column}\"")
+}
+
+/// Creates what is missing and applies additions; returns what was done, in words.
+pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<String>> {
+    if is_prepared(connection, tables) {
+        return Ok(Vec::new());
+    }
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failure)?;
+    let exists: bool = transaction
+        .query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0))
+        .map_err(failure)?;
+    if !exists {
+        transaction.execute_batch(FIXED).map_err(failure)?;
+        put_meta(&transaction, "format", FORMAT)?;
+        put_meta(&transaction, "shape", "{\"collections\":{}}")?;
+        transaction.execute("INSERT INTO tenants(name) VALUES (?)", [crate::DEFAULT_TENANT]).map_err(failure)?;
+    }
+    let format = meta(&transaction, "format")?.unwrap_or_default();
+    if format != FORMAT {
+        return Err(StoreError::Definition(format!("the store has format {format}, this program writes format {FORMAT}; use the program that wrote it")));
+    }
+    let definition = &tables.definition;
+    let mut changes = Vec::new();
+    if meta(&transaction, "definition")?.as_deref() != Some(definition.hash.as_str()) {
+        let stored = meta(&transaction, "shape")?.unwrap_or_default();
+        let old: Shape = serde_json::from_str(&stored).map_err(|error| StoreError::Other(format!("the store's shape cannot be read: {error}")))?;
+        let refusals = old.refusals(&tables.shape);
+        if !refusals.is_empty() {
+            return Err(StoreError::Definition(format!(
+                "this catalogue.yaml does not fit the store:\n  - {}\nput that back, or export with the old definition and import into a new store (--store)",
+                refusals.join("\n  - ")
+            )));
+        }
+        changes = apply(&transaction, tables, &old)?;
+        let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
+        put_meta(&transaction, "shape", &shape)?;
+        let first = meta(&transaction, "definition")?.is_none();
+        put_meta(&transaction, "definition", &definition.hash)?;
+        if first {
+            changes.clear();
+        }
+    }
+    for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
+        transaction.execute("INSERT OR IGNORE INTO generations(hash) VALUES (?)", params![feed.generation.as_slice()]).map_err(failure)?;
+    }
+    transaction.commit().map_err(failure)?;
+    Ok(changes)
+}
+
+/// Whether nothing is to be done, found out without waiting for a writer.
+fn is_prepared(connection: &Connection, tables: &Tables) -> bool {
+    let same = check(connection, tables).is_ok() && meta(connection, "format").is_ok_and(|format| format.as_deref() == Some(FORMAT));
+    same && read_generations(connection, &tables.definition).is_ok_and(|numbers| numbers.values().all(|number| *number > 0))
+}
+
+/// Creates and drops tables, columns and indexes so that the store fits.
+fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<String>> {
+    let mut changes = Vec::new();
+    for (collection, own) in tables.definition.collections.iter().zip(&tables.collections) {
+        let name = &collection.name;
+        let known = old.collections.get(name);
+        if known.is_none() {
+            let columns: String = value_columns(collection).iter().map(|(column, class)| format!("{column} {class}, ")).collect();
+            let create = format!(
+                "CREATE TABLE {}(id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, touch INTEGER NOT NULL, \
+                 created_job INTEGER NOT NULL, alive INTEGER NOT NULL, {columns} conflict TEXT, state TEXT, contributions BLOB NOT NULL, raw BLOB);
+                 CREATE UNIQUE INDEX \"k_{name}\" ON {}(tenant, key);",
+                own.table, own.table
+            );
+            connection.execute_batch(&create).map_err(failure)?;
+            changes.push(format!("collection `{name}` is new"));
+        }
+        let old_field = |field: &str| known.and_then(|known| known.fields.get(field));
+        for field in &collection.fields {
+            let existed = old_field(&field.name);
+            if known.is_some() && existed.is_none() {
+                add_column(connection, &own.table, &format!("\"f_{}\"", field.name), affinity(field.golden_type()))?;
+                if field.fold && !field.ty.is_list() {
+                    add_column(connection, &own.table, &format!("\"x_{}\"", field.name), "TEXT")?;
+                }
+                changes.push(format!("field `{name}.{}` is new; records get it when their documents are imported again", field.name));
+            }
+            let had = existed.map_or(Index::default(), |shape| Index { ordered: shape.ordered, contains: shape.contains });
+            let column = if field.fold && !field.ty.is_list() { format!("x_{}", field.name) } else { format!("f_{}", field.name) };
+            if field.ty.is_list() {
+                list_index(connection, collection, field, had.ordered)?;
+            } else {
+                plain_index(connection, &own.table, name, &column, field.index.ordered, had.ordered)?;
+                trigram_index(connection, collection, &field.name, &column, field.index.contains, had.contains)?;
+            }
+            if field.unique && existed.is_none_or(|shape| !shape.unique) {
+                let reservations = format!(
+                    "CREATE TABLE \"u_{name}_{0}\"(tenant INTEGER NOT NULL, value NOT NULL, key TEXT NOT NULL, PRIMARY KEY(tenant, value)) WITHOUT ROWID;
+                     CREATE UNIQUE INDEX \"uk_{name}_{0}\" ON \"u_{name}_{0}\"(tenant, key);",
+                    field.name
+                );
+                connection.execute_batch(&reservations).map_err(failure)?;
+            }
+        }
+        for state in &collection.states {
+            let existed = known.and_then(|known| known.states.get(&state.name));
+            if known.is_some() && existed.is_none() {
+                add_column(connection, &own.table, &format!("\"s_{}\"", state.name), affinity(&state.ty))?;
+                changes.push(format!("state field `{name}.{}` is new", state.name));
+            }
+            let had = existed.is_some_and(|shape| shape.ordered);
+            plain_index(connection, &own.table, name, &format!("s_{}", state.name), state.index.ordered, had)?;
+        }
+    }
+    Ok(changes)
+}
+
+fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -> Result<()> {
+    connection.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {class}")).map_err(failure)
+}
+
+fn plain_index(connection: &Connection, table: &str, collection: &str, column: &str, wanted: bool, had: bool) -> Result<()> {
+    let index = ordered_index(collection, column);
+    let sql = match (wanted, had) {
+        (true, false) => format!("CREATE INDEX {index} ON {table}(tenant, \"{column}\")"),
+        (false, true) => format!("DROP INDEX {index}"),
+        _ => return Ok(()),
+    };
+    connection.execute_batch(&sql).map_err(failure)
+}
+
+fn list_index(connection: &Connection, collection: &Collection, field: &stook_catalogue::definition::Field, had: bool) -> Result<()> {
+    let side = format!("\"i_{}_{}\"", collection.name, field.name);
+    let sql = match (field.index.ordered, had) {
+        (true, false) => {
+            // folded lists are folded in the side table; a late index starts from what is stored
+            let create = format!(
+                "CREATE TABLE {side}(tenant INTEGER NOT NULL, value NOT NULL, id INTEGER NOT NULL, PRIMARY KEY(tenant, value, id)) WITHOUT ROWID;
+                 CREATE INDEX \"ii_{0}_{1}\" ON {side}(id);
+                 INSERT OR IGNORE INTO {side} SELECT r.tenant, e.value, r.id FROM \"r_{0}\" r, json_each(r.\"f_{1}\") e WHERE r.\"f_{1}\" IS NOT NULL;",
+                collection.name, field.name
+            );
+            if field.fold {
+                let rows: i64 = connection.query_row(&format!("SELECT count(*) FROM \"r_{}\"", collection.name), [], |row| row.get(0)).map_err(failure)?;
+                if rows > 0 {
+                    return Err(StoreError::Definition(format!(
+                        "an index on the folded list `{}.{}` cannot be added to a store with records; import into a new store",
+                        collection.name, field.name
+                    )));
+                }
+            }
+            create
+        }
+        (false, true) => format!("DROP TABLE {side}"),
+        _ => return Ok(()),
+    };
+    connection.execute_batch(&sql).map_err(failure)
+}
+
+fn trigram_index(connection: &Connection, collection: &Collection, field: &str, column: &str, wanted: bool, had: bool) -> Result<()> {
+    let side = format!("\"t_{}_{field}\"", collection.name);
+    let sql = match (wanted, had) {
+        (true, false) => format!(
+            "CREATE VIRTUAL TABLE {side} USING fts5(value, content='', contentless_delete=1, tokenize='trigram case_sensitive 1', detail=none);
+             INSERT INTO {side}(rowid, value) SELECT id, \"{column}\" FROM \"r_{}\" WHERE \"{column}\" IS NOT NULL;",
+            collection.name
+        ),
+        (false, true) => format!("DROP TABLE {side}"),
+        _ => return Ok(()),
+    };
+    connection.execute_batch(&sql).map_err(failure)
+}
+
+fn meta(connection: &Connection, name: &str) -> Result<Option<String>> {
+    connection.query_row("SELECT value FROM meta WHERE name = ?", [name], |row| row.get(0)).optional().map_err(failure)
+}
+
+fn put_meta(connection: &Connection, name: &str, value: &str) -> Result<()> {
+    connection.execute("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", [name, value]).map(|_| ()).map_err(failure)
+}
+
+/// Whether the store still holds the definition this process works with.
+pub fn check(connection: &Connection, tables: &Tables) -> Result<()> {
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = 'definition'").map_err(failure)?;
+    let stored: Option<String> = statement.query_row([], |row| row.get(0)).optional().map_err(failure)?;
+    if stored.as_deref() == Some(tables.definition.hash.as_str()) { Ok(()) } else { Err(StoreError::DefinitionChanged) }
+}
+
+pub fn read_clock(connection: &Connection) -> Result<i64> {
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = 'clock'").map_err(failure)?;
+    Ok(statement.query_row([], |row| row.get(0)).optional().map_err(failure)?.unwrap_or(0))
+}
+
+pub fn write_clock(connection: &Connection, clock: i64) -> Result<()> {
+    let mut statement = connection.prepare_cached("INSERT OR REPLACE INTO meta(name, value) VALUES ('clock', ?)").map_err(failure)?;
+    statement.execute([clock]).map(|_| ()).map_err(failure)
+}
+
+pub fn read_generations(connection: &Connection, catalogue: &Catalogue) -> Result<HashMap<[u8; 16], u32>> {
+    let mut statement = connection.prepare("SELECT id FROM generations WHERE hash = ?").map_err(failure)?;
+    let mut numbers = HashMap::new();
+    for feed in catalogue.sources.iter().flat_map(|source| &source.feeds) {
+        let id: Option<u32> = statement.query_row(params![feed.generation.as_slice()], |row| row.get(0)).optional().map_err(failure)?;
+        numbers.insert(feed.generation, id.unwrap_or(0));
+    }
+    Ok(numbers)
+}

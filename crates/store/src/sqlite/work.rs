@@ -1,0 +1,451 @@
+//! Jobs, chunks and journals.
+
+use super::failure;
+use super::records::{execute, tenant_id};
+use super::tables::Tables;
+use crate::journal::{self, ChunkJournal, Counts, JournalEntry, Outcome, pack, unpack};
+use crate::queue::*;
+use crate::{Fence, Result, StoreError, Tenant};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::collections::HashMap;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::record::{Input, put_varint};
+
+const SECOND: i64 = 1_000_000;
+
+fn json<T: serde::Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| StoreError::Other(error.to_string()))
+}
+
+pub fn create_job(connection: &Connection, job: &NewJob, stamp: i64) -> Result<JobId> {
+    let tenant = tenant_id(connection, &job.tenant)?;
+    execute(
+        connection,
+        "INSERT INTO jobs(tenant, profile, source, as_of, files, state, created, progress) VALUES (?, ?, ?, ?, ?, 'queued', ?, ?)",
+        params![tenant, job.profile, job.source, job.as_of, json(&job.files)?, stamp, json(&Progress::default())?],
+    )?;
+    Ok(connection.last_insert_rowid() as JobId)
+}
+
+pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], progress: Progress, stamp: i64) -> Result<()> {
+    let stored: Option<(String, String)> = connection
+        .query_row("SELECT progress, state FROM jobs WHERE id = ?", [job as i64], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()
+        .map_err(failure)?;
+    let Some((stored, state)) = stored else { return Err(StoreError::Wrong(format!("there is no job {job}"))) };
+    if !matches!(state.as_str(), "queued" | "running") {
+        return Err(StoreError::Wrong(format!("job {job} is {state}")));
+    }
+    let stored: Progress = serde_json::from_str(&stored).unwrap_or_default();
+    for chunk in chunks.iter().filter(|chunk| chunk.ordinal > stored.chunks) {
+        insert_chunk(connection, job, chunk.ordinal, &chunk.slice)?;
+    }
+    execute(connection, "UPDATE jobs SET progress = ? WHERE id = ?", params![json(&progress)?, job as i64])?;
+    finish_job(connection, job, stamp)
+}
+
+fn insert_chunk(connection: &Connection, job: JobId, ordinal: u32, slice: &Slice) -> Result<()> {
+    execute(
+        connection,
+        "INSERT INTO chunks(job, ordinal, state, token, until, attempts, file, position, length, file_documents, documents_before, documents, head, payload)
+         VALUES (?, ?, 'waiting', 0, 0, 0, ?, ?, ?, ?, ?, ?, ?, ?)",
+        params![
+            job as i64,
+            ordinal,
+            slice.file as i64,
+            slice.offset as i64,
+            slice.length as i64,
+            slice.file_documents as i64,
+            slice.documents_before as i64,
+            slice.documents,
+            slice.head,
+            slice.payload
+        ],
+    )
+}
+
+const SLICE: &str = "file, position, length, file_documents, documents_before, documents, head, payload";
+
+fn slice(row: &Row<'_>, first: usize) -> rusqlite::Result<Slice> {
+    Ok(Slice {
+        file: row.get::<_, i64>(first)? as usize,
+        offset: row.get::<_, i64>(first + 1)? as u64,
+        length: row.get::<_, i64>(first + 2)? as u64,
+        file_documents: row.get::<_, i64>(first + 3)? as u64,
+        documents_before: row.get::<_, i64>(first + 4)? as u64,
+        documents: row.get(first + 5)?,
+        head: row.get(first + 6)?,
+        payload: row.get(first + 7)?,
+    })
+}
+
+pub fn lease(connection: &Connection, job: Option<JobId>, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<Lease>> {
+    let until = stamp + seconds as i64 * SECOND;
+    let wanted = job.map_or(-1, |job| job as i64);
+    let mut ids: Vec<i64> = Vec::new();
+    // two ranges of one index: chunks that wait (and whose delay is over), and leases that have run out
+    for state in ["waiting", "leased"] {
+        let sql = "SELECT id FROM chunks WHERE state = ?1 AND (?2 < 0 OR job = ?2) AND until <= ?3 ORDER BY job, ordinal LIMIT ?4";
+        let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+        let room = limit.saturating_sub(ids.len()) as i64;
+        let found = statement.query_map(params![state, wanted, stamp, room], |row| row.get(0)).map_err(failure)?;
+        ids.extend(found.collect::<rusqlite::Result<Vec<i64>>>().map_err(failure)?);
+    }
+    let mut leases = Vec::with_capacity(ids.len());
+    for (number, id) in ids.into_iter().enumerate() {
+        let token = stamp + number as i64;
+        let sql = format!("UPDATE chunks SET state = 'leased', token = ?, until = ?, attempts = attempts + 1 WHERE id = ? RETURNING job, ordinal, attempts, {SLICE}");
+        let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+        let lease = statement.query_row(params![token, until, id], |row| {
+            let chunk = ChunkId { job: row.get::<_, i64>(0)? as JobId, ordinal: row.get(1)? };
+            Ok(Lease { chunk, token, attempt: row.get(2)?, slice: slice(row, 3)? })
+        });
+        let lease = lease.map_err(failure)?;
+        execute(connection, "UPDATE jobs SET state = 'running' WHERE id = ? AND state = 'queued'", params![lease.chunk.job as i64])?;
+        leases.push(lease);
+    }
+    Ok(leases)
+}
+
+pub fn renew(connection: &Connection, fences: &[Fence], seconds: u64, stamp: i64) -> Result<Vec<Fence>> {
+    let until = stamp + seconds as i64 * SECOND;
+    let mut held = Vec::with_capacity(fences.len());
+    let mut statement = connection
+        .prepare_cached("UPDATE chunks SET until = ? WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'")
+        .map_err(failure)?;
+    for fence in fences {
+        if statement.execute(params![until, fence.chunk.job as i64, fence.chunk.ordinal, fence.token]).map_err(failure)? == 1 {
+            held.push(*fence);
+        }
+    }
+    Ok(held)
+}
+
+pub fn release(connection: &Connection, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> Result<()> {
+    let until = stamp + delay_seconds as i64 * SECOND;
+    execute(
+        connection,
+        "UPDATE chunks SET state = CASE WHEN attempts >= ?1 THEN 'dead' ELSE 'waiting' END, until = ?2, token = 0, reason = ?3
+         WHERE job = ?4 AND ordinal = ?5 AND token = ?6 AND state = 'leased'",
+        params![attempts, until, reason, fence.chunk.job as i64, fence.chunk.ordinal, fence.token],
+    )?;
+    finish_job(connection, fence.chunk.job, stamp)
+}
+
+/// Takes a leased chunk out of the queue, if the lease is still held.
+pub fn hand_back(connection: &Connection, fence: Fence) -> Result<()> {
+    let mut statement =
+        connection.prepare_cached("DELETE FROM chunks WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'").map_err(failure)?;
+    let deleted = statement.execute(params![fence.chunk.job as i64, fence.chunk.ordinal, fence.token]).map_err(failure)?;
+    if deleted == 1 { Ok(()) } else { Err(StoreError::Fenced(fence.chunk)) }
+}
+
+pub fn write_journal(connection: &Connection, tables: &Tables, chunk: ChunkId, journal: &ChunkJournal) -> Result<()> {
+    let first = journal.lines.iter().map(|line| line.document).chain(journal.troubles.iter().map(|trouble| trouble.document)).min().unwrap_or(0);
+    let mut counts = Vec::new();
+    for count in journal.counts.outcomes.iter().chain([&journal.counts.documents, &journal.counts.warnings]) {
+        put_varint(&mut counts, ((count << 1) ^ (count >> 63)) as u64);
+    }
+    execute(
+        connection,
+        "INSERT INTO chunk_journals(job, ordinal, first, counts, file, file_start, lines) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        params![chunk.job as i64, chunk.ordinal, first as i64, counts, journal.file as i64, journal.file_start as i64, pack(&journal.lines)],
+    )?;
+    for trouble in &journal.troubles {
+        execute(
+            connection,
+            "INSERT INTO troubles(job, document, file, record, position, key, failed, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            params![
+                chunk.job as i64,
+                trouble.document as i64,
+                trouble.file as i64,
+                trouble.record as i64,
+                trouble.offset as i64,
+                trouble.key,
+                trouble.failed,
+                trouble.reason
+            ],
+        )?;
+    }
+    for correction in &journal.corrections {
+        execute(
+            connection,
+            "INSERT OR REPLACE INTO corrections(job, document, collection, outcome) VALUES (?, ?, ?, ?)",
+            params![chunk.job as i64, correction.document as i64, tables.names[correction.collection], correction.outcome as u8],
+        )?;
+    }
+    Ok(())
+}
+
+fn read_counts(bytes: &[u8]) -> Result<Counts> {
+    let mut input = Input { bytes };
+    let mut counts = Counts::default();
+    let mut next = || input.varint().map(|number| (number >> 1) as i64 ^ -((number & 1) as i64));
+    for count in &mut counts.outcomes {
+        *count = next()?;
+    }
+    counts.documents = next()?;
+    counts.warnings = next()?;
+    Ok(counts)
+}
+
+/// Ends the job of a finished chunk when it was the last.
+pub fn finish_chunk(connection: &Connection, chunk: ChunkId, stamp: i64) -> Result<()> {
+    finish_job(connection, chunk.job, stamp)
+}
+
+fn finish_job(connection: &Connection, job: JobId, stamp: i64) -> Result<()> {
+    let mut left = connection
+        .prepare_cached("SELECT EXISTS(SELECT 1 FROM chunks WHERE job = ?1 AND state IN ('waiting', 'leased')), EXISTS(SELECT 1 FROM chunks WHERE job = ?1)")
+        .map_err(failure)?;
+    let (working, any): (bool, bool) = left.query_row([job as i64], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failure)?;
+    if working {
+        return Ok(());
+    }
+    let (progress, state): (String, String) =
+        connection.query_row("SELECT progress, state FROM jobs WHERE id = ?", [job as i64], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failure)?;
+    let progress: Progress = serde_json::from_str(&progress).unwrap_or_default();
+    if !progress.complete || !matches!(state.as_str(), "queued" | "running") {
+        return Ok(());
+    }
+    let (state, reason) = if any {
+        (JobState::Failed, Some("some chunks failed too often; `stook queue ls` says why"))
+    } else if sum_counts(connection, job)?.of(Outcome::Failed) > 0 {
+        (JobState::CompletedWithErrors, None)
+    } else {
+        (JobState::Completed, None)
+    };
+    execute(connection, "UPDATE jobs SET state = ?, reason = ?, finished = ? WHERE id = ?", params![state.name(), reason, stamp, job as i64])
+}
+
+fn sum_counts(connection: &Connection, job: JobId) -> Result<Counts> {
+    let mut statement = connection.prepare_cached("SELECT counts FROM chunk_journals WHERE job = ?").map_err(failure)?;
+    let mut rows = statement.query([job as i64]).map_err(failure)?;
+    let mut sum = Counts::default();
+    while let Some(row) = rows.next().map_err(failure)? {
+        sum.include(&read_counts(row.get_ref(0).map_err(failure)?.as_blob().unwrap_or_default())?);
+    }
+    Ok(sum)
+}
+
+pub fn jobs(connection: &Connection, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
+    let sql = "SELECT j.id, t.name, j.profile, j.source, j.as_of, j.files, j.state, j.reason, j.created, j.finished, j.progress,
+        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state IN ('waiting', 'leased')),
+        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'dead')
+        FROM jobs j JOIN tenants t ON t.id = j.tenant
+        WHERE (?1 IS NULL OR j.id = ?1) AND (?2 IS NULL OR t.name = ?2) ORDER BY j.id DESC LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let rows = statement.query_map(params![job.map(|job| job as i64), tenant.map(Tenant::as_str), limit as i64], |row| {
+        let files: String = row.get(5)?;
+        let state: String = row.get(6)?;
+        let progress: String = row.get(10)?;
+        Ok(Job {
+            id: row.get::<_, i64>(0)? as JobId,
+            tenant: row.get(1)?,
+            profile: row.get(2)?,
+            source: row.get(3)?,
+            as_of: row.get(4)?,
+            files: serde_json::from_str(&files).unwrap_or_default(),
+            state: JOB_STATES.iter().find(|(_, name)| *name == state).map_or(JobState::Failed, |(state, _)| *state),
+            reason: row.get(7)?,
+            created: row.get(8)?,
+            finished: row.get(9)?,
+            progress: serde_json::from_str(&progress).unwrap_or_default(),
+            counts: Counts::default(),
+            chunks_left: row.get::<_, i64>(11)? as u64,
+            chunks_dead: row.get::<_, i64>(12)? as u64,
+        })
+    });
+    let mut jobs: Vec<Job> = rows.map_err(failure)?.collect::<rusqlite::Result<_>>().map_err(failure)?;
+    for job in &mut jobs {
+        job.counts = sum_counts(connection, job.id)?;
+    }
+    Ok(jobs)
+}
+
+pub fn end_job(connection: &Connection, job: JobId, state: JobState, reason: &str, stamp: i64) -> Result<()> {
+    execute(
+        connection,
+        "UPDATE jobs SET state = ?, reason = ?, finished = ? WHERE id = ? AND state IN ('queued', 'running')",
+        params![state.name(), reason, stamp, job as i64],
+    )?;
+    if connection.changes() > 0 && state == JobState::Cancelled {
+        execute(connection, "DELETE FROM chunks WHERE job = ?", params![job as i64])?;
+    }
+    Ok(())
+}
+
+pub fn journal(connection: &Connection, catalogue: &Catalogue, job: &Job, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
+    let mut troubles: HashMap<u64, Vec<JournalTrouble>> = HashMap::new();
+    let mut order: Vec<u64> = Vec::new();
+    let sql = "SELECT document, file, record, position, key, failed, reason FROM troubles WHERE job = ?1 AND document > ?2 ORDER BY document, id LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let most = if troubles_only { limit.saturating_mul(8) as i64 } else { -1 };
+    let rows = statement.query_map(params![job.id as i64, after as i64, most], |row| {
+        let trouble = JournalTrouble {
+            file: row.get::<_, i64>(1)? as usize,
+            record: row.get::<_, i64>(2)? as u64,
+            offset: row.get::<_, i64>(3)? as u64,
+            key: row.get(4)?,
+            failed: row.get(5)?,
+            reason: row.get(6)?,
+        };
+        Ok((row.get::<_, i64>(0)? as u64, trouble))
+    });
+    for row in rows.map_err(failure)? {
+        let (document, trouble) = row.map_err(failure)?;
+        if !troubles.contains_key(&document) {
+            order.push(document);
+        }
+        troubles.entry(document).or_default().push(trouble);
+    }
+    let file_name = |index: usize| job.files.get(index).map(|file| file.path.clone()).unwrap_or_default();
+    let entry_of_trouble = |document: u64, troubles: &[JournalTrouble]| {
+        let first = &troubles[0];
+        JournalEntry {
+            document,
+            file: file_name(first.file),
+            record: first.record,
+            offset: first.offset,
+            collection: None,
+            key: troubles.iter().find_map(|trouble| trouble.key.clone()),
+            outcome: Outcome::Failed,
+            reasons: troubles.iter().map(|trouble| trouble.reason.clone()).collect(),
+        }
+    };
+    let mut entries: Vec<JournalEntry> = Vec::new();
+    if troubles_only {
+        for document in order.into_iter().take(limit) {
+            let own = &troubles[&document];
+            let mut entry = entry_of_trouble(document, own);
+            if !own.iter().any(|trouble| trouble.failed) {
+                if let Some(line) = line_of(connection, job, document)? {
+                    entry.outcome = line.outcome;
+                    entry.collection = catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
+                    entry.key = Some(line.key);
+                }
+            }
+            entries.push(entry);
+        }
+        return Ok(entries);
+    }
+    let corrections = corrections(connection, job.id)?;
+    let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = ?1 ORDER BY first";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut rows = statement.query(params![job.id as i64]).map_err(failure)?;
+    'chunks: while let Some(row) = rows.next().map_err(failure)? {
+        let lines = unpack(row.get_ref(0).map_err(failure)?.as_blob().unwrap_or_default())?;
+        if lines.last().is_some_and(|line| line.document <= after) {
+            continue;
+        }
+        let (file, file_start) = (row.get::<_, i64>(1).map_err(failure)? as usize, row.get::<_, i64>(2).map_err(failure)? as u64);
+        for line in lines.into_iter().filter(|line| line.document > after) {
+            if entries.len() >= limit && entries.last().is_none_or(|entry| entry.document != line.document) {
+                break 'chunks;
+            }
+            let collection = catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
+            let own = troubles.get(&line.document).map(Vec::as_slice).unwrap_or_default();
+            let outcome = collection.as_ref().and_then(|name| corrections.get(&(line.document, name.clone())).copied()).unwrap_or(line.outcome);
+            entries.push(JournalEntry {
+                document: line.document,
+                file: file_name(file),
+                record: line.document - file_start,
+                offset: line.offset,
+                collection: (!matches!(outcome, Outcome::Failed) || !line.key.is_empty()).then_some(collection).flatten(),
+                key: Some(line.key).filter(|key| !key.is_empty()),
+                outcome,
+                reasons: own.iter().map(|trouble| trouble.reason.clone()).collect(),
+            });
+        }
+    }
+    Ok(entries)
+}
+
+struct JournalTrouble {
+    file: usize,
+    record: u64,
+    offset: u64,
+    key: Option<String>,
+    failed: bool,
+    reason: String,
+}
+
+fn line_of(connection: &Connection, job: &Job, document: u64) -> Result<Option<journal::Line>> {
+    let sql = "SELECT lines FROM chunk_journals WHERE job = ? AND first <= ? ORDER BY first DESC LIMIT 1";
+    let packed: Option<Vec<u8>> =
+        connection.prepare_cached(sql).and_then(|mut statement| statement.query_row(params![job.id as i64, document as i64], |row| row.get(0)).optional()).map_err(failure)?;
+    let lines = packed.map(|packed| unpack(&packed)).transpose()?.unwrap_or_default();
+    Ok(lines.into_iter().find(|line| line.document == document))
+}
+
+fn corrections(connection: &Connection, job: JobId) -> Result<HashMap<(u64, String), Outcome>> {
+    let mut statement = connection.prepare_cached("SELECT document, collection, outcome FROM corrections WHERE job = ?").map_err(failure)?;
+    let rows = statement.query_map([job as i64], |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get::<_, u8>(2)?))).map_err(failure)?;
+    let mut corrections = HashMap::new();
+    for row in rows {
+        let (document, collection, outcome) = row.map_err(failure)?;
+        corrections.extend(Outcome::from_number(outcome).map(|outcome| ((document, collection), outcome)));
+    }
+    Ok(corrections)
+}
+
+const INFO: &str = "job, ordinal, state, attempts, documents, length, reason";
+
+fn info(row: &Row<'_>) -> rusqlite::Result<ChunkInfo> {
+    let state: String = row.get(2)?;
+    let state = match state.as_str() {
+        "waiting" => ChunkState::Waiting,
+        "leased" => ChunkState::Leased,
+        _ => ChunkState::Dead,
+    };
+    Ok(ChunkInfo {
+        job: row.get::<_, i64>(0)? as JobId,
+        ordinal: row.get(1)?,
+        state,
+        attempts: row.get(3)?,
+        documents: row.get(4)?,
+        length: row.get::<_, i64>(5)? as u64,
+        reason: row.get(6)?,
+    })
+}
+
+pub fn chunks(connection: &Connection, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
+    let sql = format!("SELECT {INFO} FROM chunks WHERE ?1 IS NULL OR job = ?1 ORDER BY job, ordinal");
+    let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+    let rows = statement.query_map([job.map(|job| job as i64)], info).map_err(failure)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(failure)
+}
+
+pub fn chunk(connection: &Connection, chunk: ChunkId) -> Result<Chunk> {
+    let sql = format!("SELECT {INFO}, {SLICE} FROM chunks WHERE job = ? AND ordinal = ?");
+    let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+    let found = statement.query_row(params![chunk.job as i64, chunk.ordinal], |row| Ok(Chunk { info: info(row)?, slice: slice(row, 7)? }));
+    found.optional().map_err(failure)?.ok_or_else(|| StoreError::Wrong(format!("there is no chunk {chunk} in the queue")))
+}
+
+pub fn retry(connection: &Connection, job: JobId, ordinal: Option<u32>, _stamp: i64) -> Result<u64> {
+    execute(
+        connection,
+        "UPDATE chunks SET state = 'waiting', attempts = 0, until = 0 WHERE job = ?1 AND (?2 IS NULL OR ordinal = ?2) AND state = 'dead'",
+        params![job as i64, ordinal],
+    )?;
+    let retried = connection.changes();
+    if retried > 0 {
+        execute(connection, "UPDATE jobs SET state = 'running', reason = NULL, finished = NULL WHERE id = ? AND state = 'failed'", params![job as i64])?;
+    }
+    Ok(retried)
+}
+
+pub fn replace_chunk(connection: &Connection, chunk: ChunkId, parts: &[NewChunk]) -> Result<()> {
+    execute(connection, "DELETE FROM chunks WHERE job = ? AND ordinal = ? AND state <> 'leased'", params![chunk.job as i64, chunk.ordinal])?;
+    if connection.changes() == 0 {
+        return Err(StoreError::Wrong(format!("chunk {chunk} is leased or not in the queue any more")));
+    }
+    // new numbers start far above those the file's cutting gives, so that an interrupted cutting goes on undisturbed
+    let highest = "SELECT max(coalesce((SELECT max(ordinal) FROM chunks WHERE job = ?1), 0), coalesce((SELECT max(ordinal) FROM chunk_journals WHERE job = ?1), 0), 1000000000)";
+    let highest: u32 = connection.query_row(highest, [chunk.job as i64], |row| row.get(0)).map_err(failure)?;
+    for (number, part) in parts.iter().enumerate() {
+        insert_chunk(connection, chunk.job, highest + 1 + number as u32, &part.slice)?;
+    }
+    execute(connection, "UPDATE jobs SET state = 'running', reason = NULL, finished = NULL WHERE id = ? AND state = 'failed'", params![chunk.job as i64])
+}
