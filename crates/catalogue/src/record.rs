@@ -10,7 +10,7 @@
 //! generation   varint  of the map that made it
 //! job          varint  0 for edits
 //! document     varint  number inside the job's files, from 1
-//! before       16      hash before the job, if flag 8
+//! before       i64 LE, 16, varint   as_of, hash and generation before the job, if flag 8
 //! raw          u8 format, varint length, if flag 4; the bytes follow each other in the row's raw column
 //! values       varint count, then name and value pairs, unless flag 1 or 2
 //! ```
@@ -41,8 +41,8 @@ pub struct Contribution {
     pub generation: u32,
     /// Where it was read.
     pub origin: Origin,
-    /// What the contributor had said before the job of `origin` touched it, by hash.
-    pub before: Option<Hash>,
+    /// What the contributor had said before the job of `origin`.
+    pub before: Option<Before>,
     /// The content.
     pub said: Said,
     /// The document, if the collection keeps it.
@@ -59,6 +59,17 @@ impl Contribution {
     pub fn age(&self) -> (i64, Hash) {
         (self.as_of, self.hash)
     }
+}
+
+/// What a contributor had said before a job, as far as outcomes need it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Before {
+    /// When it was true.
+    pub as_of: i64,
+    /// Hash of the content.
+    pub hash: Hash,
+    /// The store's number for the map that made it.
+    pub generation: u32,
 }
 
 /// Where a contribution was read.
@@ -113,7 +124,9 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
         put_varint(&mut out, contribution.origin.job);
         put_varint(&mut out, contribution.origin.document);
         if let Some(before) = contribution.before {
-            out.extend_from_slice(&before);
+            out.extend_from_slice(&before.as_of.to_le_bytes());
+            out.extend_from_slice(&before.hash);
+            put_varint(&mut out, u64::from(before.generation));
         }
         if let Some(raw) = &contribution.raw {
             out.push(raw.format);
@@ -171,7 +184,12 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
         let hash = input.array()?;
         let generation = input.varint()? as u32;
         let origin = Origin { job: input.varint()?, document: input.varint()? };
-        let before = if flags & 8 != 0 { Some(input.array()?) } else { None };
+        let before = if flags & 8 != 0 {
+            let as_of = i64::from_le_bytes(input.array()?);
+            Some(Before { as_of, hash: input.array()?, generation: input.varint()? as u32 })
+        } else {
+            None
+        };
         let raw = if flags & 4 != 0 {
             let format = input.byte()?;
             let length = input.varint()? as usize;

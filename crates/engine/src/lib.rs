@@ -1,1 +1,38 @@
-#![forbid(unsafe_code)]
+//! Imports: files to jobs, jobs to chunks, chunks to committed records.
+//!
+//! A document's way is [`chunk::read`] (bytes to documents), [`chunk::map`] (document to contributions, once), then
+//! [`chunk::consolidate`] (contributions to records and outcomes) and [`chunk::commit`] (one transaction). [`split`] cuts
+//! files into chunks, [`import`] runs a job on all cores. [`record`] answers questions about single records, [`withdraw`]
+//! takes contributions back, [`export`] writes records out.
+
+pub mod chunk;
+pub mod export;
+pub mod import;
+pub mod queue;
+pub mod record;
+pub mod split;
+pub mod withdraw;
+
+use stook_store::StoreError;
+
+/// What can go wrong with a whole operation; single documents fail in the journal.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The store says no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file cannot be read.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The caller asked for something that makes no sense.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// Results of this crate.
+pub type Result<T> = std::result::Result<T, EngineError>;

@@ -139,7 +139,7 @@ pub enum DocumentError {
 }
 
 /// What parsing needs beside the bytes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Head {
     /// Namespace declarations of the enclosing elements.
     declarations: String,
@@ -152,14 +152,12 @@ impl Head {
     /// Prepares a scanner's head for parsing.
     pub fn new(syntax: Syntax, head: &[u8]) -> Self {
         match syntax {
-            Syntax::Xml | Syntax::MarcXml => Self { declarations: String::from_utf8_lossy(head).into_owned(), ..Self::default() },
+            Syntax::Xml | Syntax::MarcXml => Self { declarations: scan::declarations_of_head(head), ..Self::default() },
             Syntax::Csv => {
-                let delimiter = [b',', b';', b'\t', b'|'].into_iter().max_by_key(|candidate| {
-                    // the first of equals wins under max_by_key only if it comes last: count twice and prefer the comma
-                    (head.iter().filter(|byte| *byte == candidate).count(), u8::from(*candidate == b','))
-                });
-                let delimiter = delimiter.unwrap_or(b',');
-                let columns = csv_fields(head, delimiter).unwrap_or_default().into();
+                let delimiter = scan::csv_delimiter(head);
+                // a header in another encoding still says how many columns there are
+                let header = String::from_utf8_lossy(head);
+                let columns = csv_fields(header.as_bytes(), delimiter).unwrap_or_default().into();
                 Self { columns, delimiter, ..Self::default() }
             }
             Syntax::Marc | Syntax::MarcJson | Syntax::Json => Self::default(),
@@ -220,15 +218,37 @@ fn parse_json(bytes: &[u8]) -> Result<serde_json::Value, DocumentError> {
     serde_json::from_slice(bytes).map_err(|error| DocumentError::Json(error.to_string()))
 }
 
+/// The values of one row. What follows a closing quote up to the delimiter belongs to the value, as a quote inside one does.
 fn csv_fields(row: &[u8], delimiter: u8) -> Result<Vec<String>, DocumentError> {
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(row);
-    let mut record = csv::StringRecord::new();
-    match reader.read_record(&mut record) {
-        Ok(true) => Ok(record.iter().map(str::to_owned).collect()),
-        Ok(false) => Ok(Vec::new()),
-        Err(error) => match error.kind() {
-            csv::ErrorKind::Utf8 { err, .. } => Err(DocumentError::Csv(format!("value {} is not UTF-8", err.field() + 1))),
-            _ => Err(DocumentError::Csv(error.to_string())),
-        },
+    let mut fields = Vec::new();
+    if row.is_empty() {
+        return Ok(fields);
+    }
+    let mut at = 0;
+    loop {
+        let mut value = Vec::new();
+        let mut quoted = row.get(at) == Some(&b'"');
+        at += usize::from(quoted);
+        while quoted {
+            let quote = memchr::memchr(b'"', &row[at..]).ok_or_else(|| DocumentError::Csv("a quote is never closed".into()))?;
+            value.extend_from_slice(&row[at..at + quote]);
+            at += quote + 1;
+            quoted = row.get(at) == Some(&b'"');
+            if quoted {
+                value.push(b'"');
+                at += 1;
+            }
+        }
+        let end = memchr::memchr(delimiter, &row[at..]).map_or(row.len(), |length| at + length);
+        if memchr::memchr2(b'\n', b'\r', &row[at..end]).is_some() {
+            return Err(DocumentError::Csv("there is more than one row".into()));
+        }
+        value.extend_from_slice(&row[at..end]);
+        let number = fields.len() + 1;
+        fields.push(String::from_utf8(value).map_err(|_| DocumentError::Csv(format!("value {number} is not UTF-8")))?);
+        if end == row.len() {
+            return Ok(fields);
+        }
+        at = end + 1;
     }
 }

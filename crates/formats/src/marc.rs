@@ -64,6 +64,9 @@ pub enum MarcError {
     /// The directory does not end where the data begin.
     #[error("the directory does not end at the base address {0}")]
     BadDirectory(usize),
+    /// The leader is not ASCII.
+    #[error("leader position {0} is not an ASCII character")]
+    BadLeader(usize),
     /// A directory entry is not twelve digits after a tag.
     #[error("directory entry {0} is not a tag, a length and a position")]
     BadEntry(usize),
@@ -111,6 +114,9 @@ impl<'a> MarcRecord<'a> {
     /// The first thing that is wrong; nothing is repaired.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MarcError> {
         let (&leader, _) = bytes.split_first_chunk::<LEADER>().ok_or(MarcError::TooShort(bytes.len()))?;
+        if let Some(position) = leader.iter().position(|byte| !byte.is_ascii()) {
+            return Err(MarcError::BadLeader(position));
+        }
         let announced = number(&leader[0..5]).ok_or(MarcError::NotANumber("0-4 (record length)"))?;
         if announced != bytes.len() {
             return Err(MarcError::WrongLength { announced, found: bytes.len() });
@@ -165,10 +171,19 @@ impl<'a> MarcRecord<'a> {
         let mut fields = Vec::with_capacity(entries.len());
         let mut unknown_characters = 0;
         for entry in entries {
-            let (decoded, unknown) = marc8::decode(&bytes[entry.start as usize..entry.end as usize]);
-            unknown_characters += unknown;
             let start = text.len() as u32;
-            text.push_str(&decoded);
+            // piece by piece: a diacritic without a letter must not melt into the subfield code before it
+            for (index, piece) in bytes[entry.start as usize..entry.end as usize].split(|byte| *byte == SUBFIELD).enumerate() {
+                let (code, value) = piece.split_at(if index > 0 { piece.len().min(1) } else { 0 });
+                if index > 0 {
+                    text.push(char::from(SUBFIELD));
+                }
+                for part in [code, value] {
+                    let (decoded, unknown) = marc8::decode(part);
+                    unknown_characters += unknown;
+                    text.push_str(&decoded);
+                }
+            }
             fields.push(Entry { tag: entry.tag, start, end: text.len() as u32 });
         }
         leader[9] = b'a';
@@ -185,7 +200,8 @@ impl<'a> MarcRecord<'a> {
         self.fields.iter().map(|entry| Field { tag: entry.tag, data: &self.text[entry.start as usize..entry.end as usize] })
     }
 
-    /// The record in ISO 2709, UTF-8. Length and base address are computed, the rest of the leader is kept.
+    /// The record in ISO 2709, UTF-8. Length and base address are computed, and position 9 says UTF-8 where MARC-8 would be
+    /// read differently; the rest of the leader is kept.
     ///
     /// # Errors
     /// When a field or the record is too long for the format, or a value contains a character that structures records.
@@ -211,6 +227,9 @@ impl<'a> MarcRecord<'a> {
             return Err(MarcError::TooLong { what: "the record".into(), length });
         }
         let mut leader = self.leader;
+        if !data.is_ascii() || memchr(0x1b, &data).is_some() {
+            leader[9] = b'a';
+        }
         leader[0..5].copy_from_slice(format!("{length:05}").as_bytes());
         leader[12..17].copy_from_slice(format!("{base:05}").as_bytes());
         let mut out = Vec::with_capacity(length);
@@ -237,7 +256,8 @@ impl<'a> MarcRecord<'a> {
                 match content {
                     serde_json::Value::String(text) => builder.control(tag, text)?,
                     serde_json::Value::Object(parts) => {
-                        let indicator = |name: &str| parts.get(name).and_then(|value| value.as_str()).unwrap_or(" ");
+                        let given = |name: &str| parts.get(name).and_then(|value| value.as_str());
+                        let indicator = |name: &str| given(name).filter(|value| !value.is_empty()).unwrap_or(" ");
                         builder.data(tag, indicator("ind1"), indicator("ind2"))?;
                         let subfields = parts.get("subfields").and_then(|subfields| subfields.as_array());
                         for subfield in subfields.ok_or_else(|| shape("a data field has \"subfields\""))? {
@@ -280,9 +300,13 @@ impl<'a> MarcRecord<'a> {
 }
 
 impl<'r> Field<'r> {
-    /// Whether this is a control field, 001 to 009.
+    /// Whether this is a control field: 001 to 009, and local fields whose tags are not numbers if they have no subfields, as
+    /// in `FMT` with the text `BK`.
     pub fn is_control(&self) -> bool {
-        self.tag[0] == b'0' && self.tag[1] == b'0' && self.tag[2].is_ascii_digit()
+        match self.tag {
+            [b'0', b'0', last] if last.is_ascii_digit() => true,
+            tag => !tag.iter().all(u8::is_ascii_digit) && memchr(SUBFIELD, self.data.as_bytes()).is_none(),
+        }
     }
 
     /// Both indicators; a missing one is a blank.
@@ -363,6 +387,9 @@ impl MarcBuilder {
     /// # Errors
     /// A tag or value that ISO 2709 cannot hold.
     pub fn control(&mut self, tag: &str, text: &str) -> Result<(), MarcError> {
+        if tag.bytes().all(|byte| byte.is_ascii_digit()) && !tag.starts_with("00") {
+            return Err(MarcError::Shape(format!("field {tag} is not a control field")));
+        }
         self.open(tag)?;
         self.push(text)
     }
@@ -372,6 +399,9 @@ impl MarcBuilder {
     /// # Errors
     /// A tag or indicator that ISO 2709 cannot hold.
     pub fn data(&mut self, tag: &str, first: &str, second: &str) -> Result<(), MarcError> {
+        if tag.bytes().all(|byte| byte.is_ascii_digit()) && tag.starts_with("00") {
+            return Err(MarcError::Shape(format!("field {tag} is a control field, it has no subfields")));
+        }
         self.open(tag)?;
         for indicator in [first, second] {
             if indicator.len() != 1 {

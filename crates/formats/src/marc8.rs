@@ -92,6 +92,7 @@ pub fn decode(bytes: &[u8]) -> (String, usize) {
             None => {
                 unknown += 1;
                 out.push('\u{fffd}');
+                out.extend(marks.drain(..));
             }
         }
     }

@@ -49,26 +49,45 @@ fn content(node: Node<'_, '_>) -> String {
 /// When a value contains a character XML 1.0 has no way to write.
 pub fn write(record: &MarcRecord<'_>) -> Result<String, MarcError> {
     let mut out = String::with_capacity(2048);
+    let writable = |data: &str, tag: &str| match data.contains(illegal) {
+        true => Err(MarcError::ControlCharacter(tag.to_owned())),
+        false => Ok(()),
+    };
+    writable(record.leader(), "LDR")?;
     out.push_str("  <record>\n");
     out.push_str(&format!("    <leader>{}</leader>\n", escape(record.leader())));
     for field in record.fields() {
         let tag = show_tag(field.tag);
-        let illegal = |c: char| (c < ' ' && !matches!(c, '\t' | '\n' | '\r' | '\u{1f}')) || matches!(c, '\u{fffe}' | '\u{ffff}');
-        if field.data.contains(illegal) {
-            return Err(MarcError::ControlCharacter(tag));
-        }
-        let text = |value: &str| escape(value).replace('\r', "&#13;");
         if field.is_control() {
-            out.push_str(&format!("    <controlfield tag=\"{tag}\">{}</controlfield>\n", text(field.data)));
+            writable(field.data, &tag)?;
+            out.push_str(&format!("    <controlfield tag=\"{}\">{}</controlfield>\n", escape(&tag), text(field.data)));
             continue;
         }
-        let [first, second] = field.indicators();
-        out.push_str(&format!("    <datafield tag=\"{}\" ind1=\"{}\" ind2=\"{}\">\n", escape(&tag), text(first), text(second)));
+        let [first, second] = field.indicators().map(attribute);
+        writable(&first, &tag)?;
+        writable(&second, &tag)?;
+        out.push_str(&format!("    <datafield tag=\"{}\" ind1=\"{first}\" ind2=\"{second}\">\n", escape(&tag)));
         for (code, value) in field.subfields() {
-            out.push_str(&format!("      <subfield code=\"{}\">{}</subfield>\n", escape(code), text(value)));
+            writable(code, &tag)?;
+            writable(value, &tag)?;
+            out.push_str(&format!("      <subfield code=\"{}\">{}</subfield>\n", attribute(code), text(value)));
         }
         out.push_str("    </datafield>\n");
     }
     out.push_str("  </record>\n");
     Ok(out)
+}
+
+/// Characters XML 1.0 has no way to write.
+fn illegal(character: char) -> bool {
+    (character < ' ' && !matches!(character, '\t' | '\n' | '\r')) || matches!(character, '\u{fffe}' | '\u{ffff}')
+}
+
+fn text(value: &str) -> String {
+    escape(value).replace('\r', "&#13;")
+}
+
+/// Line ends and tabs in attributes would be read back as blanks.
+fn attribute(value: &str) -> String {
+    text(value).replace('\t', "&#9;").replace('\n', "&#10;")
 }

@@ -1,10 +1,11 @@
 //! Files to documents: opening (gzip and zstd transparently), recognising the syntax, and reading in constant memory.
 
 use crate::scan::{Scanner, Step};
-use crate::{Syntax, detect};
+use crate::{Head, Syntax, detect};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 /// What a compressed file is compressed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,9 +71,12 @@ pub struct Found {
     pub offset: u64,
     /// What is wrong, if it is not a document.
     pub problem: Option<String>,
+    /// What parsing needs beside the document's bytes. It can differ from document to document where the elements around them
+    /// declare namespaces.
+    pub head: Arc<Head>,
 }
 
-/// Reads a file document by document. Memory: the longest document, at most the syntax's limit.
+/// Reads a file document by document. Memory: the longest document, at most twice the syntax's limit.
 pub struct Documents<R> {
     input: R,
     scanner: Scanner,
@@ -83,6 +87,8 @@ pub struct Documents<R> {
     offset: u64,
     number: u64,
     at_end: bool,
+    /// The scanner's head prepared for parsing, and the head's version.
+    parsing: (u64, Arc<Head>),
     /// Set while an overlong document is thrown away: where it began.
     discarding: Option<u64>,
 }
@@ -95,10 +101,11 @@ impl<R: Read> Documents<R> {
 
     /// Starts in the middle, after `number` documents, at `offset`.
     pub fn with_scanner(input: R, scanner: Scanner, number: u64, offset: u64) -> Self {
-        Self { input, scanner, buffer: Vec::new(), start: 0, offset, number, at_end: false, discarding: None }
+        let parsing = (scanner.head_version(), Arc::new(Head::new(scanner.syntax(), &scanner.head())));
+        Self { input, scanner, buffer: Vec::new(), start: 0, offset, number, at_end: false, parsing, discarding: None }
     }
 
-    /// The scanner's knowledge of what came before.
+    /// The scanner's knowledge of what came before: what [`Scanner::resume`] needs to go on at [`Documents::offset`].
     pub fn head(&self) -> Vec<u8> {
         self.scanner.head()
     }
@@ -161,7 +168,11 @@ impl<R: Read> Documents<R> {
 
     fn found(&mut self, at: usize, problem: Option<String>) -> Found {
         self.number += 1;
-        Found { number: self.number, offset: self.offset + at as u64, problem }
+        let version = self.scanner.head_version();
+        if self.parsing.0 != version {
+            self.parsing = (version, Arc::new(Head::new(self.scanner.syntax(), &self.scanner.head())));
+        }
+        Found { number: self.number, offset: self.offset + at as u64, problem, head: self.parsing.1.clone() }
     }
 
     fn consume(&mut self, length: usize) {
@@ -171,19 +182,16 @@ impl<R: Read> Documents<R> {
 
     /// Throws away what is buffered until reading can resume.
     fn discard(&mut self) -> io::Result<Option<Found>> {
-        let resume = self.scanner.resynchronise(&self.buffer[self.start..]);
-        // keep a few bytes: the mark that is looked for may be cut in two
-        let keep = if self.at_end { 0 } else { 256.min(self.buffer.len() - self.start) };
-        let dropped = resume.unwrap_or(self.buffer.len() - self.start - keep);
-        self.consume(dropped);
-        if resume.is_none() && !self.at_end {
+        let (given_up, resumes) = self.scanner.resynchronise(&self.buffer[self.start..]);
+        if !resumes && !self.at_end {
+            self.consume(given_up);
             self.fill()?;
             return Ok(None);
         }
-        self.number += 1;
         let offset = self.discarding.take().unwrap_or(self.offset);
-        let problem = format!("the document is longer than {} bytes", self.scanner.limit());
-        Ok(Some(Found { number: self.number, offset, problem: Some(problem) }))
+        let found = self.found(0, Some(self.scanner.too_long()));
+        self.consume(if resumes { given_up } else { self.buffer.len() - self.start });
+        Ok(Some(Found { offset, ..found }))
     }
 
     /// Reads more, moving what is unread to the front. The buffer grows by doubling, so a long document is scanned in

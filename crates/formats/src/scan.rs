@@ -4,7 +4,7 @@
 //! or asks for more. The same scanner cuts a file into chunks and a chunk into documents: [`Scanner::head`] is what a chunk
 //! needs to know of the bytes before it (a CSV header, the namespaces of the enclosing elements, being inside an array).
 
-use memchr::{memchr, memchr2, memmem};
+use memchr::{memchr, memchr2, memchr3, memmem};
 use std::ops::Range;
 
 use crate::Syntax;
@@ -55,8 +55,8 @@ impl Scanner {
         match syntax {
             Syntax::Marc => Scanner::Marc(MarcScanner::default()),
             Syntax::Json | Syntax::MarcJson => Scanner::Json(JsonScanner::new(records)),
-            Syntax::Xml => Scanner::Xml(XmlScanner::new(records)),
-            Syntax::MarcXml => Scanner::Xml(XmlScanner::new(Some("record"))),
+            Syntax::Xml => Scanner::Xml(XmlScanner::new(records, false)),
+            Syntax::MarcXml => Scanner::Xml(XmlScanner::new(Some("record"), true)),
             Syntax::Csv => Scanner::Csv(CsvScanner::default()),
         }
     }
@@ -66,7 +66,7 @@ impl Scanner {
         let mut scanner = Self::new(syntax, records);
         match &mut scanner {
             Scanner::Marc(_) => {}
-            Scanner::Json(json) => (json.mode, json.in_array) = json_head(head),
+            Scanner::Json(json) => json.mode = json_mode(head),
             Scanner::Xml(xml) => (xml.level, xml.declarations) = xml_head(head),
             Scanner::Csv(csv) if head.is_empty() => csv.header = None,
             Scanner::Csv(csv) => csv.begin(head.to_vec()),
@@ -81,6 +81,16 @@ impl Scanner {
             Scanner::Json(json) => json.head().to_vec(),
             Scanner::Xml(xml) => xml.head().into_bytes(),
             Scanner::Csv(csv) => csv.header.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The syntax family's representative: it says what a head means.
+    pub(crate) fn syntax(&self) -> Syntax {
+        match self {
+            Scanner::Marc(_) => Syntax::Marc,
+            Scanner::Json(_) => Syntax::Json,
+            Scanner::Xml(_) => Syntax::Xml,
+            Scanner::Csv(_) => Syntax::Csv,
         }
     }
 
@@ -205,8 +215,12 @@ enum JsonMode {
     Start,
     /// One value per line.
     Lines,
-    /// Values one after the other, or the elements of an array.
+    /// Values one after the other.
+    Values,
+    /// The elements of an array.
     Elements,
+    /// Values behind an array's end; another array gives its elements, as if another file followed.
+    BehindArray,
     /// Behind the end of the member's array.
     Done,
 }
@@ -226,7 +240,6 @@ struct JsonState {
 pub struct JsonScanner {
     member: Option<String>,
     mode: JsonMode,
-    in_array: bool,
     state: JsonState,
 }
 
@@ -237,25 +250,22 @@ const MEMBER_LIMIT: usize = 16 << 20;
 /// Longest stretch of bytes that begin no value and are reported as one problem.
 const GARBAGE_LIMIT: usize = 4096;
 
-fn json_head(head: &[u8]) -> (JsonMode, bool) {
-    match head {
-        b"lines" => (JsonMode::Lines, false),
-        b"array" => (JsonMode::Elements, true),
-        b"values" => (JsonMode::Elements, false),
-        b"done" => (JsonMode::Done, false),
-        _ => (JsonMode::Start, false),
-    }
+const JSON_HEADS: [(JsonMode, &[u8]); 6] = [
+    (JsonMode::Start, b""),
+    (JsonMode::Lines, b"lines"),
+    (JsonMode::Values, b"values"),
+    (JsonMode::Elements, b"elements"),
+    (JsonMode::BehindArray, b"behind array"),
+    (JsonMode::Done, b"done"),
+];
+
+fn json_mode(head: &[u8]) -> JsonMode {
+    JSON_HEADS.into_iter().find(|(_, known)| *known == head).map_or(JsonMode::Start, |(mode, _)| mode)
 }
 
 impl JsonScanner {
     fn head(&self) -> &'static [u8] {
-        match (self.mode, self.in_array) {
-            (JsonMode::Start, _) => b"",
-            (JsonMode::Lines, _) => b"lines",
-            (JsonMode::Elements, true) => b"array",
-            (JsonMode::Elements, false) => b"values",
-            (JsonMode::Done, _) => b"done",
-        }
+        JSON_HEADS.into_iter().find(|(mode, _)| *mode == self.mode).map_or(b"", |(_, head)| head)
     }
 
     fn resynchronise(&mut self, bytes: &[u8]) -> (usize, bool) {
@@ -272,7 +282,7 @@ impl JsonScanner {
     }
 
     fn new(member: Option<&str>) -> Self {
-        Self { member: member.map(str::to_owned), mode: JsonMode::Start, in_array: false, state: JsonState::default() }
+        Self { member: member.map(str::to_owned), mode: JsonMode::Start, state: JsonState::default() }
     }
 
     fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
@@ -288,7 +298,7 @@ impl JsonScanner {
         match self.mode {
             JsonMode::Start => self.start(bytes, at_end),
             JsonMode::Lines => self.line(bytes, at_end),
-            JsonMode::Elements => self.element(bytes, at_end),
+            JsonMode::Values | JsonMode::Elements | JsonMode::BehindArray => self.element(bytes, at_end),
             JsonMode::Done => Step::Skip(bytes.len()),
         }
     }
@@ -299,13 +309,12 @@ impl JsonScanner {
         }
         if bytes[0] == b'[' {
             self.mode = JsonMode::Elements;
-            self.in_array = true;
             return Step::Skip(1);
         }
         if !at_end && bytes.len() < JSON_WINDOW {
             return Step::More;
         }
-        self.mode = if one_value_per_line(&bytes[..bytes.len().min(JSON_WINDOW)]) { JsonMode::Lines } else { JsonMode::Elements };
+        self.mode = if one_value_per_line(&bytes[..bytes.len().min(JSON_WINDOW)]) { JsonMode::Lines } else { JsonMode::Values };
         Step::Skip(0)
     }
 
@@ -314,7 +323,6 @@ impl JsonScanner {
         let window = &bytes[..bytes.len().min(MEMBER_LIMIT)];
         if let Some(at) = member_array(member, window) {
             self.mode = JsonMode::Elements;
-            self.in_array = true;
             return Step::Skip(at);
         }
         if !at_end && window.len() < MEMBER_LIMIT {
@@ -344,10 +352,14 @@ impl JsonScanner {
             if separators > 0 {
                 return Step::Skip(separators);
             }
-            if bytes[0] == b']' && self.in_array {
-                // what follows is read like another file, except in an object, whose other members follow
-                self.mode = if self.member.is_some() { JsonMode::Done } else { JsonMode::Start };
-                self.in_array = false;
+            let mode = match (self.mode, bytes[0]) {
+                (JsonMode::Elements, b']') if self.member.is_some() => JsonMode::Done,
+                (JsonMode::Elements, b']') => JsonMode::BehindArray,
+                (JsonMode::BehindArray, b'[') => JsonMode::Elements,
+                (mode, _) => mode,
+            };
+            if mode != self.mode {
+                self.mode = mode;
                 return Step::Skip(1);
             }
         }
@@ -393,7 +405,7 @@ fn one_value_per_line(window: &[u8]) -> bool {
     if whole(first) {
         return lines.next().is_some();
     }
-    let sound = match serde_json::Deserializer::from_slice(window).into_iter::<serde::de::IgnoredAny>().next() {
+    let sound = match serde_json::Deserializer::from_slice(window).into_iter::<serde_json::Value>().next() {
         Some(Err(error)) => error.is_eof(),
         _ => true,
     };
@@ -474,52 +486,101 @@ fn value_end(bytes: &[u8], state: &mut JsonState) -> Option<usize> {
 #[derive(Debug, Clone)]
 pub struct XmlScanner {
     name: Option<String>,
-    /// Whether the root was entered.
-    inside: bool,
-    /// Namespace declarations of the elements entered.
-    declarations: String,
+    /// Whether documents are MARCXML records: an unclosed one shows when the next begins, and one around another is a wrapper
+    /// (OAI-PMH).
+    marc: bool,
+    /// Elements entered on the way to the documents.
+    level: u64,
+    /// The namespace declarations of those that have some, with their level.
+    declarations: Vec<(u64, String)>,
+    head_version: u64,
     /// The name of the document element being scanned.
-    open: Option<String>,
+    open: Option<Vec<u8>>,
     /// Elements of that name inside it that are open.
     depth: u32,
+    leader_seen: bool,
     scanned: usize,
-    seen_any: bool,
+    /// While an overlong document is given up: what ends the overlong markup at hand.
+    overlong_until: Option<&'static [u8]>,
 }
 
-enum Tag<'a> {
-    Open { name: &'a str, empty: bool, attributes: &'a str },
-    Close { name: &'a str },
+/// Namespace declarations of the entered elements are kept up to this many bytes.
+const DECLARATIONS_LIMIT: usize = 1 << 16;
+
+pub(crate) enum Tag<'a> {
+    Open { name: &'a [u8], empty: bool, attributes: &'a [u8] },
+    Close { name: &'a [u8] },
     Other,
 }
 
+/// Reads what [`XmlScanner::head`] writes: `<`, a level and its declarations, for each level that has some; at last the
+/// level reached.
+fn xml_head(head: &[u8]) -> (u64, Vec<(u64, String)>) {
+    let head = String::from_utf8_lossy(head);
+    let mut level = 0;
+    let mut declarations = Vec::new();
+    for part in head.split('<').skip(1) {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        level = part[..digits].parse().unwrap_or(level);
+        if digits < part.len() {
+            declarations.push((level, part[digits..].to_owned()));
+        }
+    }
+    (level, declarations)
+}
+
+/// The namespace declarations in a head, outermost first.
+pub(crate) fn declarations_of_head(head: &[u8]) -> String {
+    xml_head(head).1.into_iter().map(|(_, text)| text).collect()
+}
+
 impl XmlScanner {
-    fn new(name: Option<&str>) -> Self {
-        Self { name: name.map(str::to_owned), inside: false, declarations: String::new(), open: None, depth: 0, scanned: 0, seen_any: false }
+    fn new(name: Option<&str>, marc: bool) -> Self {
+        Self {
+            name: name.map(str::to_owned),
+            marc,
+            level: 0,
+            declarations: Vec::new(),
+            head_version: 0,
+            open: None,
+            depth: 0,
+            leader_seen: false,
+            scanned: 0,
+            overlong_until: None,
+        }
+    }
+
+    fn head(&self) -> String {
+        if self.level == 0 {
+            return String::new();
+        }
+        let declaring: String = self.declarations.iter().map(|(level, text)| format!("<{level}{text}")).collect();
+        format!("{declaring}<{}", self.level)
     }
 
     fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
-        if self.open.is_none() {
-            self.outside(bytes, at_end)
-        } else {
-            self.document(bytes, at_end)
-        }
+        if self.open.is_none() { self.outside(bytes, at_end) } else { self.document(bytes, at_end) }
     }
 
     /// Between documents: looks for the next one.
     fn outside(&mut self, bytes: &[u8], at_end: bool) -> Step {
-        let Some(start) = memchr(b'<', bytes) else {
-            return match (bytes.iter().all(u8::is_ascii_whitespace), at_end) {
-                (true, true) if self.seen_any || bytes.is_empty() => Step::End,
-                (true, _) if !bytes.is_empty() => Step::Skip(bytes.len()),
-                (_, false) => Step::More,
-                _ if self.inside => Step::Skip(bytes.len()),
-                _ => Step::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason: "expected an XML element".into() },
-            };
-        };
-        if start > 0 {
-            return Step::Skip(start);
+        if bytes.is_empty() {
+            return if at_end { Step::End } else { Step::More };
         }
-        let Some((length, tag)) = tag_at(bytes) else {
+        let start = memchr(b'<', bytes);
+        let text = start.unwrap_or(bytes.len());
+        // text around documents is of no interest, text around the root is a sign of something else than XML
+        let between = if self.level > 0 { text } else { blanks(bytes) };
+        if between > 0 {
+            return Step::Skip(between);
+        }
+        if start.is_none() && !at_end {
+            return Step::More;
+        }
+        if text > 0 {
+            return Step::Problem { bytes: 0..text, next: text, reason: "expected an XML element".into() };
+        }
+        let Some((length, tag)) = tag_at(bytes, at_end) else {
             if !at_end {
                 return Step::More;
             }
@@ -528,125 +589,243 @@ impl XmlScanner {
         match tag {
             Tag::Open { name, empty, attributes } => {
                 let wanted = match &self.name {
-                    Some(wanted) => name == wanted || local(name) == wanted.as_str(),
-                    None => self.inside,
+                    Some(wanted) => name == wanted.as_bytes() || local(name) == wanted.as_bytes(),
+                    None => self.level > 0,
                 };
-                if !wanted {
-                    self.inside = true;
-                    if !empty {
-                        self.declarations.push_str(&namespace_declarations(attributes));
-                    }
-                    return Step::Skip(length);
-                }
-                self.seen_any = true;
-                if empty {
+                if wanted && empty {
                     return Step::Document { bytes: 0..length, next: length };
                 }
-                self.open = Some(name.to_owned());
-                self.depth = 1;
-                self.scanned = length;
-                self.document(bytes, at_end)
+                if wanted {
+                    self.open = Some(name.to_owned());
+                    self.depth = 1;
+                    self.leader_seen = false;
+                    self.scanned = length;
+                    return self.document(bytes, at_end);
+                }
+                if !empty {
+                    self.enter(attributes);
+                }
             }
-            Tag::Close { .. } | Tag::Other => {
-                self.seen_any = true;
-                Step::Skip(length)
-            }
+            Tag::Close { .. } => self.leave(),
+            Tag::Other => {}
         }
+        Step::Skip(length)
+    }
+
+    fn enter(&mut self, attributes: &[u8]) {
+        self.level += 1;
+        let declared: Vec<u8> = namespace_declarations(attributes).flat_map(|(_, text)| [b" ", text].concat()).collect();
+        let kept: usize = self.declarations.iter().map(|(_, text)| text.len()).sum();
+        if !declared.is_empty() && kept + declared.len() <= DECLARATIONS_LIMIT {
+            self.declarations.push((self.level, String::from_utf8_lossy(&declared).into_owned()));
+            self.head_version += 1;
+        }
+    }
+
+    fn leave(&mut self) {
+        if self.declarations.last().is_some_and(|(level, _)| *level == self.level) {
+            self.declarations.pop();
+            self.head_version += 1;
+        }
+        self.level = self.level.saturating_sub(1);
     }
 
     /// Inside a document: looks for its end.
     fn document(&mut self, bytes: &[u8], at_end: bool) -> Step {
-        let open = self.open.clone().unwrap_or_default();
-        loop {
-            let Some(found) = memchr(b'<', &bytes[self.scanned..]) else { break };
+        if bytes.is_empty() && at_end {
+            // what was there of it was given up as overlong
+            return Step::End;
+        }
+        while let Some(found) = memchr(b'<', &bytes[self.scanned..]) {
             let start = self.scanned + found;
-            let Some((length, tag)) = tag_at(&bytes[start..]) else {
-                self.scanned = start;
-                break;
-            };
-            match tag {
-                Tag::Open { name, empty: false, .. } if name == open => self.depth += 1,
-                Tag::Close { name } if name == open => self.depth -= 1,
-                _ => {}
+            self.scanned = start;
+            let Some((length, tag)) = tag_at(&bytes[start..], at_end) else { break };
+            if self.marc && self.begins_another(&tag) {
+                return self.record_in_record(bytes, start, at_end);
             }
             self.scanned = start + length;
-            if self.depth == 0 {
-                let end = self.scanned;
+            if self.closes_document(&tag) {
+                let end = std::mem::take(&mut self.scanned);
                 self.open = None;
-                self.scanned = 0;
                 return Step::Document { bytes: 0..end, next: end };
             }
         }
         if !at_end {
             return Step::More;
         }
-        self.open = None;
+        let open = self.open.take().unwrap_or_default();
         self.scanned = 0;
-        let reason = format!("the file ends inside element `{open}`");
+        let reason = format!("the file ends inside element `{}`", String::from_utf8_lossy(&open));
         Step::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason }
     }
-}
 
-fn local(name: &str) -> &str {
-    name.rsplit(':').next().unwrap_or(name)
-}
+    fn closes_document(&mut self, tag: &Tag<'_>) -> bool {
+        let open = self.open.as_deref().unwrap_or_default();
+        match tag {
+            Tag::Open { name, empty: false, .. } if *name == open => self.depth += 1,
+            Tag::Close { name } if *name == open => self.depth -= 1,
+            _ => {}
+        }
+        self.depth == 0
+    }
 
-/// The markup at the front of `bytes`, which starts with `<`, and its length.
-fn tag_at(bytes: &[u8]) -> Option<(usize, Tag<'_>)> {
-    for (start, end) in [(&b"<!--"[..], &b"-->"[..]), (b"<![CDATA[", b"]]>"), (b"<?", b"?>")] {
-        if bytes.starts_with(start) {
-            let found = memmem::find(&bytes[start.len()..], end)?;
-            return Some((start.len() + found + end.len(), Tag::Other));
+    fn begins_another(&mut self, tag: &Tag<'_>) -> bool {
+        let Tag::Open { name, .. } = tag else { return false };
+        self.leader_seen |= local(name) == b"leader";
+        local(name) == local(self.open.as_deref().unwrap_or_default())
+    }
+
+    /// A MARCXML record holds no records: one with a leader was never closed, another is a wrapper and is entered.
+    fn record_in_record(&mut self, bytes: &[u8], start: usize, at_end: bool) -> Step {
+        let open = self.open.take().unwrap_or_default();
+        self.scanned = 0;
+        if self.leader_seen {
+            let reason = format!("element `{}` is not closed before the next one begins", String::from_utf8_lossy(&open));
+            return Step::Problem { bytes: 0..start, next: start, reason };
+        }
+        match tag_at(bytes, at_end) {
+            Some((length, Tag::Open { attributes, .. })) => {
+                self.enter(attributes);
+                Step::Skip(length)
+            }
+            _ => Step::Skip(start),
         }
     }
-    if bytes.len() < 9 && (b"<!--".starts_with(bytes) || b"<![CDATA[".starts_with(bytes)) {
+
+    fn resynchronise(&mut self, bytes: &[u8]) -> (usize, bool) {
+        let mut at = std::mem::take(&mut self.scanned);
+        loop {
+            if let Some(end) = self.overlong_until {
+                let Some(found) = memmem::find(&bytes[at..], end) else {
+                    return (at.max((bytes.len() + 1).saturating_sub(end.len())), false);
+                };
+                at += found + end.len();
+                self.overlong_until = None;
+            }
+            if self.open.is_none() && at > 0 {
+                return (at, true);
+            }
+            let Some(found) = memchr(b'<', &bytes[at..]) else { return (bytes.len(), false) };
+            at += found;
+            match tag_at(&bytes[at..], false) {
+                Some((length, tag)) => {
+                    if self.marc && self.begins_another(&tag) || self.open.is_none() {
+                        self.open = None;
+                        return (at, true);
+                    }
+                    at += length;
+                    if self.closes_document(&tag) {
+                        self.open = None;
+                    }
+                }
+                None if bytes.len() - at <= TREE_LIMIT => return (at, false),
+                None => {
+                    let (start, end) = delimiters(&bytes[at..]);
+                    at += start.len();
+                    self.overlong_until = Some(end);
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn local(name: &[u8]) -> &[u8] {
+    name.rsplit(|byte| *byte == b':').next().unwrap_or(name)
+}
+
+const OPAQUE: [(&[u8], &[u8]); 3] = [(b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>")];
+
+/// What begins and ends the markup at the front of `bytes`.
+fn delimiters(bytes: &[u8]) -> (&'static [u8], &'static [u8]) {
+    OPAQUE.into_iter().find(|(start, _)| bytes.starts_with(start)).unwrap_or((b"<", b">"))
+}
+
+/// The markup at the front of `bytes`, which starts with `<`, and its length; nothing when its end is not there.
+pub(crate) fn tag_at(bytes: &[u8], at_end: bool) -> Option<(usize, Tag<'_>)> {
+    if OPAQUE.iter().any(|(start, _)| bytes.len() < start.len() && start.starts_with(bytes)) {
         return None;
     }
+    let (start, end) = delimiters(bytes);
+    if start.len() > 1 {
+        let found = memmem::find(&bytes[start.len()..], end)?;
+        return Some((start.len() + found + end.len(), Tag::Other));
+    }
+    if bytes.starts_with(b"<!") {
+        return Some((declaration_end(bytes)?, Tag::Other));
+    }
+    let mut quote = None;
+    for (at, &byte) in bytes.iter().enumerate().skip(1) {
+        match (quote, byte) {
+            (_, b'<') => return Some(damaged_tag(&bytes[..at])),
+            (Some(open), _) if byte == open => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'>') => return Some((at + 1, classify(&bytes[1..at]))),
+            _ => {}
+        }
+    }
+    (at_end && bytes.contains(&b'>')).then(|| damaged_tag(bytes))
+}
+
+/// A tag before the next `<`, which no tag holds: a quote or the tag itself is not closed, and the damage should go no further.
+fn damaged_tag(bytes: &[u8]) -> (usize, Tag<'_>) {
+    let end = memchr(b'>', bytes).unwrap_or(bytes.len());
+    (bytes.len().min(end + 1), classify(&bytes[1..end]))
+}
+
+/// The end of a document type declaration, which may hold markup in brackets.
+fn declaration_end(bytes: &[u8]) -> Option<usize> {
     let mut quote = None;
     let mut brackets = 0;
-    for (at, &byte) in bytes.iter().enumerate().skip(1) {
+    let mut at = 2;
+    while let Some(&byte) = bytes.get(at) {
         match (quote, byte) {
             (Some(open), _) if byte == open => quote = None,
             (Some(_), _) => {}
             (None, b'"' | b'\'') => quote = Some(byte),
-            (None, b'[') if bytes.starts_with(b"<!") => brackets += 1,
-            (None, b']') if bytes.starts_with(b"<!") => brackets -= 1,
-            (None, b'>') if brackets <= 0 => return Some((at + 1, classify(&bytes[1..at]))),
+            (None, b'<') if bytes[at..].starts_with(b"<!--") => at += memmem::find(&bytes[at..], b"-->")?,
+            (None, b'<') if b"<!--".starts_with(&bytes[at..]) => return None,
+            (None, b'[') => brackets += 1,
+            (None, b']') => brackets -= 1,
+            (None, b'>') if brackets <= 0 => return Some(at + 1),
             _ => {}
         }
+        at += 1;
     }
     None
 }
 
 fn classify(inner: &[u8]) -> Tag<'_> {
-    let Ok(inner) = std::str::from_utf8(inner) else { return Tag::Other };
-    if let Some(name) = inner.strip_prefix('/') {
-        return Tag::Close { name: name.trim_end() };
+    if let Some(name) = inner.strip_prefix(b"/") {
+        return Tag::Close { name: name.trim_ascii_end() };
     }
-    if inner.starts_with('!') {
-        return Tag::Other;
+    let empty = inner.ends_with(b"/");
+    let inner = inner.strip_suffix(b"/").unwrap_or(inner);
+    let end = inner.iter().position(u8::is_ascii_whitespace).unwrap_or(inner.len());
+    match end {
+        0 => Tag::Other,
+        _ => Tag::Open { name: &inner[..end], empty, attributes: &inner[end..] },
     }
-    let empty = inner.ends_with('/');
-    let inner = inner.strip_suffix('/').unwrap_or(inner);
-    let end = inner.find(|c: char| c.is_ascii_whitespace()).unwrap_or(inner.len());
-    Tag::Open { name: &inner[..end], empty, attributes: &inner[end..] }
 }
 
-/// The `xmlns` attributes among `attributes`.
-fn namespace_declarations(attributes: &str) -> String {
-    let mut found = String::new();
-    let mut rest = attributes.trim_start();
-    while let Some(equals) = rest.find('=') {
-        let name = rest[..equals].trim();
-        let value = rest[equals + 1..].trim_start();
-        let Some(quote) = value.chars().next().filter(|c| matches!(c, '"' | '\'')) else { break };
-        let Some(end) = value[1..].find(quote) else { break };
-        if name == "xmlns" || name.starts_with("xmlns:") {
-            found.push_str(&format!(" {name}={}", &value[..end + 2]));
-        }
-        rest = value[end + 2..].trim_start();
-    }
-    found
+/// The attributes in `text`, the inside of a tag behind its name: each one's name, and the whole of it as written.
+pub(crate) fn attributes(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_ascii_start();
+        let equals = memchr(b'=', rest)?;
+        let value = equals + 1 + blanks(&rest[equals + 1..]);
+        let quote = *rest.get(value).filter(|byte| matches!(byte, b'"' | b'\''))?;
+        let end = value + 1 + memchr(quote, &rest[value + 1..])? + 1;
+        let (attribute, following) = rest.split_at(end);
+        rest = following;
+        Some((attribute[..equals].trim_ascii_end(), attribute))
+    })
+}
+
+/// The `xmlns` attributes among [`attributes`].
+pub(crate) fn namespace_declarations(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    attributes(text).filter(|(name, _)| *name == b"xmlns" || name.starts_with(b"xmlns:"))
 }
 
 // --- CSV ----------------------------------------------------------------------------------------------------------------
@@ -655,14 +834,40 @@ fn namespace_declarations(attributes: &str) -> String {
 #[derive(Debug, Clone, Default)]
 pub struct CsvScanner {
     header: Option<Vec<u8>>,
+    /// Known once the header is.
+    delimiter: Option<u8>,
     scanned: usize,
-    in_quotes: bool,
+    /// Where the quoted value at hand begins.
+    quoted_from: Option<usize>,
+}
+
+enum Row {
+    /// Its length without its line end.
+    Whole(usize),
+    /// Its end is not there.
+    Partial,
+    /// The value of this quote goes over line ends and into the middle of another value.
+    BrokenQuote,
+}
+
+const CSV_DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
+/// The delimiter a header uses most outside quotes; the comma when none wins.
+pub(crate) fn csv_delimiter(header: &[u8]) -> u8 {
+    let unquoted = || header.split(|byte| *byte == b'"').step_by(2).flatten();
+    let count = |delimiter: u8| unquoted().filter(|byte| **byte == delimiter).count();
+    CSV_DELIMITERS.into_iter().rev().max_by_key(|delimiter| count(*delimiter)).unwrap_or(b',')
 }
 
 impl CsvScanner {
+    fn begin(&mut self, header: Vec<u8>) {
+        self.delimiter = Some(csv_delimiter(&header));
+        self.header = Some(header);
+    }
+
     fn reset(&mut self) {
         self.scanned = 0;
-        self.in_quotes = false;
+        self.quoted_from = None;
     }
 
     fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
@@ -675,37 +880,74 @@ impl CsvScanner {
                 return if at_end { Step::End } else { Step::More };
             }
         }
-        let mut end = None;
-        while let Some(found) = memchr2(b'"', b'\n', &bytes[self.scanned..]) {
-            let at = self.scanned + found;
-            self.scanned = at + 1;
-            if bytes[at] == b'"' {
-                self.in_quotes = !self.in_quotes;
-            } else if !self.in_quotes {
-                end = Some(at);
-                break;
-            }
-        }
-        let (length, next) = match end {
-            Some(at) => (at, at + 1),
-            None if !at_end => {
-                self.scanned = bytes.len();
-                return Step::More;
-            }
-            None if self.in_quotes => {
-                // give up this line only: what follows may be sound
-                self.reset();
-                let next = memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
-                return Step::Problem { bytes: 0..next, next, reason: "a quote in this row is never closed".into() };
-            }
-            None => (bytes.len(), bytes.len()),
+        let length = match self.row(bytes, at_end) {
+            Row::Whole(length) => length,
+            Row::Partial if !at_end => return Step::More,
+            Row::Partial | Row::BrokenQuote => return self.give_up_line(bytes),
         };
         self.reset();
-        let length = length - usize::from(bytes[..length].ends_with(b"\r"));
+        let next = bytes.len().min(length + 1);
         if self.header.is_none() {
-            self.header = Some(bytes[..length].to_vec());
+            self.begin(bytes[..length].to_vec());
             return Step::Skip(next);
         }
         Step::Document { bytes: 0..length, next }
+    }
+
+    /// Gives up one line: the lines the broken quote took in may be sound.
+    fn give_up_line(&mut self, bytes: &[u8]) -> Step {
+        self.reset();
+        let length = memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len());
+        let next = bytes.len().min(length + 1);
+        if self.header.is_none() {
+            self.begin(bytes[..length].to_vec());
+        }
+        Step::Problem { bytes: 0..length, next, reason: "a quote in this row is never closed".into() }
+    }
+
+    fn row(&mut self, bytes: &[u8], at_end: bool) -> Row {
+        loop {
+            if let Some(begin) = self.quoted_from {
+                let Some(found) = memchr(b'"', &bytes[self.scanned..]) else {
+                    self.scanned = bytes.len();
+                    return Row::Partial;
+                };
+                let quote = self.scanned + found;
+                self.scanned = quote + 1;
+                match bytes.get(quote + 1) {
+                    Some(b'"') => {
+                        self.scanned = quote + 2;
+                        continue;
+                    }
+                    Some(b'\n' | b'\r') => {}
+                    Some(byte) if self.is_delimiter(*byte) => {}
+                    Some(_) if line_end(&bytes[begin..quote]).is_some() => return Row::BrokenQuote,
+                    None if !at_end => {
+                        // the next byte says whether this quote ends the value
+                        self.scanned = quote;
+                        return Row::Partial;
+                    }
+                    _ => {}
+                }
+                self.quoted_from = None;
+            }
+            let Some(found) = memchr3(b'"', b'\n', b'\r', &bytes[self.scanned..]) else {
+                self.scanned = bytes.len();
+                return if at_end { Row::Whole(bytes.len()) } else { Row::Partial };
+            };
+            let at = self.scanned + found;
+            self.scanned = at + 1;
+            if bytes[at] != b'"' {
+                return Row::Whole(at);
+            }
+            // only at the beginning of a value does a quote quote
+            if at == 0 || self.is_delimiter(bytes[at - 1]) {
+                self.quoted_from = Some(at);
+            }
+        }
+    }
+
+    fn is_delimiter(&self, byte: u8) -> bool {
+        self.delimiter.map_or(CSV_DELIMITERS.contains(&byte), |delimiter| delimiter == byte)
     }
 }

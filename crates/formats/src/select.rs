@@ -167,7 +167,8 @@ fn operand(record: &MarcRecord<'_>, field: Field<'_>, operand: &Operand) -> Vec<
 
 // --- XPath --------------------------------------------------------------------------------------------------------------
 
-#[derive(Clone, Copy, PartialEq)]
+/// Ordered as in the document.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum XmlItem<'a, 'input> {
     Node(Node<'a, 'input>),
     Attribute(Node<'a, 'input>, usize),
@@ -177,15 +178,17 @@ fn xpath<'a>(element: Node<'a, '_>, path: &XPath, namespaces: &[(String, String)
     let start = if path.absolute { element.document().root() } else { element };
     let mut current = vec![XmlItem::Node(start)];
     for step in &path.steps {
-        let mut next = Vec::new();
+        let mut next: Vec<XmlItem<'a, '_>> = Vec::new();
         for item in current {
             let XmlItem::Node(node) = item else { continue };
-            for candidate in apply(node, step, namespaces) {
-                if !next.contains(&candidate) {
-                    next.push(candidate);
-                }
+            // the descendants of a descendant of a node before are there already
+            let covered = step.axis == Axis::DescendantOrSelf && next.last().is_some_and(|last| *last >= item);
+            if !covered {
+                next.extend(apply(node, step, namespaces));
             }
         }
+        next.sort_unstable();
+        next.dedup();
         current = next;
     }
     current.into_iter().map(string_value).collect()
@@ -225,7 +228,11 @@ fn named(test: &NodeTest, name: &str, namespace: Option<&str>, namespaces: &[(St
     match test {
         NodeTest::Any => true,
         NodeTest::Name { prefix, local } => {
-            let wanted = prefix.as_ref().and_then(|prefix| namespaces.iter().find(|(known, _)| known == prefix)).map(|(_, uri)| uri.as_str());
+            let bound = |prefix: &String| match namespaces.iter().find(|(known, _)| known == prefix) {
+                Some((_, uri)) => Some(uri.as_str()),
+                None => (prefix == "xml").then_some(roxmltree::NS_XML_URI),
+            };
+            let wanted = prefix.as_ref().and_then(bound);
             local == name && wanted == namespace && prefix.is_some() == wanted.is_some()
         }
         NodeTest::Text | NodeTest::Node => false,

@@ -1,42 +1,90 @@
 //! One XML element as a tree, inside the namespaces of the elements that enclosed it in its file.
 
 use crate::DocumentError;
+use crate::scan::{Tag, attributes, namespace_declarations, tag_at};
+use memchr::memchr;
 use roxmltree::{Document, ParsingOptions};
 use std::borrow::Cow;
+use std::collections::HashSet;
+
+/// Deepest nesting of elements that is read, the same as for JSON.
+const MAX_DEPTH: usize = 128;
+/// Most attributes one element may have: the parser compares each with all others.
+const MAX_ATTRIBUTES: usize = 1_000;
+/// Most namespaces in scope, summed over all elements that declare some: the parser copies them.
+const MAX_SCOPES: usize = 16_000_000;
 
 /// The element with the namespace declarations of its former ancestors, so that it can stand alone.
 pub fn self_contained<'a>(element: &'a [u8], declarations: &str) -> Cow<'a, [u8]> {
-    let name_end = element.iter().position(|byte| byte.is_ascii_whitespace() || matches!(byte, b'>' | b'/')).unwrap_or(element.len());
-    let tag_end = element.iter().position(|byte| *byte == b'>').unwrap_or(element.len());
-    let own = String::from_utf8_lossy(&element[name_end.min(tag_end)..tag_end]);
+    let Some((_, Tag::Open { name, attributes: own, .. })) = tag_at(element, true) else { return Cow::Borrowed(element) };
+    let mut declared: Vec<&[u8]> = namespace_declarations(own).map(|(name, _)| name).collect();
+    let outer: Vec<_> = namespace_declarations(declarations.as_bytes()).collect();
+    let mut missing = Vec::new();
     // inner declarations come last and hide outer ones of the same prefix
-    let mut missing: Vec<&str> = Vec::new();
-    for declaration in declarations.split_inclusive(['"', '\'']).collect::<Vec<_>>().chunks(2).rev() {
-        let Some(first) = declaration.first() else { continue };
-        let Some(name) = first.split('=').next().map(str::trim) else { continue };
-        let declared = |text: &str| text.contains(&format!("{name}=")) || text.contains(&format!("{name} ="));
-        if declaration.len() == 2 && !declared(&own) && !missing.iter().any(|text| declared(text)) {
-            let start = first.as_ptr() as usize - declarations.as_ptr() as usize;
-            missing.push(&declarations[start..start + first.len() + declaration[1].len()]);
+    for (name, declaration) in outer.into_iter().rev() {
+        if !declared.contains(&name) {
+            declared.push(name);
+            missing.push(declaration);
         }
     }
     if missing.is_empty() {
         return Cow::Borrowed(element);
     }
-    let mut whole = element[..name_end].to_vec();
-    missing.iter().rev().for_each(|text| whole.extend_from_slice(text.as_bytes()));
-    whole.extend_from_slice(&element[name_end..]);
+    let (before, after) = element.split_at(1 + name.len());
+    let mut whole = before.to_vec();
+    for declaration in missing.iter().rev() {
+        whole.push(b' ');
+        whole.extend_from_slice(declaration);
+    }
+    whole.extend_from_slice(after);
     Cow::Owned(whole)
 }
 
 /// Parses an element. Document type declarations are refused, so no entity can expand.
 ///
 /// # Errors
-/// When it is not well-formed UTF-8 XML.
+/// When it is not well-formed UTF-8 XML, or made to exhaust the parser.
 pub fn parse(bytes: &[u8]) -> Result<Document<'_>, DocumentError> {
     let text = std::str::from_utf8(bytes).map_err(|error| DocumentError::Xml(format!("byte {} is not UTF-8", error.valid_up_to())))?;
+    check_cost(bytes).map_err(DocumentError::Xml)?;
     let options = ParsingOptions { nodes_limit: 4_000_000, ..ParsingOptions::default() };
     Document::parse_with_options(text, options).map_err(|error| DocumentError::Xml(error.to_string()))
+}
+
+/// Refuses what would take the parser, or a path, more time or memory than the document's length suggests.
+fn check_cost(bytes: &[u8]) -> Result<(), String> {
+    let mut depth = 0_usize;
+    let mut declaring = 0;
+    let mut prefixes = HashSet::new();
+    let mut at = 0;
+    while let Some(found) = memchr(b'<', &bytes[at..]) {
+        at += found;
+        let Some((length, tag)) = tag_at(&bytes[at..], true) else { break };
+        at += length;
+        match tag {
+            Tag::Open { empty, attributes: own, .. } => {
+                depth += usize::from(!empty);
+                if depth > MAX_DEPTH {
+                    return Err(format!("elements are nested deeper than {MAX_DEPTH} levels"));
+                }
+                if own.len() > MAX_ATTRIBUTES && attributes(own).count() > MAX_ATTRIBUTES {
+                    return Err(format!("an element has more than {MAX_ATTRIBUTES} attributes"));
+                }
+                let mut declares = false;
+                for (name, _) in namespace_declarations(own) {
+                    prefixes.insert(name);
+                    declares = true;
+                }
+                declaring += usize::from(declares);
+                if prefixes.len() * declaring > MAX_SCOPES {
+                    return Err("too many namespace declarations".to_owned());
+                }
+            }
+            Tag::Close { .. } => depth = depth.saturating_sub(1),
+            Tag::Other => {}
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

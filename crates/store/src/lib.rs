@@ -19,7 +19,7 @@ pub mod sqlite;
 
 use journal::{ChunkJournal, JournalEntry};
 use plan::{Aggregate, Found, Plan};
-use queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Lease, NewChunk, NewJob, Progress};
+use queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Lease, NewChunk, NewJob, Progress, Slice};
 use std::fmt;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Damaged;
@@ -413,6 +413,12 @@ pub trait Store: Send + Sync {
     /// When the database fails.
     fn renew(&self, fences: &[Fence], seconds: u64) -> Result<Vec<Fence>>;
 
+    /// Takes the chunks of a job away from whoever holds them; their commits will be fenced off.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn take_over(&self, job: JobId) -> Result<u64>;
+
     /// Gives a chunk back after a failure. It waits `delay_seconds`, or is dead when it has failed `attempts` times.
     ///
     /// # Errors
@@ -460,6 +466,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the database fails.
     fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64>;
+
+    /// Puts a dumped chunk back, in the place of the one with its number if that waits or is dead. It waits from then on.
+    ///
+    /// # Errors
+    /// When the chunk is leased or done already, its job is unknown, or the database fails.
+    fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()>;
 
     /// Puts `parts` in the place of a chunk that is not leased. They get new ordinals.
     ///

@@ -248,6 +248,10 @@ impl Store for SqliteStore {
         self.write(move |connection, stamp| work::renew(connection, &fences, seconds, stamp))
     }
 
+    fn take_over(&self, job: JobId) -> Result<u64> {
+        self.write(move |connection, _| work::take_over(connection, job))
+    }
+
     fn release(&self, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
         let reason = reason.to_owned();
         self.write(move |connection, stamp| work::release(connection, fence, &reason, delay_seconds, attempts, stamp))
@@ -283,7 +287,11 @@ impl Store for SqliteStore {
     }
 
     fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
-        self.write(move |connection, stamp| work::retry(connection, job, ordinal, stamp))
+        self.write(move |connection, _| work::retry(connection, job, ordinal))
+    }
+
+    fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()> {
+        self.write(move |connection, _| work::load_chunk(connection, chunk, &slice))
     }
 
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {

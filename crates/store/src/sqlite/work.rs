@@ -121,6 +121,11 @@ pub fn renew(connection: &Connection, fences: &[Fence], seconds: u64, stamp: i64
     Ok(held)
 }
 
+pub fn take_over(connection: &Connection, job: JobId) -> Result<u64> {
+    execute(connection, "UPDATE chunks SET state = 'waiting', token = 0, until = 0 WHERE job = ? AND state = 'leased'", params![job as i64])?;
+    Ok(connection.changes())
+}
+
 pub fn release(connection: &Connection, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> Result<()> {
     let until = stamp + delay_seconds as i64 * SECOND;
     execute(
@@ -423,7 +428,7 @@ pub fn chunk(connection: &Connection, chunk: ChunkId) -> Result<Chunk> {
     found.optional().map_err(failure)?.ok_or_else(|| StoreError::Wrong(format!("there is no chunk {chunk} in the queue")))
 }
 
-pub fn retry(connection: &Connection, job: JobId, ordinal: Option<u32>, _stamp: i64) -> Result<u64> {
+pub fn retry(connection: &Connection, job: JobId, ordinal: Option<u32>) -> Result<u64> {
     execute(
         connection,
         "UPDATE chunks SET state = 'waiting', attempts = 0, until = 0 WHERE job = ?1 AND (?2 IS NULL OR ordinal = ?2) AND state = 'dead'",
@@ -431,9 +436,32 @@ pub fn retry(connection: &Connection, job: JobId, ordinal: Option<u32>, _stamp: 
     )?;
     let retried = connection.changes();
     if retried > 0 {
-        execute(connection, "UPDATE jobs SET state = 'running', reason = NULL, finished = NULL WHERE id = ? AND state = 'failed'", params![job as i64])?;
+        reopen(connection, job)?;
     }
     Ok(retried)
+}
+
+pub fn load_chunk(connection: &Connection, chunk: ChunkId, slice: &Slice) -> Result<()> {
+    let sql = "SELECT EXISTS(SELECT 1 FROM jobs WHERE id = ?1), EXISTS(SELECT 1 FROM chunk_journals WHERE job = ?1 AND ordinal = ?2),
+        EXISTS(SELECT 1 FROM chunks WHERE job = ?1 AND ordinal = ?2 AND state = 'leased')";
+    let (known, done, leased): (bool, bool, bool) = connection
+        .query_row(sql, params![chunk.job as i64, chunk.ordinal], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .map_err(failure)?;
+    if !known {
+        return Err(StoreError::Wrong(format!("there is no job {}", chunk.job)));
+    }
+    if done || leased {
+        let state = if done { "done already" } else { "leased" };
+        return Err(StoreError::Wrong(format!("chunk {chunk} is {state}")));
+    }
+    execute(connection, "DELETE FROM chunks WHERE job = ? AND ordinal = ?", params![chunk.job as i64, chunk.ordinal])?;
+    insert_chunk(connection, chunk.job, chunk.ordinal, slice)?;
+    reopen(connection, chunk.job)
+}
+
+/// Lets a job that failed go on.
+fn reopen(connection: &Connection, job: JobId) -> Result<()> {
+    execute(connection, "UPDATE jobs SET state = 'running', reason = NULL, finished = NULL WHERE id = ? AND state = 'failed'", params![job as i64])
 }
 
 pub fn replace_chunk(connection: &Connection, chunk: ChunkId, parts: &[NewChunk]) -> Result<()> {
@@ -447,5 +475,5 @@ pub fn replace_chunk(connection: &Connection, chunk: ChunkId, parts: &[NewChunk]
     for (number, part) in parts.iter().enumerate() {
         insert_chunk(connection, chunk.job, highest + 1 + number as u32, &part.slice)?;
     }
-    execute(connection, "UPDATE jobs SET state = 'running', reason = NULL, finished = NULL WHERE id = ? AND state = 'failed'", params![chunk.job as i64])
+    reopen(connection, chunk.job)
 }

@@ -1,0 +1,302 @@
+//! The words of the command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// Gathers what several systems say about the same things into one catalogue.
+#[derive(Debug, Parser)]
+#[command(name = "stook", version, max_term_width = 110, arg_required_else_help = true)]
+#[command(after_help = "First steps:\n  stook init library\n  stook -C library import authorities.mrc\n  stook -C library query 'authority heading=Smith*'\n\nExit codes: 0 all well, 1 failed, 2 finished with failed documents, 64 wrong usage.")]
+pub struct Arguments {
+    /// Folder of the catalogue.
+    #[arg(short = 'C', long = "catalogue", global = true, default_value = ".", value_name = "DIR")]
+    pub catalogue: PathBuf,
+    /// Where records are kept: a file, or sqlite:FILE [default: stook.sqlite in the catalogue's folder].
+    #[arg(long, global = true, env = "STOOK_STORE", value_name = "URL")]
+    pub store: Option<String>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a folder with a small catalogue to begin with.
+    #[command(after_help = "Example:\n  stook init library && stook -C library check")]
+    Init {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// Check catalogue.yaml and show every mistake with its place.
+    Check {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of catalogue.yaml, for editors.
+    #[command(after_help = "Example:\n  stook schema > catalogue.schema.json")]
+    Schema,
+    /// Import files: map, consolidate and store their documents.
+    #[command(after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import --resume 3")]
+    Import(Import),
+    /// List import jobs.
+    Jobs {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// Only this tenant's.
+        #[arg(long)]
+        tenant: Option<String>,
+        /// The newest N.
+        #[arg(long, default_value_t = 20, value_name = "N")]
+        limit: usize,
+    },
+    /// Show what became of each document of a job.
+    #[command(after_help = "Examples:\n  stook journal 3 --errors\n  stook journal 3 --json | jq 'select(.outcome == \"updated\")'")]
+    Journal {
+        /// The job's number.
+        job: u64,
+        /// Only failures and warnings.
+        #[arg(long)]
+        errors: bool,
+        /// At most N lines [default: all].
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Look at and mend chunks that wait or failed.
+    Queue {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: Queue,
+    },
+    /// Show one record.
+    #[command(after_help = "Examples:\n  stook get authority 'n  50005501 '\n  stook get authority 'n  50005501 ' --explain\n  stook get authority 'n  50005501 ' --format marcxml")]
+    Get(Get),
+    /// Ask for records.
+    #[command(after_help = "Examples:\n  stook query 'authority heading=Smith*'\n  stook query 'authority changed>=2018-01-01 kind=personal | sort changed- | grep heading, changed'\n  stook query 'authority | count(lccn), max(changed)'")]
+    Query(Query),
+    /// Take back everything a source has said.
+    #[command(after_help = "Example:\n  stook withdraw loc --collection authority --key 'n  50005501 '")]
+    Withdraw {
+        /// The source, or source:part.
+        source: String,
+        /// Only in this collection.
+        #[arg(long, value_name = "C")]
+        collection: Option<String>,
+        /// Only of this record.
+        #[arg(long, value_name = "K")]
+        key: Option<String>,
+        /// Whose records.
+        #[arg(long, default_value = "main", value_name = "T")]
+        tenant: String,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write all records of a collection.
+    #[command(after_help = "Examples:\n  stook export authority --format marc -o names.mrc\n  stook export authority --format csv | head")]
+    Export {
+        /// The collection.
+        collection: String,
+        /// What to write.
+        #[arg(long)]
+        format: ExportFormat,
+        /// The file [default: standard output].
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Whose records.
+        #[arg(long, default_value = "main", value_name = "T")]
+        tenant: String,
+    },
+    /// Make realistic input.
+    #[command(after_help = "Example:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc")]
+    Sample {
+        /// What kind.
+        name: SampleName,
+        /// How many.
+        #[arg(long, default_value_t = 1_000, value_name = "N")]
+        records: u64,
+        /// Equal seeds give equal files.
+        #[arg(long, default_value_t = 1, value_name = "S")]
+        seed: u64,
+        /// Order of the records' numbers.
+        #[arg(long, default_value = "ascending")]
+        keys: KeyOrder,
+        /// Number of the first record.
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        first: u64,
+        /// The file [default: standard output].
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Print completions for a shell.
+    #[command(after_help = "Example:\n  stook completions bash > /etc/bash_completion.d/stook")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// Arguments of `import`.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// Files, also gzip or zstd compressed.
+    #[arg(required_unless_present = "resume", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// What to do with documents that match a record and with those that do not.
+    #[arg(long, value_name = "P")]
+    pub profile: Option<String>,
+    /// The source that reads the files [default: the only one that can].
+    #[arg(long, value_name = "S")]
+    pub source: Option<String>,
+    /// Whose records.
+    #[arg(long, default_value = "main", value_name = "T")]
+    pub tenant: String,
+    /// When the delivery was true, for documents that do not say [default: the first file's modification time].
+    #[arg(long, value_name = "TIME")]
+    pub as_of: Option<String>,
+    /// Say what would happen, change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Go on with an interrupted job.
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "dry_run"])]
+    pub resume: Option<u64>,
+    /// Threads that map documents [default: all cores].
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Commands of `queue`.
+#[derive(Debug, Subcommand)]
+pub enum Queue {
+    /// List chunks that wait, are worked on or are dead.
+    Ls {
+        /// Only this job's.
+        job: Option<u64>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let dead chunks wait again; `stook import --resume JOB` does them.
+    Retry {
+        /// JOB or JOB.CHUNK.
+        chunk: String,
+    },
+    /// Cut a chunk into smaller ones.
+    Rechunk {
+        /// JOB.CHUNK.
+        chunk: String,
+        /// Documents of each new chunk.
+        #[arg(long, default_value_t = 100, value_name = "N")]
+        documents: u32,
+    },
+    /// Write chunks with their bytes as text.
+    Dump {
+        /// JOB or JOB.CHUNK.
+        chunk: String,
+        /// The file [default: standard output].
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Put dumped chunks back.
+    Load {
+        /// What `dump` wrote.
+        file: PathBuf,
+    },
+}
+
+/// Arguments of `get`.
+#[derive(Debug, Args)]
+pub struct Get {
+    /// The collection.
+    pub collection: String,
+    /// The record's key, blanks and all.
+    pub key: String,
+    /// Show where each value comes from and what it won against.
+    #[arg(long)]
+    pub explain: bool,
+    /// How to show it.
+    #[arg(long, default_value = "yaml")]
+    pub format: GetFormat,
+    /// Whose record.
+    #[arg(long, default_value = "main", value_name = "T")]
+    pub tenant: String,
+    /// Also a record that was deleted.
+    #[arg(long)]
+    pub deleted: bool,
+}
+
+/// Arguments of `query`.
+#[derive(Debug, Args)]
+pub struct Query {
+    /// The query, in quotes.
+    pub query: String,
+    /// Leave out the first N rows.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub idx: u64,
+    /// At most N rows, 0 for all.
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub limit: u64,
+    /// How to show them.
+    #[arg(long, default_value = "table")]
+    pub format: QueryFormat,
+    /// Show how the store answers.
+    #[arg(long)]
+    pub explain: bool,
+    /// Whose records.
+    #[arg(long, default_value = "main", value_name = "T")]
+    pub tenant: String,
+}
+
+/// Formats of `get`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum GetFormat {
+    Json,
+    Yaml,
+    Marc,
+    Marcxml,
+}
+
+/// Formats of `query`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum QueryFormat {
+    Table,
+    Json,
+    Ndjson,
+    Csv,
+}
+
+/// Formats of `export`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ExportFormat {
+    Ndjson,
+    Csv,
+    Marc,
+    Marcxml,
+}
+
+/// Samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum SampleName {
+    Authorities,
+}
+
+/// Orders of keys in a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum KeyOrder {
+    Ascending,
+    Random,
+}

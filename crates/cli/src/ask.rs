@@ -1,0 +1,182 @@
+//! `get`, `query`, `withdraw`, `export`.
+
+use crate::arguments::{ExportFormat, Get, GetFormat, Query, QueryFormat};
+use crate::open::{self, Place};
+use crate::output::{colours, count, number, seconds, table, yaml};
+use crate::{Failure, Outcome};
+use serde_json::{Map, Value as Json, json};
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+use stook_catalogue::diagnostic::render;
+use stook_catalogue::value::{FieldType, Value};
+use stook_engine::export::{self, Format};
+use stook_engine::{record, withdraw};
+use stook_formats::Syntax;
+use stook_formats::write::MarcWriter;
+use stook_query::{Compiled, compile, parse};
+use stook_store::Store;
+
+pub fn get(place: &Place, arguments: &Get) -> Outcome {
+    let (catalogue, store) = place.open_existing()?;
+    let tenant = open::tenant(&arguments.tenant)?;
+    let found = record::get(&catalogue, &*store, &tenant, &arguments.collection, &arguments.key, arguments.deleted)?;
+    let Some(found) = found else {
+        let hint = if arguments.key.trim() != arguments.key { "" } else { " (keys are exact, blanks and all)" };
+        return Err(Failure::new(format!("there is no {} {:?}{hint}", arguments.collection, arguments.key)));
+    };
+    match arguments.format {
+        GetFormat::Json | GetFormat::Yaml => {
+            let json = if arguments.explain { found.explain(&catalogue) } else { found.to_json() };
+            if arguments.format == GetFormat::Json {
+                println!("{json}");
+            } else {
+                print!("{}", yaml(&json));
+            }
+        }
+        GetFormat::Marc | GetFormat::Marcxml => {
+            let Some((number, bytes)) = found.document() else {
+                return Err(Failure::new("the record has no document (its collection needs `raw: keep`)"));
+            };
+            let syntax = if arguments.format == GetFormat::Marc { Syntax::Marc } else { Syntax::MarcXml };
+            let mut out = std::io::stdout().lock();
+            let mut writer = MarcWriter::new(&mut out, syntax);
+            writer.write(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc))?;
+            writer.finish()?;
+        }
+    }
+    Ok(0)
+}
+
+pub fn query(place: &Place, arguments: &Query) -> Outcome {
+    let (catalogue, store) = place.open_existing()?;
+    let tenant = open::tenant(&arguments.tenant)?;
+    let compiled = parse(&arguments.query).and_then(|query| compile(&query, &catalogue, &tenant, store.clock()));
+    let mut compiled = compiled.map_err(|problem| Failure::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned()))?;
+    compiled.plan.offset = arguments.idx;
+    compiled.plan.limit = (arguments.limit > 0).then_some(arguments.limit);
+    if arguments.explain {
+        for line in store.explain(&compiled.plan)? {
+            println!("{line}");
+        }
+        return Ok(0);
+    }
+    let began = Instant::now();
+    if !compiled.aggregates.is_empty() {
+        let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
+        compiled.plan.limit = None;
+        return show_rows(&compiled, vec![row], arguments.format, None, began);
+    }
+    match arguments.format {
+        QueryFormat::Table => {
+            let rows = store.find(&compiled.plan)?.rows;
+            let short = arguments.limit == 0 || (rows.len() as u64) < arguments.limit;
+            let total = if short && (!rows.is_empty() || arguments.idx == 0) { arguments.idx + rows.len() as u64 } else { store.count(&compiled.plan)? };
+            show_rows(&compiled, rows, arguments.format, Some(total), began)
+        }
+        _ => stream_rows(&*store, &compiled, arguments.format),
+    }
+}
+
+/// Rows one by one as they are read.
+fn stream_rows(store: &dyn Store, compiled: &Compiled, format: QueryFormat) -> Outcome {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut first = true;
+    let mut broken = false;
+    if format == QueryFormat::Csv {
+        csv_line(&mut out, compiled.headings.iter().map(|heading| heading.name.clone()))?;
+    }
+    store.visit(&compiled.plan, &mut |row| {
+        if broken {
+            return Ok(());
+        }
+        let written = match format {
+            QueryFormat::Csv => csv_line(&mut out, row.iter().zip(&compiled.headings).map(|(value, heading)| value.show(&heading.ty))),
+            QueryFormat::Ndjson => writeln!(out, "{}", row_json(compiled, &row)),
+            _ => write!(out, "{}{}", if first { "[\n" } else { ",\n" }, row_json(compiled, &row)),
+        };
+        first = false;
+        // a reader that has seen enough (`| head`) is no failure
+        broken = written.is_err();
+        Ok(())
+    })?;
+    if format == QueryFormat::Json && !broken {
+        writeln!(out, "{}", if first { "[]" } else { "\n]" })?;
+    }
+    let _ = out.flush();
+    Ok(0)
+}
+
+fn csv_line(out: &mut dyn Write, values: impl Iterator<Item = String>) -> std::io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(values)?;
+    writer.flush()
+}
+
+fn row_json(compiled: &Compiled, row: &[Value]) -> Json {
+    let entries = compiled.headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty)));
+    Json::Object(entries.collect::<Map<String, Json>>())
+}
+
+fn show_rows(compiled: &Compiled, rows: Vec<Vec<Value>>, format: QueryFormat, total: Option<u64>, began: Instant) -> Outcome {
+    let elapsed = began.elapsed();
+    match format {
+        QueryFormat::Table => {
+            // columns without any value on this page say nothing
+            let shown: Vec<usize> = (0..compiled.headings.len()).filter(|index| rows.len() == 1 || rows.iter().any(|row| !row[*index].is_null())).collect();
+            let headings: Vec<&str> = shown.iter().map(|index| compiled.headings[*index].name.as_str()).collect();
+            let right: Vec<bool> =
+                shown.iter().map(|index| matches!(compiled.headings[*index].ty, FieldType::Integer | FieldType::Float | FieldType::Size)).collect();
+            let cells: Vec<Vec<String>> =
+                rows.iter().map(|row| shown.iter().map(|index| row[*index].show(&compiled.headings[*index].ty)).collect()).collect();
+            if !rows.is_empty() {
+                println!("{}", table(&headings, &cells, &right));
+            }
+            if let Some(total) = total {
+                let of = if total == rows.len() as u64 { count(total, "row") } else { format!("{} of {}", number(rows.len() as u64), count(total, "row")) };
+                eprintln!("{of} in {}", seconds(elapsed));
+            }
+        }
+        QueryFormat::Csv => {
+            let mut out = std::io::stdout().lock();
+            csv_line(&mut out, compiled.headings.iter().map(|heading| heading.name.clone()))?;
+            for row in &rows {
+                csv_line(&mut out, row.iter().zip(&compiled.headings).map(|(value, heading)| value.show(&heading.ty)))?;
+            }
+        }
+        QueryFormat::Json => println!("{}", Json::Array(rows.iter().map(|row| row_json(compiled, row)).collect())),
+        QueryFormat::Ndjson => rows.iter().for_each(|row| println!("{}", row_json(compiled, row))),
+    }
+    Ok(0)
+}
+
+pub fn withdraw(place: &Place, source: &str, collection: Option<&str>, key: Option<&str>, tenant: &str, as_json: bool) -> Outcome {
+    let (catalogue, store) = place.open_existing()?;
+    let tenant = open::tenant(tenant)?;
+    let began = Instant::now();
+    let done = withdraw::withdraw(&catalogue, &*store, &tenant, source, collection, key, &|_| {})?;
+    if as_json {
+        println!("{}", json!({"records": done.records, "gone": done.gone, "held": done.held}));
+    } else {
+        println!("withdrew {source} from {} in {}", count(done.records, "record"), seconds(began.elapsed()));
+        println!("  {} do not exist any more, {} of them keep a state that transitions have set", number(done.gone), number(done.held));
+    }
+    Ok(0)
+}
+
+pub fn export(place: &Place, collection: &str, format: ExportFormat, output: Option<&Path>, tenant: &str) -> Outcome {
+    let (catalogue, store) = place.open_existing()?;
+    let tenant = open::tenant(tenant)?;
+    let format = match format {
+        ExportFormat::Ndjson => Format::Ndjson,
+        ExportFormat::Csv => Format::Csv,
+        ExportFormat::Marc => Format::Marc,
+        ExportFormat::Marcxml => Format::MarcXml,
+    };
+    let mut out = crate::definition::writer(output)?;
+    let exported = export::export(&catalogue, &*store, &tenant, collection, format, &mut out, &mut |complaint| eprintln!("left out: {complaint}"))?;
+    if let Some(path) = output {
+        eprintln!("wrote {} to {}", count(exported.records, "record"), path.display());
+    }
+    Ok(if exported.left_out > 0 { 2 } else { 0 })
+}

@@ -1,0 +1,91 @@
+//! `init`, `check`, `schema`, `sample`.
+
+use crate::arguments::{KeyOrder, SampleName};
+use crate::open::Place;
+use crate::output::count;
+use crate::{Failure, Outcome};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use stook_catalogue::diagnostic::render;
+use stook_catalogue::parse::parse;
+use stook_lab::sample::authorities::{self, Authorities, Keys};
+
+/// The catalogue a new folder begins with.
+const TEMPLATE: &str = include_str!("template.yaml");
+
+pub fn init(dir: &Path) -> Outcome {
+    let file = dir.join("catalogue.yaml");
+    if file.exists() {
+        return Err(Failure::new(format!("{} exists already", file.display())));
+    }
+    fs::create_dir_all(dir)?;
+    fs::write(&file, TEMPLATE)?;
+    println!("made {}; next: change it, then `stook -C {} check`", file.display(), dir.display());
+    Ok(0)
+}
+
+pub fn check(place: &Place, as_json: bool) -> Outcome {
+    let text = place.text()?;
+    let file = place.definition().display().to_string();
+    match parse(&text) {
+        Ok(catalogue) => {
+            let fields: usize = catalogue.collections.iter().map(|collection| collection.fields.len()).sum();
+            if as_json {
+                println!("{}", json!({"file": file, "sound": true, "problems": [], "hash": catalogue.hash}));
+            } else {
+                println!(
+                    "{file} is sound: {} with {}, {}, {}",
+                    count(catalogue.collections.len() as u64, "collection"),
+                    count(fields as u64, "field"),
+                    count(catalogue.sources.len() as u64, "source"),
+                    count(catalogue.profiles.len() as u64, "profile"),
+                );
+            }
+            Ok(0)
+        }
+        Err(problems) if as_json => {
+            let listed: Vec<_> = problems
+                .iter()
+                .map(|problem| {
+                    let (line, column) = problem.position(&text);
+                    json!({"line": line, "column": column, "message": problem.message, "help": problem.help})
+                })
+                .collect();
+            println!("{}", json!({"file": file, "sound": false, "problems": listed}));
+            Ok(1)
+        }
+        Err(problems) => {
+            let shown = render(&file, &text, &problems, crate::output::colours());
+            Err(Failure::new(format!("{shown}{}", count(problems.len() as u64, "mistake"))))
+        }
+    }
+}
+
+pub fn schema() -> Outcome {
+    println!("{}", serde_json::to_string_pretty(&stook_catalogue::schema::schema())?);
+    Ok(0)
+}
+
+pub fn sample(name: SampleName, records: u64, seed: u64, keys: KeyOrder, first: u64, output: Option<&Path>) -> Outcome {
+    let mut out = writer(output)?;
+    match name {
+        SampleName::Authorities => {
+            let keys = if keys == KeyOrder::Random { Keys::Random } else { Keys::Ascending };
+            authorities::write(&Authorities { records, seed, keys, first }, &mut out)?;
+        }
+    }
+    if let Some(path) = output {
+        eprintln!("wrote {} to {}", count(records, "record"), path.display());
+    }
+    Ok(0)
+}
+
+/// A file, or standard output.
+pub fn writer(output: Option<&Path>) -> Result<Box<dyn Write>, Failure> {
+    Ok(match output {
+        Some(path) => Box::new(BufWriter::with_capacity(1 << 20, File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?)),
+        None => Box::new(BufWriter::new(std::io::stdout().lock())),
+    })
+}

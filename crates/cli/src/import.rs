@@ -1,0 +1,235 @@
+//! `import`, `jobs`, `journal`.
+
+use crate::arguments::Import;
+use crate::open::{self, Place};
+use crate::output::{bytes, count, number, seconds, table};
+use crate::{Failure, Outcome};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::io::Write;
+use std::time::{Duration, Instant};
+use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
+use stook_engine::import::{self, Moment, Preview, Request};
+use stook_store::Store;
+use stook_store::journal::{Counts, OUTCOMES, Outcome as Became};
+use stook_store::queue::{Job, JobState};
+
+/// Failures shown after an import; the journal has all.
+const SHOWN_TROUBLES: usize = 5;
+
+pub fn import(place: &Place, arguments: &Import) -> Outcome {
+    let (catalogue, store) = place.open()?;
+    let request = Request {
+        files: arguments.files.clone(),
+        profile: arguments.profile.clone(),
+        source: arguments.source.clone(),
+        tenant: open::tenant(&arguments.tenant)?,
+        as_of: arguments.as_of.as_deref().map(time).transpose()?,
+    };
+    if arguments.dry_run {
+        let preview = import::dry_run(&catalogue, &*store, &request, 1_000)?;
+        show_preview(&preview, arguments.json);
+        return Ok(if preview.counts.of(Became::Failed) > 0 { 2 } else { 0 });
+    }
+    let id = match arguments.resume {
+        Some(job) => job,
+        None => import::create(&catalogue, &*store, &request)?,
+    };
+    let start = store.job(id)?;
+    if arguments.resume.is_some() && start.state.is_final() && start.state != JobState::Failed && !arguments.json {
+        println!("job {id} is {} already; nothing is left to do", words(start.state));
+        return Ok(0);
+    }
+    let workers = arguments.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let began = Instant::now();
+    let documents_before = start.counts.documents;
+    let bar = progress_bar(&start);
+    let shown = import::run(&catalogue, &*store, id, workers, &|moment| show(&bar, moment));
+    bar.finish_and_clear();
+    let job = shown.map_err(|error| Failure::new(format!("{error}\njob {id} can go on: stook import --resume {id}")))?;
+    report(&*store, &job, documents_before, began.elapsed(), arguments.json)?;
+    Ok(match job.state {
+        JobState::Completed => 0,
+        JobState::CompletedWithErrors => 2,
+        _ => 1,
+    })
+}
+
+fn time(text: &str) -> Result<i64, Failure> {
+    match from_text(text, &FieldType::Timestamp, None) {
+        Ok(Value::Int(micros)) => Ok(micros),
+        Ok(_) => Err(Failure::usage(format!("--as-of: {text} is not a time"))),
+        Err(error) => Err(Failure::usage(format!("--as-of: {error}"))),
+    }
+}
+
+/// Drawn on a terminal only.
+fn progress_bar(job: &Job) -> ProgressBar {
+    let all: u64 = job.files.iter().map(|file| file.size).sum();
+    let bar = ProgressBar::new(all.max(1));
+    let style = ProgressStyle::with_template("{bar:32.cyan/blue} {percent:>3}%  {msg}  {elapsed_precise} (eta {eta})");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn show(bar: &ProgressBar, moment: Moment) {
+    // documents that are committed, as a share of the bytes that have been cut
+    let share = if moment.cut == 0 { 0.0 } else { moment.documents as f64 / moment.cut as f64 };
+    bar.set_position((moment.bytes as f64 * share.min(1.0)) as u64);
+    let rate = moment.documents as f64 / bar.elapsed().as_secs_f64().max(0.001);
+    bar.set_message(format!("{} documents  {}/s", number(moment.documents), number(rate as u64)));
+}
+
+fn words(state: JobState) -> String {
+    match state {
+        JobState::CompletedWithErrors => "completed with errors".to_owned(),
+        other => other.name().to_owned(),
+    }
+}
+
+fn report(store: &dyn Store, job: &Job, documents_before: i64, elapsed: Duration, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        let mut whole = serde_json::to_value(job)?;
+        whole["seconds"] = json!(elapsed.as_secs_f64());
+        println!("{whole}");
+        return Ok(());
+    }
+    let documents = (job.counts.documents - documents_before).max(0) as u64;
+    let rate = documents as f64 / elapsed.as_secs_f64().max(1e-9);
+    println!("job {}: {}, {} in {} ({}/s)", job.id, words(job.state), count(documents, "document"), seconds(elapsed), number(rate as u64));
+    show_counts(&job.counts);
+    if let Some(reason) = &job.reason {
+        println!("  {reason}");
+    }
+    let troubles = job.counts.of(Became::Failed) + job.counts.warnings;
+    if troubles > 0 {
+        for entry in store.journal(job.id, 0, SHOWN_TROUBLES, true)? {
+            let kind = if entry.outcome == Became::Failed { "failed" } else { "warning" };
+            let file = entry.file.rsplit('/').next().unwrap_or(&entry.file);
+            let key = entry.key.map(|key| format!(" ({key})")).unwrap_or_default();
+            println!("  {kind}: {file} record {} at byte {}{key}: {}", entry.record, entry.offset, entry.reasons.join("; "));
+        }
+        println!("  all of them: stook journal {} --errors", job.id);
+    }
+    Ok(())
+}
+
+fn show_counts(counts: &Counts) {
+    let parts: Vec<String> = OUTCOMES
+        .iter()
+        .filter(|(outcome, _)| counts.of(*outcome) != 0)
+        .map(|(outcome, name)| format!("{} {name}", number(counts.of(*outcome).max(0) as u64)))
+        .collect();
+    let warnings = if counts.warnings > 0 { format!(", {}", crate::output::count(counts.warnings as u64, "warning")) } else { String::new() };
+    println!("  {}{warnings}", if parts.is_empty() { "no documents".to_owned() } else { parts.join(", ") });
+}
+
+fn show_preview(preview: &Preview, as_json: bool) {
+    if as_json {
+        let troubles: Vec<_> = preview
+            .troubles
+            .iter()
+            .map(|trouble| {
+                json!({
+                    "file": preview.files.get(trouble.file).map(|file| &file.path),
+                    "record": trouble.record,
+                    "offset": trouble.offset,
+                    "key": trouble.key,
+                    "failed": trouble.failed,
+                    "reason": trouble.reason,
+                })
+            })
+            .collect();
+        println!("{}", json!({"dry_run": true, "counts": preview.counts, "troubles": troubles}));
+        return;
+    }
+    println!("dry run: {} read, nothing was changed; an import would give", count(preview.counts.documents.max(0) as u64, "document"));
+    show_counts(&preview.counts);
+    for trouble in preview.troubles.iter().take(20) {
+        let kind = if trouble.failed { "failed" } else { "warning" };
+        println!("  {kind}: record {} at byte {}: {}", trouble.record, trouble.offset, trouble.reason);
+    }
+    if preview.troubles.len() > 20 {
+        println!("  and {} more", number(preview.troubles.len() as u64 - 20));
+    }
+}
+
+pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) -> Outcome {
+    let (_, store) = place.open_existing()?;
+    let tenant = tenant.map(open::tenant).transpose()?;
+    let jobs = store.jobs(tenant.as_ref(), limit)?;
+    if as_json {
+        println!("{}", serde_json::to_string(&jobs)?);
+        return Ok(0);
+    }
+    let rows: Vec<Vec<String>> = jobs
+        .iter()
+        .map(|job| {
+            let of = |outcome: Became| number(job.counts.of(outcome).max(0) as u64);
+            let took = job.finished.map(|finished| seconds(Duration::from_micros((finished - job.created).max(0) as u64)));
+            let size: u64 = job.files.iter().map(|file| file.size).sum();
+            vec![
+                job.id.to_string(),
+                words(job.state),
+                job.tenant.clone(),
+                job.profile.clone().unwrap_or_else(|| job.source.clone()),
+                bytes(size),
+                number(job.counts.documents.max(0) as u64),
+                of(Became::Created),
+                of(Became::Updated),
+                of(Became::Unchanged),
+                of(Became::Failed),
+                show_timestamp(job.created).chars().take(19).collect(),
+                took.unwrap_or_default(),
+            ]
+        })
+        .collect();
+    let headings = ["job", "state", "tenant", "profile", "size", "documents", "created", "updated", "unchanged", "failed", "started", "took"];
+    let right = [true, false, false, false, true, true, true, true, true, true, false, true];
+    println!("{}", table(&headings, &rows, &right));
+    Ok(0)
+}
+
+pub fn journal(place: &Place, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> Outcome {
+    let (_, store) = place.open_existing()?;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut after = 0;
+    let mut left = limit.unwrap_or(usize::MAX);
+    let mut first = true;
+    loop {
+        let page = store.journal(job, after, left.min(5_000), errors)?;
+        let Some(last) = page.last() else { break };
+        after = last.document;
+        left = left.saturating_sub(page.len());
+        for entry in &page {
+            let written = if as_json {
+                writeln!(out, "{}", serde_json::to_string(entry)?)
+            } else {
+                if first {
+                    writeln!(out, "{:>9}  {:>9}  {:>11}  {:<11} {:<14} key / reason", "document", "record", "byte", "outcome", "collection")?;
+                }
+                let reasons = if entry.reasons.is_empty() { String::new() } else { format!("  {}", entry.reasons.join("; ")) };
+                writeln!(
+                    out,
+                    "{:>9}  {:>9}  {:>11}  {:<11} {:<14} {}{reasons}",
+                    entry.document,
+                    entry.record,
+                    entry.offset,
+                    entry.outcome.name(),
+                    entry.collection.as_deref().unwrap_or_default(),
+                    entry.key.as_deref().unwrap_or_default(),
+                )
+            };
+            first = false;
+            // a reader that has seen enough (`| head`) is no failure
+            if written.is_err() {
+                return Ok(0);
+            }
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    let _ = out.flush();
+    Ok(0)
+}

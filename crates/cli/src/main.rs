@@ -1,0 +1,86 @@
+//! The `stook` command: arguments in, words out.
+//!
+//! Exit codes: 0 all well, 1 failed, 2 finished but some documents failed, 64 wrong usage.
+
+mod arguments;
+mod ask;
+mod definition;
+mod import;
+mod open;
+mod output;
+mod queue;
+
+use arguments::{Arguments, Command};
+use clap::{CommandFactory, Parser};
+use std::process::ExitCode;
+
+/// What a command says when it cannot do its work.
+#[derive(Debug)]
+pub struct Failure {
+    /// Words for the person at the terminal, possibly several lines.
+    pub message: String,
+    /// The exit code.
+    pub code: u8,
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { message: error.to_string(), code: 1 }
+    }
+}
+
+impl Failure {
+    /// A failure with exit code 1.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: 1 }
+    }
+
+    /// Wrong usage.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: 64 }
+    }
+}
+
+/// Results of commands: the exit code of those that did their work.
+pub type Outcome = Result<u8, Failure>;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 64 } else { 0 });
+        }
+    };
+    match run(&arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("{}", output::failure(&failure.message));
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Outcome {
+    let place = open::Place { folder: arguments.catalogue.clone(), store: arguments.store.clone() };
+    match &arguments.command {
+        Command::Init { dir } => definition::init(dir),
+        Command::Check { json } => definition::check(&place, *json),
+        Command::Schema => definition::schema(),
+        Command::Import(import) => import::import(&place, import),
+        Command::Jobs { json, tenant, limit } => import::jobs(&place, tenant.as_deref(), *limit, *json),
+        Command::Journal { job, errors, limit, json } => import::journal(&place, *job, *errors, *limit, *json),
+        Command::Queue { command } => queue::run(&place, command),
+        Command::Get(get) => ask::get(&place, get),
+        Command::Query(query) => ask::query(&place, query),
+        Command::Withdraw { source, collection, key, tenant, json } => {
+            ask::withdraw(&place, source, collection.as_deref(), key.as_deref(), tenant, *json)
+        }
+        Command::Export { collection, format, output, tenant } => ask::export(&place, collection, *format, output.as_deref(), tenant),
+        Command::Sample { name, records, seed, keys, first, output } => definition::sample(*name, *records, *seed, *keys, *first, output.as_deref()),
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Arguments::command(), "stook", &mut std::io::stdout());
+            Ok(0)
+        }
+    }
+}

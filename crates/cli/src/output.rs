@@ -1,0 +1,181 @@
+//! Words, numbers and tables for people.
+
+use serde_json::Value as Json;
+use std::io::IsTerminal;
+
+/// Whether standard error understands colours.
+pub fn colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// A failure as it is printed: definitions and queries bring their own head line.
+pub fn failure(message: &str) -> String {
+    if message.contains("error") && message.contains("-->") { message.to_owned() } else { format!("stook: {message}") }
+}
+
+/// 1234567 as 1 234 567.
+pub fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// "1 record", "2 records".
+pub fn count(how_many: u64, what: &str) -> String {
+    format!("{} {what}{}", number(how_many), if how_many == 1 { "" } else { "s" })
+}
+
+/// Bytes in a unit that reads well.
+pub fn bytes(bytes: u64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
+}
+
+/// Seconds that read well.
+pub fn seconds(duration: std::time::Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    if seconds < 0.001 {
+        format!("{:.0} µs", seconds * 1e6)
+    } else if seconds < 1.0 {
+        format!("{:.1} ms", seconds * 1e3)
+    } else if seconds < 120.0 {
+        format!("{seconds:.1} s")
+    } else {
+        format!("{}:{:02} min", duration.as_secs() / 60, duration.as_secs() % 60)
+    }
+}
+
+/// Columns under their headings. Long cells are cut where the terminal ends, unless the output is not a terminal.
+pub fn table(headings: &[&str], rows: &[Vec<String>], right: &[bool]) -> String {
+    let width = |text: &str| text.chars().count();
+    let clean = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
+    let mut widths: Vec<usize> = headings.iter().map(|heading| width(heading)).collect();
+    for row in &rows {
+        for (cell, widest) in row.iter().zip(&mut widths) {
+            *widest = (*widest).max(width(cell));
+        }
+    }
+    if std::io::stdout().is_terminal() {
+        let room = terminal_width().saturating_sub(2 * widths.len().saturating_sub(1));
+        // the widest columns give way first
+        while widths.iter().sum::<usize>() > room && widths.iter().any(|widest| *widest > 8) {
+            if let Some(widest) = widths.iter_mut().max() {
+                *widest -= 1;
+            }
+        }
+    }
+    let line = |cells: &[String]| {
+        let mut out = String::new();
+        for (index, cell) in cells.iter().enumerate() {
+            let wide = widths[index];
+            let shown: String = if width(cell) > wide { cell.chars().take(wide.saturating_sub(1)).chain(['…']).collect() } else { cell.clone() };
+            let pad = " ".repeat(wide - width(&shown));
+            let is_right = right.get(index).copied().unwrap_or(false);
+            out.push_str(&if is_right { format!("{pad}{shown}") } else { format!("{shown}{pad}") });
+            out.push_str("  ");
+        }
+        out.trim_end().to_owned()
+    };
+    let names: Vec<String> = headings.iter().map(|heading| (*heading).to_owned()).collect();
+    let rules: Vec<String> = widths.iter().map(|wide| "─".repeat(*wide)).collect();
+    let mut lines = vec![line(&names), line(&rules)];
+    lines.extend(rows.iter().map(|row| line(row)));
+    lines.join("\n")
+}
+
+fn terminal_width() -> usize {
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    asked.unwrap_or_else(|| console::Term::stdout().size().1.into())
+}
+
+/// JSON as YAML, block style.
+pub fn yaml(json: &Json) -> String {
+    let mut out = String::new();
+    write_yaml(json, 0, &mut out);
+    out
+}
+
+fn write_yaml(json: &Json, depth: usize, out: &mut String) {
+    let indent = "  ".repeat(depth);
+    match json {
+        Json::Object(entries) => {
+            for (key, value) in entries {
+                out.push_str(&format!("{indent}{}:", yaml_text(key)));
+                write_nested(value, depth, out);
+            }
+        }
+        Json::Array(items) => {
+            for item in items {
+                out.push_str(&format!("{indent}-"));
+                match item {
+                    Json::Object(entries) if !entries.is_empty() => {
+                        let mut inner = String::new();
+                        write_yaml(item, depth + 1, &mut inner);
+                        out.push_str(&format!(" {}", inner.trim_start()));
+                    }
+                    _ => write_nested(item, depth, out),
+                }
+            }
+        }
+        scalar => out.push_str(&format!("{indent}{}\n", yaml_scalar(scalar))),
+    }
+}
+
+fn write_nested(value: &Json, depth: usize, out: &mut String) {
+    let empty = matches!(value, Json::Object(entries) if entries.is_empty()) || matches!(value, Json::Array(items) if items.is_empty());
+    if !empty && matches!(value, Json::Object(_) | Json::Array(_)) {
+        out.push('\n');
+        write_yaml(value, depth + 1, out);
+    } else {
+        out.push_str(&format!(" {}\n", yaml_scalar(value)));
+    }
+}
+
+fn yaml_scalar(value: &Json) -> String {
+    match value {
+        Json::String(text) => yaml_text(text),
+        other => other.to_string(),
+    }
+}
+
+/// Plain where no YAML reader could take it for anything but this text, else quoted as JSON.
+fn yaml_text(text: &str) -> String {
+    let plain = text.starts_with(|c: char| c.is_alphabetic())
+        && !text.ends_with([' ', ':'])
+        && !text.contains(": ")
+        && !text.contains(" #")
+        && text.chars().all(|c| !c.is_control() && !matches!(c, '"' | '\'' | '{' | '}' | '[' | ']' | '&' | '*' | '!' | '|' | '>' | '%' | '@' | '`'))
+        && !matches!(text.to_ascii_lowercase().as_str(), "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n");
+    if plain { text.to_owned() } else { Json::from(text).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_sizes_read_well() {
+        assert_eq!(number(1_234_567), "1 234 567");
+        assert_eq!(bytes(4_180_282), "4.2 MB");
+        assert_eq!(count(1, "record"), "1 record");
+    }
+
+    #[test]
+    fn yaml_keeps_blanks_and_what_looks_like_other_types() {
+        let json = serde_json::json!({"key": "n  5 ", "flag": "no", "list": ["a", {"b": 1}], "empty": []});
+        assert_eq!(yaml(&json), "key: \"n  5 \"\nflag: \"no\"\nlist:\n  - a\n  - b: 1\nempty: []\n");
+    }
+}

@@ -1,0 +1,88 @@
+//! `queue`.
+
+use crate::arguments::Queue;
+use crate::open::Place;
+use crate::output::{bytes, count, number, table};
+use crate::{Failure, Outcome};
+use std::io::{BufRead, BufReader, Write};
+use stook_engine::queue;
+use stook_store::queue::{ChunkId, ChunkInfo, ChunkState, JobId};
+
+pub fn run(place: &Place, command: &Queue) -> Outcome {
+    let (catalogue, store) = place.open_existing()?;
+    match command {
+        Queue::Ls { job, json } => {
+            let chunks = store.chunks(*job)?;
+            if *json {
+                println!("{}", serde_json::to_string(&chunks)?);
+            } else if chunks.is_empty() {
+                println!("nothing waits");
+            } else {
+                println!("{}", table(&["chunk", "state", "attempts", "documents", "size", "reason"], &rows(&chunks), &[false, false, true, true, true]));
+            }
+        }
+        Queue::Retry { chunk } => {
+            let (job, ordinal) = place_of(chunk)?;
+            let retried = store.retry(job, ordinal)?;
+            println!("{} wait again; stook import --resume {job} does them", count(retried, "chunk"));
+        }
+        Queue::Rechunk { chunk, documents } => {
+            let (job, Some(ordinal)) = place_of(chunk)? else { return Err(Failure::usage("say which chunk: JOB.CHUNK, as `stook queue ls` shows it")) };
+            let parts = queue::rechunk(&catalogue, &*store, ChunkId { job, ordinal }, *documents)?;
+            println!("chunk {chunk} is now {}; stook import --resume {job} does them", count(parts as u64, "chunk"));
+        }
+        Queue::Dump { chunk, output } => {
+            let (job, ordinal) = place_of(chunk)?;
+            let mut out = crate::definition::writer(output.as_deref())?;
+            let mut dumped = 0;
+            for info in store.chunks(Some(job))?.iter().filter(|info| ordinal.is_none_or(|ordinal| ordinal == info.ordinal)) {
+                let dump = queue::dump(&*store, ChunkId { job, ordinal: info.ordinal })?;
+                writeln!(out, "{}", serde_json::to_string(&dump)?)?;
+                dumped += 1;
+            }
+            out.flush()?;
+            eprintln!("dumped {}", count(dumped, "chunk"));
+        }
+        Queue::Load { file } => {
+            let input = std::fs::File::open(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+            let mut loaded = 0;
+            for line in BufReader::new(input).lines() {
+                let line = line?;
+                if line.trim().is_empty() {
+                    continue;
+                }
+                queue::load(&*store, &serde_json::from_str(&line)?)?;
+                loaded += 1;
+            }
+            println!("loaded {}", count(loaded, "chunk"));
+        }
+    }
+    Ok(0)
+}
+
+fn rows(chunks: &[ChunkInfo]) -> Vec<Vec<String>> {
+    let row = |chunk: &ChunkInfo| {
+        let state = match chunk.state {
+            ChunkState::Waiting => "waiting",
+            ChunkState::Leased => "leased",
+            ChunkState::Dead => "dead",
+        };
+        vec![
+            format!("{}.{}", chunk.job, chunk.ordinal),
+            state.to_owned(),
+            chunk.attempts.to_string(),
+            number(u64::from(chunk.documents)),
+            bytes(chunk.length),
+            chunk.reason.clone().unwrap_or_default(),
+        ]
+    };
+    chunks.iter().map(row).collect()
+}
+
+/// JOB or JOB.CHUNK.
+fn place_of(text: &str) -> Result<(JobId, Option<u32>), Failure> {
+    let (job, ordinal) = text.split_once('.').map_or((text, None), |(job, ordinal)| (job, Some(ordinal)));
+    let wrong = || Failure::usage(format!("`{text}` is not JOB or JOB.CHUNK, as `stook queue ls` shows them"));
+    let ordinal = ordinal.map(str::parse).transpose().map_err(|_| wrong())?;
+    Ok((job.parse().map_err(|_| wrong())?, ordinal))
+}

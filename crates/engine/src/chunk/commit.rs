@@ -1,0 +1,295 @@
+//! A chunk as one unit of work: its writes, its second thoughts where others were faster, its journal.
+
+use super::consolidate::{Decider, Decision, Numbered, Policy};
+use super::map::{Envelope, Mapper};
+use super::read;
+use crate::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::survivorship::Consolidator;
+use stook_formats::{Document, Syntax};
+use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble};
+use stook_store::queue::Slice;
+use stook_store::{Conflict, Detail, Fence, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
+
+/// What all chunks of a job share.
+#[derive(Clone)]
+pub struct JobContext {
+    /// The definition.
+    pub catalogue: Arc<Catalogue>,
+    /// Whose records.
+    pub tenant: Tenant,
+    /// The source's index.
+    pub source: usize,
+    /// Matched and unmatched.
+    pub policy: Policy,
+    /// The time of the delivery, in microseconds.
+    pub received: i64,
+}
+
+/// A document in the journal before its outcome is known.
+struct Entry {
+    document: u64,
+    record: u64,
+    offset: u64,
+}
+
+/// A chunk that has been read and mapped, and consolidated with what was stored when it was.
+pub struct MappedChunk {
+    context: JobContext,
+    evaluator: Evaluator,
+    fence: Option<Fence>,
+    file: usize,
+    file_start: u64,
+    entries: Vec<Entry>,
+    /// Statements by record, in key order.
+    records: BTreeMap<(usize, Key), Vec<Numbered>>,
+    decisions: BTreeMap<(usize, Key), Decision>,
+    /// Documents that never reached a record: outcome and key.
+    outside: Vec<(u64, Outcome, Option<String>)>,
+    troubles: Vec<Trouble>,
+}
+
+/// Where a chunk's documents come from.
+pub struct ChunkInput<'i> {
+    /// Its place.
+    pub slice: &'i Slice,
+    /// Its bytes.
+    pub bytes: &'i [u8],
+    /// The file's path.
+    pub path: &'i Path,
+    /// The file's syntax.
+    pub syntax: Syntax,
+}
+
+impl MappedChunk {
+    /// Reads and maps a chunk. Nothing is read from the store.
+    ///
+    /// # Errors
+    /// When the chunk as a whole cannot be read.
+    pub fn map(context: &JobContext, store: &dyn Store, input: &ChunkInput<'_>, fence: Option<Fence>) -> Result<Self> {
+        let slice = input.slice;
+        let source = &context.catalogue.sources[context.source];
+        let evaluator = Evaluator::new(context.catalogue.tables.clone());
+        let mapper = Mapper::new(&context.catalogue, context.source, &evaluator);
+        let generations: Vec<u32> = (0..source.feeds.len()).map(|feed| store.generation(context.source, feed)).collect();
+        let name = input.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let file_start = slice.documents_before - slice.file_documents;
+        let now = store.clock();
+        let mut chunk = Parts::default();
+        read::documents(input.bytes, slice, input.syntax, source.records.as_deref(), |piece, head| {
+            let document = file_start + piece.record;
+            chunk.entries.push(Entry { document, record: piece.record, offset: piece.offset });
+            let bytes = head.complete(piece.bytes);
+            let parsed = match piece.problem {
+                Some(problem) => Err(problem),
+                None => Document::parse(&bytes, input.syntax, head).map_err(|error| error.to_string()),
+            };
+            let trouble = |key: Option<String>, failed: bool, reason: String| Trouble {
+                document,
+                file: slice.file,
+                record: piece.record,
+                offset: piece.offset,
+                key,
+                failed,
+                reason,
+            };
+            let parsed = match parsed {
+                Ok(parsed) => parsed,
+                Err(reason) => {
+                    chunk.outside.push((document, Outcome::Failed, None));
+                    chunk.troubles.push(trouble(None, true, reason));
+                    return Ok(());
+                }
+            };
+            let envelope = Envelope { name: &name, ordinal: piece.record, received: context.received, now };
+            let mapped = mapper.map(&parsed, &bytes, input.syntax, &envelope);
+            chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(mapped.key.clone(), false, warning)));
+            if let Some(reason) = mapped.failed {
+                chunk.outside.push((document, Outcome::Failed, mapped.key.clone()));
+                chunk.troubles.push(trouble(mapped.key, true, reason));
+            } else if mapped.skipped.is_some() {
+                chunk.outside.push((document, Outcome::Skipped, mapped.key));
+            }
+            for statement in mapped.statements {
+                let generation = generations[statement.feed];
+                let record = (statement.collection, statement.key.clone());
+                chunk.records.entry(record).or_default().push(Numbered { document, generation, statement });
+            }
+            Ok(())
+        })?;
+        let Parts { entries, records, outside, troubles } = chunk;
+        let (context, file) = (context.clone(), slice.file);
+        Ok(Self { context, evaluator, fence, file, file_start, entries, records, decisions: BTreeMap::new(), outside, troubles })
+    }
+
+    /// Consolidates with what is stored now: one bulk read of heads per collection, and one of whole records where several
+    /// contributors meet.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn consolidate(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
+        self.consolidate_with(|tenant, collection, keys, detail| store.read(tenant, collection, keys, detail))
+    }
+
+    /// As [`MappedChunk::consolidate`], reading through `read`.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub fn consolidate_with(
+        &mut self,
+        read: impl Fn(&Tenant, usize, &[Key], Detail) -> std::result::Result<Vec<Option<StoredRecord>>, StoreError>,
+    ) -> std::result::Result<(), StoreError> {
+        let mut by_collection: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
+        for (collection, key) in self.records.keys() {
+            by_collection.entry(*collection).or_default().push(key.clone());
+        }
+        for (collection, keys) in by_collection {
+            let heads = read(&self.context.tenant, collection, &keys, Detail::Head)?;
+            let rest = self.decide(collection, keys.into_iter().zip(heads), false)?;
+            if !rest.is_empty() {
+                let whole = read(&self.context.tenant, collection, &rest, Detail::Full)?;
+                self.decide(collection, rest.into_iter().zip(whole), true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides about records; returns the keys of those that must be read whole.
+    fn decide(
+        &mut self,
+        collection: usize,
+        stored: impl Iterator<Item = (Key, Option<StoredRecord>)>,
+        whole: bool,
+    ) -> std::result::Result<Vec<Key>, StoreError> {
+        let definition = &self.context.catalogue.collections[collection];
+        let consolidator = Consolidator::new(&self.context.catalogue, definition, &self.evaluator);
+        let decider = Decider::new(definition, &consolidator, &self.evaluator, self.context.policy);
+        let mut undecided = Vec::new();
+        for (key, record) in stored {
+            let place = (collection, key);
+            let Some(statements) = self.records.get(&place) else { continue };
+            match decider.decide(record.as_ref(), whole, statements)? {
+                Some(decision) => {
+                    self.decisions.insert(place, decision);
+                }
+                None => undecided.push(place.1),
+            }
+        }
+        Ok(undecided)
+    }
+
+    /// What the chunk would journal as things stand; for a dry run.
+    pub fn preview(&mut self) -> ChunkJournal {
+        self.build_journal()
+    }
+
+    /// The writes as they stand, left in place; for a dry run.
+    pub fn planned(&self) -> impl Iterator<Item = (usize, &Key, &Decision)> {
+        self.decisions.iter().map(|((collection, key), decision)| (*collection, key, decision))
+    }
+
+    /// Documents read.
+    pub fn documents(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn take_writes(&mut self, wanted: impl Fn(&(usize, Key)) -> bool) -> Vec<RecordWrite> {
+        let mut writes = Vec::with_capacity(self.decisions.len());
+        for (place, decision) in &mut self.decisions {
+            if !wanted(place) {
+                continue;
+            }
+            let (collection, key) = place;
+            if let Some((expect, change)) = decision.write.take() {
+                writes.push(RecordWrite { collection: *collection, key: key.clone(), expect, change });
+            }
+        }
+        writes
+    }
+
+    fn build_journal(&mut self) -> ChunkJournal {
+        let mut counts = Counts { documents: self.entries.len() as i64, ..Counts::default() };
+        let mut lines: Vec<Line> = Vec::with_capacity(self.entries.len());
+        let mut troubles = std::mem::take(&mut self.troubles);
+        let mut corrections = Vec::new();
+        let place = |document: u64| {
+            let index = self.entries.partition_point(|entry| entry.document < document);
+            self.entries.get(index).map_or((0, 0), |entry| (entry.record, entry.offset))
+        };
+        for ((collection, key), decision) in &self.decisions {
+            let Some(statements) = self.records.get(&(*collection, key.clone())) else { continue };
+            for (own, (outcome, reason)) in statements.iter().zip(&decision.outcomes) {
+                let (record, offset) = place(own.document);
+                counts.add(*outcome, 1);
+                lines.push(Line { document: own.document, offset, collection: *collection, outcome: *outcome, key: key.to_string() });
+                if let Some(reason) = reason {
+                    let (document, file, key, reason) = (own.document, self.file, Some(key.to_string()), reason.clone());
+                    troubles.push(Trouble { document, file, record, offset, key, failed: true, reason });
+                }
+            }
+            for (document, from, to) in &decision.corrections {
+                counts.add(*from, -1);
+                counts.add(*to, 1);
+                corrections.push(Correction { document: *document, collection: *collection, outcome: *to });
+            }
+        }
+        for (document, outcome, key) in &self.outside {
+            counts.add(*outcome, 1);
+            let (_, offset) = place(*document);
+            lines.push(Line { document: *document, offset, collection: 0, outcome: *outcome, key: key.clone().unwrap_or_default() });
+        }
+        lines.sort_by_key(|line| (line.document, line.collection));
+        troubles.sort_by_key(|trouble| trouble.document);
+        counts.warnings = troubles.iter().filter(|trouble| !trouble.failed).count() as i64;
+        ChunkJournal { file: self.file, file_start: self.file_start, counts, lines, troubles, corrections }
+    }
+}
+
+#[derive(Default)]
+struct Parts {
+    entries: Vec<Entry>,
+    records: BTreeMap<(usize, Key), Vec<Numbered>>,
+    outside: Vec<(u64, Outcome, Option<String>)>,
+    troubles: Vec<Trouble>,
+}
+
+impl Unit for MappedChunk {
+    fn tenant(&self) -> &Tenant {
+        &self.context.tenant
+    }
+
+    fn fence(&self) -> Option<Fence> {
+        self.fence
+    }
+
+    fn writes(&mut self) -> Vec<RecordWrite> {
+        self.take_writes(|_| true)
+    }
+
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+        let mut again: BTreeSet<(usize, Key)> = BTreeSet::new();
+        for conflict in conflicts {
+            again.insert((conflict.collection, conflict.key.clone()));
+            self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)), true)?;
+        }
+        Ok(self.take_writes(|place| again.contains(place)))
+    }
+
+    fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
+        let name = &self.context.catalogue.collections[collection].fields[field].name;
+        let reason = format!("`{name}` is unique, and record {holder:?} has this value");
+        if let Some(decision) = self.decisions.get_mut(&(collection, key.clone())) {
+            decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
+            decision.corrections.clear();
+        }
+    }
+
+    fn journal(&mut self) -> Option<ChunkJournal> {
+        Some(self.build_journal())
+    }
+}

@@ -1,0 +1,268 @@
+//! Statements to records: what is written, and what became of each document.
+//!
+//! Of what one contributor says of one record the newest `(as_of, hash)` stays. Outcomes are a function of what was stored
+//! before the job and of the job's documents, never of the order in which its chunks are committed: a contribution
+//! remembers what it replaced ([`Before`]), and an outcome another chunk has journalled is corrected when a newer document
+//! of the job comes later.
+
+use super::map::Statement;
+use stook_catalogue::definition::{Collection, Matched, Unmatched};
+use stook_catalogue::expr::{Evaluator, to_cel};
+use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, Said, pack, pack_raw, unpack};
+use stook_catalogue::survivorship::{Consolidator, Golden};
+use stook_catalogue::value::Value;
+use stook_store::journal::Outcome;
+use stook_store::queue::JobId;
+use stook_store::{Change, Content, Result, StoredRecord, Version};
+
+/// What an import does with documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// The job.
+    pub job: JobId,
+    /// For records that existed before it.
+    pub matched: Matched,
+    /// For the others.
+    pub unmatched: Unmatched,
+}
+
+/// A statement with its document's number and the number of the map that made it.
+#[derive(Debug, Clone)]
+pub struct Numbered {
+    /// Number of the document inside the job.
+    pub document: u64,
+    /// The store's number for the map.
+    pub generation: u32,
+    /// What it says.
+    pub statement: Statement,
+}
+
+/// What follows for one record.
+#[derive(Debug, Default)]
+pub struct Decision {
+    /// What to write, and the version it is based on.
+    pub write: Option<(Option<Version>, Change)>,
+    /// The outcome of each statement, in their order, and why where it failed.
+    pub outcomes: Vec<(Outcome, Option<String>)>,
+    /// Documents of other chunks whose outcome changed: document, from, to.
+    pub corrections: Vec<(u64, Outcome, Outcome)>,
+}
+
+/// Decides about records of one collection. One per thread.
+pub struct Decider<'c> {
+    collection: &'c Collection,
+    consolidator: &'c Consolidator<'c>,
+    evaluator: &'c Evaluator,
+    policy: Policy,
+}
+
+impl<'c> Decider<'c> {
+    /// A decider for a collection and a policy.
+    pub fn new(collection: &'c Collection, consolidator: &'c Consolidator<'c>, evaluator: &'c Evaluator, policy: Policy) -> Self {
+        Self { collection, consolidator, evaluator, policy }
+    }
+
+    /// Decides what `statements`, all of one record, mean for it. Returns nothing when only the head of the record was read
+    /// (`whole` is false) and more is needed.
+    ///
+    /// # Errors
+    /// When the stored record is damaged.
+    pub fn decide(&self, stored: Option<&StoredRecord>, whole: bool, statements: &[Numbered]) -> Result<Option<Decision>> {
+        let old = match stored {
+            None => Vec::new(),
+            Some(record) => unpack(&record.contributions, self.collection, &record.golden, record.raw.as_deref())?,
+        };
+        let job = self.policy.job;
+        let touched = old.iter().any(|contribution| contribution.origin.job == job);
+        let existed = stored.is_some_and(|record| record.created_job != job && (record.alive || touched));
+        let all = |outcome: Outcome, reason: Option<&str>| Decision {
+            outcomes: statements.iter().map(|_| (outcome, reason.map(str::to_owned))).collect(),
+            ..Decision::default()
+        };
+        match (existed, self.policy.matched, self.policy.unmatched) {
+            (true, Matched::Skip, _) | (false, _, Unmatched::Skip) => return Ok(Some(all(Outcome::Skipped, None))),
+            (true, Matched::Fail, _) => return Ok(Some(all(Outcome::Failed, Some("a record with this key existed before")))),
+            (false, _, Unmatched::Fail) => return Ok(Some(all(Outcome::Failed, Some("there is no record with this key")))),
+            (true, Matched::Withdraw, _) => return self.withdraw(stored, whole, old, statements),
+            _ => {}
+        }
+        self.contribute(stored, whole, old, existed, statements)
+    }
+
+    fn contribute(&self, stored: Option<&StoredRecord>, whole: bool, old: Vec<Contribution>, existed: bool, statements: &[Numbered]) -> Result<Option<Decision>> {
+        let job = self.policy.job;
+        let mut decision = Decision { outcomes: vec![(Outcome::Superseded, None); statements.len()], ..Decision::default() };
+        // (statement that wins, what the contributor had said before the job), per contributor that changes
+        let mut winners: Vec<(usize, Option<Before>)> = Vec::new();
+        let mut decided: Vec<&str> = Vec::new();
+        for first in statements {
+            let contributor = &*first.statement.contributor;
+            if decided.contains(&contributor) {
+                continue;
+            }
+            decided.push(contributor);
+            let own = statements.iter().enumerate().filter(|(_, other)| &*other.statement.contributor == contributor);
+            let present = old.iter().find(|contribution| &*contribution.contributor == contributor);
+            let in_job = present.filter(|contribution| contribution.origin.job == job);
+            let before = match (in_job, present) {
+                (Some(in_job), _) => in_job.before,
+                (None, Some(present)) => Some(Before { as_of: present.as_of, hash: present.hash, generation: present.generation }),
+                (None, None) => None,
+            };
+            let mut best: Option<usize> = None;
+            for (index, own) in own {
+                if let Some(before) = before.filter(|before| !is_beyond(own, before)) {
+                    let same = before.hash == own.statement.hash;
+                    decision.outcomes[index].0 = if same { Outcome::Unchanged } else { Outcome::Superseded };
+                    continue;
+                }
+                if best.is_none_or(|best| age(&statements[best]) < age(own)) {
+                    best = Some(index);
+                }
+            }
+            let Some(best) = best else { continue };
+            if let Some(in_job) = in_job {
+                if in_job.age() >= age(&statements[best]) {
+                    continue;
+                }
+                // a document of another chunk had won so far
+                let former = outcome(existed, before, in_job.hash, in_job.generation);
+                decision.corrections.push((in_job.origin.document, former, Outcome::Superseded));
+            }
+            let own = &statements[best];
+            decision.outcomes[best].0 = outcome(existed, before, own.statement.hash, own.generation);
+            winners.push((best, before));
+        }
+        if winners.is_empty() {
+            return Ok(Some(decision));
+        }
+        let replaced = |contribution: &Contribution| winners.iter().any(|(winner, _)| statements[*winner].statement.contributor == contribution.contributor);
+        if !whole && old.iter().any(|contribution| !replaced(contribution)) {
+            return Ok(None);
+        }
+        let same_content = winners.iter().all(|(winner, _)| {
+            let own = &statements[*winner];
+            old.iter().any(|old| old.contributor == own.statement.contributor && old.hash == own.statement.hash && old.generation == own.generation)
+        });
+        let mut contributions: Vec<Contribution> = old.iter().filter(|contribution| !replaced(contribution)).cloned().collect();
+        contributions.extend(winners.iter().map(|(winner, before)| contribution(&statements[*winner], *before, job)));
+        if contributions.len() > MAX_CONTRIBUTORS {
+            let reason = format!("the record would have more than {MAX_CONTRIBUTORS} contributors; records about parts belong in a collection of their own");
+            return Ok(Some(Decision { outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..Decision::default() }));
+        }
+        let created_job = stored.filter(|_| existed).map_or(job, |record| record.created_job);
+        let golden = self.consolidator.survive(&sorted(&mut contributions));
+        // with one contributor the same content gives the same golden values; with several a newer time may choose another
+        let golden_stays = same_content && stored.is_some_and(|stored| stored.alive == golden.alive && (!whole || stored.golden == golden.values));
+        let change = if golden_stays {
+            Change::Touch { contributions: pack(&contributions, self.collection, &golden.values) }
+        } else {
+            Change::Put(Box::new(self.content(stored, created_job, golden, &contributions)))
+        };
+        decision.write = Some((stored.map(|record| record.version), change));
+        Ok(Some(decision))
+    }
+
+    fn withdraw(&self, stored: Option<&StoredRecord>, whole: bool, mut old: Vec<Contribution>, statements: &[Numbered]) -> Result<Option<Decision>> {
+        let mut decision = Decision::default();
+        let count = old.len();
+        for own in statements {
+            let before = old.len();
+            old.retain(|contribution| contribution.contributor != own.statement.contributor);
+            let outcome = if old.len() < before { Outcome::Withdrawn } else { Outcome::Skipped };
+            decision.outcomes.push((outcome, None));
+        }
+        if old.len() == count {
+            return Ok(Some(decision));
+        }
+        if !whole && !old.is_empty() {
+            return Ok(None);
+        }
+        decision.write = stored.map(|record| (Some(record.version), self.without(record, old)));
+        Ok(Some(decision))
+    }
+
+    /// The change that leaves a record with `contributions`. A record without any goes, unless transitions have set state.
+    pub fn without(&self, record: &StoredRecord, mut contributions: Vec<Contribution>) -> Change {
+        if contributions.is_empty() && record.state_set.is_empty() {
+            return Change::Delete;
+        }
+        let golden = self.consolidator.survive(&sorted(&mut contributions));
+        Change::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))
+    }
+
+    fn content(&self, stored: Option<&StoredRecord>, created_job: JobId, golden: Golden, contributions: &[Contribution]) -> Content {
+        let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
+        Content {
+            created_job,
+            alive: golden.alive,
+            state: effective_state(self.collection, self.evaluator, &golden.values, &state_set),
+            state_set,
+            conflicts: golden.conflicts,
+            contributions: pack(contributions, self.collection, &golden.values),
+            raw: pack_raw(contributions),
+            golden: golden.values,
+        }
+    }
+}
+
+/// State values: what transitions set, else the seeds.
+pub fn effective_state(collection: &Collection, evaluator: &Evaluator, golden: &[Value], set: &[(usize, Value)]) -> Vec<Value> {
+    let seed = |index: usize| {
+        let state = &collection.states[index];
+        let seed = state.seed.as_ref()?;
+        let found = evaluator.evaluate(seed, |name| {
+            let field = collection.field(name);
+            field.map_or(cel::Value::Null, |(index, field)| to_cel(&golden[index], field.golden_type()))
+        });
+        stook_catalogue::expr::from_cel(&found.ok()?, &state.ty).ok()
+    };
+    let value = |index: usize| match set.iter().find(|(set, _)| *set == index) {
+        Some((_, value)) => value.clone(),
+        None => seed(index).unwrap_or_default(),
+    };
+    (0..collection.states.len()).map(value).collect()
+}
+
+/// Contributions in the order they are stored.
+fn sorted(contributions: &mut [Contribution]) -> &[Contribution] {
+    contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
+    contributions
+}
+
+fn contribution(own: &Numbered, before: Option<Before>, job: JobId) -> Contribution {
+    let statement = &own.statement;
+    Contribution {
+        contributor: statement.contributor.clone(),
+        as_of: statement.as_of,
+        hash: statement.hash,
+        generation: own.generation,
+        origin: Origin { job, document: own.document },
+        before,
+        said: match &statement.said {
+            Said::Values(values) => Said::Values(values.clone()),
+            Said::Gone => Said::Gone,
+        },
+        raw: statement.raw.clone(),
+    }
+}
+
+fn age(own: &Numbered) -> (i64, [u8; 16]) {
+    (own.statement.as_of, own.statement.hash)
+}
+
+/// Whether a statement is newer than what was said before the job, or the same made by another map.
+fn is_beyond(own: &Numbered, before: &Before) -> bool {
+    let previous = (before.as_of, before.hash);
+    age(own) > previous || (age(own) == previous && own.generation != before.generation)
+}
+
+/// What a statement that wins is called.
+fn outcome(existed: bool, before: Option<Before>, hash: [u8; 16], generation: u32) -> Outcome {
+    match before {
+        _ if !existed => Outcome::Created,
+        Some(before) if before.hash == hash && before.generation == generation => Outcome::Unchanged,
+        _ => Outcome::Updated,
+    }
+}
+

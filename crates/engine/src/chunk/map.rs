@@ -1,0 +1,499 @@
+//! A document to contributions: paths, conversions, expressions, key, time. Done once per document, whatever it feeds.
+
+use cel::objects::{Key as CelKey, Map as CelMap};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Feed, Field, KeyRule, Origin, Rule, Source};
+use stook_catalogue::expr::{Evaluator, Expression, from_cel, text_to_cel, to_cel};
+use stook_catalogue::fold::squash;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{Hash, Raw, Said, UNKNOWN_TIME, put_bytes, put_value};
+use stook_catalogue::value::{FieldType, Value, from_json, from_text, show_timestamp};
+use stook_formats::{Document, Selected, Syntax, select};
+
+/// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
+const MOST_AHEAD: i64 = 24 * 3600 * 1_000_000;
+
+/// What is known of a document beside its content. It never enters the content hash.
+#[derive(Debug, Clone)]
+pub struct Envelope<'e> {
+    /// Name of the file, without folders.
+    pub name: &'e str,
+    /// Number of the document inside the file, from 1.
+    pub ordinal: u64,
+    /// When the delivery was made, in microseconds.
+    pub received: i64,
+    /// The store's clock, in microseconds.
+    pub now: i64,
+}
+
+/// What a document says in one collection.
+#[derive(Debug, Clone)]
+pub struct Statement {
+    /// The collection's index.
+    pub collection: usize,
+    /// The feed's index in its source.
+    pub feed: usize,
+    /// The record spoken of.
+    pub key: Key,
+    /// Who speaks.
+    pub contributor: Box<str>,
+    /// When it was true.
+    pub as_of: i64,
+    /// Hash of the content.
+    pub hash: Hash,
+    /// What is said.
+    pub said: Said,
+    /// The document, if the collection keeps it.
+    pub raw: Option<Raw>,
+}
+
+/// What became of a document when it was mapped.
+#[derive(Debug, Default)]
+pub struct Mapped {
+    /// What it says, one per collection it feeds.
+    pub statements: Vec<Statement>,
+    /// Why it was skipped.
+    pub skipped: Option<String>,
+    /// Why it failed.
+    pub failed: Option<String>,
+    /// The key, if it is known though the document failed.
+    pub key: Option<String>,
+    /// What was left out.
+    pub warnings: Vec<String>,
+}
+
+/// Maps documents of one source. One per thread.
+pub struct Mapper<'c> {
+    catalogue: &'c Catalogue,
+    source: &'c Source,
+    evaluator: &'c Evaluator,
+}
+
+/// Values computed for the document at hand.
+struct Scope<'s> {
+    source: &'s Source,
+    lets: Vec<Value>,
+    /// The collection and values of the feed at hand.
+    feed: Option<(&'s Collection, &'s [Value])>,
+    meta: &'s Envelope<'s>,
+}
+
+impl Scope<'_> {
+    fn variable(&self, name: &str) -> cel::Value {
+        if let Some((collection, values)) = self.feed {
+            if let Some((index, field)) = collection.field(name) {
+                return to_cel(&values[index], &field.ty);
+            }
+        }
+        if let Some(index) = self.source.lets.iter().position(|known| known.name == name) {
+            return self.lets.get(index).map_or(cel::Value::Null, |value| to_cel(value, &self.source.lets[index].rule.ty));
+        }
+        if name == "meta" { self.meta.to_cel() } else { cel::Value::Null }
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        let (value, ty) = match self.feed.and_then(|(collection, values)| collection.field(name).map(|(index, field)| (&values[index], &field.ty))) {
+            Some(found) => found,
+            None => {
+                let index = self.source.lets.iter().position(|known| known.name == name)?;
+                (self.lets.get(index)?, &self.source.lets[index].rule.ty)
+            }
+        };
+        (!value.is_null()).then(|| value.show(ty))
+    }
+}
+
+impl Envelope<'_> {
+    fn to_cel(&self) -> cel::Value {
+        let entries = [
+            ("name", text_to_cel(self.name)),
+            ("ordinal", cel::Value::Int(self.ordinal as i64)),
+            ("received", to_cel(&Value::Int(self.received), &FieldType::Timestamp)),
+        ];
+        let map: HashMap<CelKey, cel::Value> = entries.into_iter().map(|(name, value)| (CelKey::String(Arc::new(name.to_owned())), value)).collect();
+        cel::Value::Map(CelMap { map: Arc::new(map) })
+    }
+}
+
+/// Trouble with one value.
+enum Trouble {
+    /// It is left out.
+    Warning(String),
+    /// The document fails.
+    Failure(String),
+}
+
+impl<'c> Mapper<'c> {
+    /// A mapper of the source with this index.
+    pub fn new(catalogue: &'c Catalogue, source: usize, evaluator: &'c Evaluator) -> Self {
+        Self { catalogue, source: &catalogue.sources[source], evaluator }
+    }
+
+    /// Maps one document. `bytes` are what is kept and hashed, in `syntax`.
+    pub fn map(&self, document: &Document<'_>, bytes: &[u8], syntax: Syntax, envelope: &Envelope<'_>) -> Mapped {
+        let mut mapped = Mapped::default();
+        if let Document::Marc(record) = document {
+            if record.unknown_characters > 0 {
+                mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
+            }
+        }
+        let mut scope = Scope { source: self.source, lets: Vec::with_capacity(self.source.lets.len()), feed: None, meta: envelope };
+        for known in &self.source.lets {
+            let value = self.value(document, &known.rule, &scope).or_else(|trouble| self.note(&known.name, trouble, &mut mapped));
+            let Ok(value) = value else { return mapped };
+            scope.lets.push(value);
+        }
+        let alone = self.source.feeds.len() == 1;
+        if !alone {
+            self.conditions(&scope, &mut mapped);
+            if mapped.failed.is_some() || mapped.skipped.is_some() {
+                return mapped;
+            }
+        }
+        for (index, feed) in self.source.feeds.iter().enumerate() {
+            if let Some(when) = &feed.when {
+                match self.evaluator.holds(when, |name| scope.variable(name)) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) => {
+                        mapped.failed = Some(format!("`when` of {}: {error}", self.catalogue.collections[feed.collection].name));
+                        return mapped;
+                    }
+                }
+            }
+            if let Some(statement) = self.feed(document, index, feed, bytes, syntax, &mut scope, alone, &mut mapped) {
+                mapped.statements.push(statement);
+            }
+            scope.feed = None;
+            if mapped.failed.is_some() || mapped.skipped.is_some() {
+                mapped.statements.clear();
+                return mapped;
+            }
+        }
+        if mapped.statements.is_empty() && mapped.skipped.is_none() {
+            mapped.skipped = Some("it feeds no collection".into());
+        }
+        mapped
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one document's context, used in one place")]
+    fn feed<'s>(
+        &'s self,
+        document: &Document<'_>,
+        index: usize,
+        feed: &'s Feed,
+        bytes: &[u8],
+        syntax: Syntax,
+        scope: &mut Scope<'s>,
+        alone: bool,
+        mapped: &mut Mapped,
+    ) -> Option<Statement> {
+        let collection = &self.catalogue.collections[feed.collection];
+        let mut values = vec![Value::Null; collection.fields.len()];
+        for entry in &feed.map {
+            let field = &collection.fields[entry.field];
+            let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: Some((collection, &values)), meta: scope.meta };
+            let found = self.value(document, &entry.rule, &heard).and_then(|value| allowed(value, field, entry.rule.strict));
+            scope.lets = heard.lets;
+            values[entry.field] = match found {
+                Ok(value) => value,
+                Err(trouble) => self.note(&field.name, trouble, mapped).ok()?,
+            };
+        }
+        let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: Some((collection, &values)), meta: scope.meta };
+        let result = self.statement(&heard, index, feed, collection, &values, alone, mapped);
+        scope.lets = heard.lets;
+        let (key, contributor, as_of, gone) = result?;
+        let said = if gone { Said::Gone } else { Said::Values(values) };
+        let hash = content_hash(&said, collection, feed, bytes);
+        let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.to_vec() });
+        Some(Statement { collection: feed.collection, feed: index, key, contributor, as_of, hash, said, raw })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one document's context, used in one place")]
+    fn statement(
+        &self,
+        scope: &Scope<'_>,
+        _index: usize,
+        feed: &Feed,
+        collection: &Collection,
+        values: &[Value],
+        alone: bool,
+        mapped: &mut Mapped,
+    ) -> Option<(Key, Box<str>, i64, bool)> {
+        let key = self.key(scope, collection, values);
+        mapped.key = key.as_ref().ok().map(|key| key.to_string());
+        if alone {
+            self.conditions(scope, mapped);
+            if mapped.failed.is_some() || mapped.skipped.is_some() {
+                return None;
+            }
+        }
+        let gone = match &self.source.gone {
+            None => false,
+            Some(gone) => match self.evaluator.holds(gone, |name| scope.variable(name)) {
+                Ok(gone) => gone,
+                Err(error) => {
+                    mapped.failed = Some(format!("`gone`: {error}"));
+                    return None;
+                }
+            },
+        };
+        let missing: Vec<&str> = collection
+            .fields
+            .iter()
+            .zip(values)
+            .filter(|(field, value)| field.required && value.is_null() && !gone)
+            .map(|(field, _)| field.name.as_str())
+            .collect();
+        if !missing.is_empty() {
+            mapped.failed = Some(format!("required but missing: {}", missing.join(", ")));
+            return None;
+        }
+        let key = match key {
+            Ok(key) => key,
+            Err(reason) => {
+                mapped.failed = Some(reason);
+                return None;
+            }
+        };
+        let as_of = match self.as_of(scope, values) {
+            Ok(as_of) => as_of,
+            Err(reason) => {
+                mapped.failed = Some(reason);
+                return None;
+            }
+        };
+        let contributor = match &feed.contributor {
+            None => self.source.name.as_str().into(),
+            Some(template) => match template.fill(|name| scope.text(name).map(Cow::Owned)) {
+                Some(part) => format!("{}:{part}", self.source.name).into(),
+                None => {
+                    mapped.failed = Some("the contributor has no name: a value of its template is missing".into());
+                    return None;
+                }
+            },
+        };
+        Some((key, contributor, as_of, gone))
+    }
+
+    fn conditions(&self, scope: &Scope<'_>, mapped: &mut Mapped) {
+        for accept in &self.source.accept {
+            match self.evaluator.holds(&accept.unless, |name| scope.variable(name)) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => {
+                    mapped.failed = Some(format!("`accept`: {error}"));
+                    return;
+                }
+            }
+            let given = accept.reason.as_ref().and_then(|reason| self.evaluator.evaluate(reason, |name| scope.variable(name)).ok());
+            let given = given.and_then(|given| from_cel(&given, &FieldType::Text).ok()).and_then(|given| given.as_text().map(str::to_owned));
+            let reason = given.unwrap_or_else(|| format!("not accepted: `{}` does not hold", accept.unless.source()));
+            if accept.skip {
+                mapped.skipped = Some(reason);
+            } else {
+                mapped.failed = Some(reason);
+            }
+            return;
+        }
+    }
+
+    fn key(&self, scope: &Scope<'_>, collection: &Collection, values: &[Value]) -> Result<Key, String> {
+        let text = match &collection.key {
+            KeyRule::Field(index) => match &values[*index] {
+                Value::Null => return Err(format!("there is no key: `{}` has no value", collection.fields[*index].name)),
+                Value::Text(text) => text.to_string(),
+                other => other.show(&collection.fields[*index].ty),
+            },
+            KeyRule::Template(template) => {
+                template.fill(|name| scope.text(name).map(Cow::Owned)).ok_or("there is no key: a value of its template is missing")?
+            }
+            KeyRule::Expression(expression) => {
+                let found = self.evaluator.evaluate(expression, |name| scope.variable(name)).map_err(|error| format!("the key: {error}"))?;
+                let text = from_cel(&found, &FieldType::Text).map_err(|error| format!("the key: {error}"))?;
+                text.as_text().ok_or("there is no key: its expression gives nothing")?.to_owned()
+            }
+        };
+        Key::new(text).map_err(|error| error.to_string())
+    }
+
+    fn as_of(&self, scope: &Scope<'_>, values: &[Value]) -> Result<i64, String> {
+        let value = match &self.source.as_of {
+            AsOf::Received => return Ok(scope.meta.received),
+            AsOf::Let(index) => scope.lets.get(*index).cloned().unwrap_or_default(),
+            AsOf::Field(index) => values[*index].clone(),
+            AsOf::Expression(expression) => {
+                let found = self.evaluator.evaluate(expression, |name| scope.variable(name)).map_err(|error| format!("`as_of`: {error}"))?;
+                from_cel(&found, &FieldType::Timestamp).map_err(|error| format!("`as_of`: {error}"))?
+            }
+        };
+        let as_of = value.as_int().unwrap_or(UNKNOWN_TIME);
+        if as_of > scope.meta.now.saturating_add(MOST_AHEAD) {
+            return Err(format!("the document's time {} is more than a day ahead", show_timestamp(as_of)));
+        }
+        Ok(as_of)
+    }
+
+    /// A warning leaves the value out, a failure ends the document.
+    fn note(&self, name: &str, trouble: Trouble, mapped: &mut Mapped) -> Result<Value, ()> {
+        match trouble {
+            Trouble::Warning(reason) => {
+                mapped.warnings.push(format!("{name}: {reason}; it is left out"));
+                Ok(Value::Null)
+            }
+            Trouble::Failure(reason) => {
+                mapped.failed = Some(format!("{name}: {reason}"));
+                Err(())
+            }
+        }
+    }
+
+    fn value(&self, document: &Document<'_>, rule: &Rule, scope: &Scope<'_>) -> Result<Value, Trouble> {
+        let trouble = |reason: String| if rule.strict { Trouble::Failure(reason) } else { Trouble::Warning(reason) };
+        match &rule.origin {
+            Origin::Paths(paths) => {
+                let mut found = Vec::new();
+                for path in paths {
+                    select(document, path, &self.source.namespaces, &mut found);
+                    if !found.is_empty() {
+                        break;
+                    }
+                }
+                self.convert(&found, rule).map_err(trouble)
+            }
+            Origin::Cases(cases) => {
+                let mut found = Vec::new();
+                for (path, constant) in cases {
+                    select(document, path, &self.source.namespaces, &mut found);
+                    if !found.is_empty() {
+                        return self.text(constant, rule).map_err(trouble);
+                    }
+                }
+                Ok(Value::Null)
+            }
+            Origin::Expression(expression) => self.expression(expression, rule, scope).map_err(trouble),
+            Origin::Match { pattern, of } => {
+                let groups = scope.text(of).and_then(|text| self.catalogue.patterns[*pattern].groups(&text));
+                Ok(groups.map_or(Value::Null, |groups| Value::Json(Box::new(groups.into()))))
+            }
+        }
+    }
+
+    fn expression(&self, expression: &Expression, rule: &Rule, scope: &Scope<'_>) -> Result<Value, String> {
+        let found = self.evaluator.evaluate(expression, |name| scope.variable(name))?;
+        let value = from_cel(&found, &rule.ty).map_err(|error| error.to_string())?;
+        match value {
+            Value::Text(text) if rule.clean.is_some() || rule.lookup.is_some() => self.text(&text, rule),
+            Value::Json(json) if json.is_null() => Ok(Value::Null),
+            other => Ok(other),
+        }
+    }
+
+    /// What paths found, as one value of the rule's type.
+    fn convert(&self, found: &[Selected<'_>], rule: &Rule) -> Result<Value, String> {
+        let Some(first) = found.first() else { return Ok(Value::Null) };
+        if let Some(separator) = &rule.join {
+            return self.joined(found, separator, rule);
+        }
+        if !rule.ty.is_list() {
+            return self.one(first, rule);
+        }
+        let mut values = Vec::with_capacity(found.len());
+        for selected in found {
+            match self.one(selected, rule)? {
+                Value::Null => {}
+                Value::List(items) => values.extend(items),
+                value => values.push(value),
+            }
+        }
+        Ok(if values.is_empty() { Value::Null } else { Value::List(values) })
+    }
+
+    fn joined(&self, found: &[Selected<'_>], separator: &str, rule: &Rule) -> Result<Value, String> {
+        let text_of = |selected: &Selected<'_>| match selected {
+            Selected::Text(text, field) => (text.to_string(), *field),
+            Selected::Json(serde_json::Value::String(text)) => (text.clone(), 0),
+            Selected::Json(json) => (json.to_string(), 0),
+        };
+        let mut texts: Vec<(String, u32)> = Vec::new();
+        for selected in found {
+            let (text, field) = text_of(selected);
+            if text.is_empty() {
+                continue;
+            }
+            match texts.last_mut() {
+                Some((joined, previous)) if !rule.each_field || *previous == field => {
+                    joined.push_str(separator);
+                    joined.push_str(&text);
+                }
+                _ => texts.push((text, field)),
+            }
+        }
+        if !rule.ty.is_list() {
+            return texts.first().map_or(Ok(Value::Null), |(text, _)| self.text(text, rule));
+        }
+        let values: Vec<Value> = texts.iter().map(|(text, _)| self.text(text, rule)).collect::<Result<_, _>>()?;
+        let values: Vec<Value> = values.into_iter().filter(|value| !value.is_null()).collect();
+        Ok(if values.is_empty() { Value::Null } else { Value::List(values) })
+    }
+
+    fn one(&self, selected: &Selected<'_>, rule: &Rule) -> Result<Value, String> {
+        match selected {
+            Selected::Text(text, _) => self.text(text, rule),
+            Selected::Json(serde_json::Value::String(text)) if rule.ty.element() != &FieldType::Json => self.text(text, rule),
+            Selected::Json(json) => from_json(json, &rule.ty, rule.format.as_deref()).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Text as an element of the rule's type. Blank text says nothing.
+    fn text(&self, text: &str, rule: &Rule) -> Result<Value, String> {
+        let cleaned: Cow<'_, str> = match rule.clean {
+            None => Cow::Borrowed(text),
+            Some(Clean::Trim) => Cow::Borrowed(text.trim()),
+            Some(Clean::Squash) => Cow::Owned(squash(text)),
+        };
+        if cleaned.is_empty() {
+            return Ok(Value::Null);
+        }
+        let looked_up = match &rule.lookup {
+            None => cleaned,
+            Some(table) => match self.catalogue.tables.get(table).and_then(|table| table.get(&cleaned)) {
+                Some(found) => Cow::Owned(found.to_owned()),
+                None => return Ok(Value::Null),
+            },
+        };
+        from_text(&looked_up, rule.ty.element(), rule.format.as_deref()).map_err(|error| error.to_string())
+    }
+}
+
+/// Checks `one_of`.
+fn allowed(value: Value, field: &Field, strict: bool) -> Result<Value, Trouble> {
+    if field.one_of.is_empty() || value.elements().iter().all(|element| field.one_of.contains(element)) {
+        return Ok(value);
+    }
+    let choices: Vec<String> = field.one_of.iter().map(|choice| choice.show(&field.ty)).collect();
+    let reason = format!("{:?} is not one of {}", value.show(&field.ty), choices.join(", "));
+    Err(if strict { Trouble::Failure(reason) } else { Trouble::Warning(reason) })
+}
+
+/// The hash of what a document says: of its bytes where they are kept, else of its values, those of the envelope left out.
+fn content_hash(said: &Said, collection: &Collection, feed: &Feed, bytes: &[u8]) -> Hash {
+    let mut content = Vec::new();
+    let content = match said {
+        Said::Values(values) if !collection.keep_raw => {
+            for entry in feed.map.iter().filter(|entry| !entry.rule.reads_meta && !values[entry.field].is_null()) {
+                put_bytes(&mut content, collection.fields[entry.field].name.as_bytes());
+                put_value(&mut content, &values[entry.field]);
+            }
+            content.as_slice()
+        }
+        _ => bytes,
+    };
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&blake3::hash(content).as_bytes()[..16]);
+    hash
+}
+

@@ -1,0 +1,120 @@
+//! Records out: golden fields as NDJSON or CSV, kept documents as MARC.
+
+use crate::record::{WholeRecord, find_collection};
+use crate::withdraw::next_keys;
+use crate::{EngineError, Result};
+use std::io::Write;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::record::unpack;
+use stook_formats::Syntax;
+use stook_formats::write::{MarcWriter, WriteError};
+use stook_store::{Detail, Store, StoreError, Tenant};
+
+/// What an export looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object a line.
+    Ndjson,
+    /// A header and a row per record; lists are joined by "; ".
+    Csv,
+    /// Kept documents, byte for byte where they are ISO 2709.
+    Marc,
+    /// Kept documents as MARCXML.
+    MarcXml,
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Records.
+    pub records: u64,
+    /// Records without a document that could be written.
+    pub left_out: u64,
+}
+
+/// Writes every record of a collection in the order of keys, in constant memory.
+///
+/// # Errors
+/// When the collection is not known, the store fails, or the output does.
+pub fn export(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    collection: &str,
+    format: Format,
+    out: &mut dyn Write,
+    complain: &mut dyn FnMut(&str),
+) -> Result<Exported> {
+    let (index, definition) = find_collection(catalogue, collection)?;
+    let mut exported = Exported::default();
+    match format {
+        Format::Ndjson => each_record(definition, index, store, tenant, &mut |record| {
+            serde_json::to_writer(&mut *out, &record.to_json()).map_err(|error| failed(error.into()))?;
+            out.write_all(b"\n").map_err(failed)?;
+            exported.records += 1;
+            Ok(())
+        })?,
+        Format::Csv => {
+            let mut rows = csv::Writer::from_writer(&mut *out);
+            let names = definition.fields.iter().map(|field| field.name.as_str()).chain(definition.states.iter().map(|state| state.name.as_str()));
+            rows.write_record(std::iter::once("key").chain(names)).map_err(|error| failed(error.into()))?;
+            each_record(definition, index, store, tenant, &mut |record| {
+                let fields = definition.fields.iter().zip(&record.stored.golden).map(|(field, value)| value.show(field.golden_type()));
+                let states = definition.states.iter().zip(&record.stored.state).map(|(state, value)| value.show(&state.ty));
+                let values = std::iter::once(record.stored.key.to_string()).chain(fields).chain(states);
+                rows.write_record(values).map_err(|error| failed(error.into()))?;
+                exported.records += 1;
+                Ok(())
+            })?;
+            rows.flush().map_err(failed)?;
+        }
+        Format::Marc | Format::MarcXml => {
+            if !definition.keep_raw {
+                return Err(EngineError::Wrong(format!("`{collection}` does not keep its documents (raw: keep); export ndjson or csv")));
+            }
+            let mut records = MarcWriter::new(&mut *out, if format == Format::MarcXml { Syntax::MarcXml } else { Syntax::Marc });
+            each_record(definition, index, store, tenant, &mut |record| {
+                let written = match record.document() {
+                    Some((number, bytes)) => records.write(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc)),
+                    None => Err(WriteError::NotMarc("missing")),
+                };
+                match written {
+                    Ok(()) => exported.records += 1,
+                    Err(WriteError::Io(error)) => return Err(failed(error)),
+                    Err(reason) => {
+                        complain(&format!("{}: {reason}", record.stored.key));
+                        exported.left_out += 1;
+                    }
+                }
+                Ok(())
+            })?;
+            records.finish().map_err(failed)?;
+        }
+    }
+    out.flush().map_err(failed)?;
+    Ok(exported)
+}
+
+fn failed(error: std::io::Error) -> EngineError {
+    EngineError::File { path: "the output".into(), error }
+}
+
+/// Calls `visit` with every existing record of a collection, a page of keys at a time.
+fn each_record(
+    definition: &Collection,
+    index: usize,
+    store: &dyn Store,
+    tenant: &Tenant,
+    visit: &mut dyn FnMut(WholeRecord<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut after: Option<String> = None;
+    loop {
+        let keys = next_keys(store, tenant, index, after.as_deref())?;
+        let Some(last) = keys.last() else { return Ok(()) };
+        after = Some(last.as_str().to_owned());
+        for stored in store.read(tenant, index, &keys, Detail::Full)?.into_iter().flatten().filter(|record| record.alive) {
+            let contributions = unpack(&stored.contributions, definition, &stored.golden, stored.raw.as_deref()).map_err(StoreError::from)?;
+            visit(WholeRecord { collection: definition, stored, contributions })?;
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! Running an import job: cutting, mapping on all cores, committing, until every chunk is done or dead.
+
+use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
+use crate::chunk::consolidate::Policy;
+use crate::chunk::read;
+use crate::{EngineError, Result, split};
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::{Catalogue, Family, Matched, Unmatched};
+use stook_catalogue::key::Key;
+use stook_store::journal::{Counts, Trouble};
+use stook_store::queue::{Job, JobFile, JobId, JobState, Lease, NewJob, Progress, Slice};
+use stook_store::{Change, Fence, Pending, Store, StoreError, StoredRecord, Tenant, Urgency, Version};
+
+/// How often a chunk may fail before it is dead.
+pub const MOST_ATTEMPTS: u32 = 3;
+/// Seconds a lease is held without a sign of life.
+const LEASE_SECONDS: u64 = 60;
+/// Chunks a worker leases at once.
+const LEASE_CHUNKS: usize = 8;
+/// Mapped chunks a worker leaves to the store while it goes on.
+const IN_FLIGHT: usize = 3;
+
+/// What to import, and how.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Files, in their order.
+    pub files: Vec<PathBuf>,
+    /// A profile of the definition.
+    pub profile: Option<String>,
+    /// A source of the definition.
+    pub source: Option<String>,
+    /// Whose records.
+    pub tenant: Tenant,
+    /// The time of the delivery, in microseconds; default: the modification time of each job's first file.
+    pub as_of: Option<i64>,
+}
+
+/// Something to show while an import runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// Bytes cut so far, of all files.
+    pub bytes: u64,
+    /// Bytes of all files.
+    pub all_bytes: u64,
+    /// Documents committed.
+    pub documents: u64,
+    /// Documents of chunks that have been cut.
+    pub cut: u64,
+    /// Whether all files have been cut.
+    pub complete: bool,
+}
+
+/// What a dry run found.
+#[derive(Debug, Default)]
+pub struct Preview {
+    /// What the job would do.
+    pub counts: Counts,
+    /// The first failures and warnings, with the file of each.
+    pub troubles: Vec<Trouble>,
+    /// The files.
+    pub files: Vec<JobFile>,
+}
+
+/// Chooses source and profile and looks at the files.
+fn plan(catalogue: &Catalogue, request: &Request) -> Result<(usize, Option<String>, Vec<JobFile>)> {
+    let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let profile = match &request.profile {
+        None => None,
+        Some(name) => Some(catalogue.profile(name).ok_or_else(|| {
+            let known = names(catalogue.profiles.iter().map(|profile| profile.name.as_str()).collect());
+            EngineError::Wrong(format!("there is no profile `{name}`; the definition has {known}"))
+        })?),
+    };
+    let source = match (&request.source, profile) {
+        (Some(name), _) => {
+            let (index, _) = catalogue.source(name).ok_or_else(|| {
+                let known = names(catalogue.sources.iter().map(|source| source.name.as_str()).collect());
+                EngineError::Wrong(format!("there is no source `{name}`; the definition has {known}"))
+            })?;
+            if profile.is_some_and(|profile| profile.source != index) {
+                return Err(EngineError::Wrong(format!("profile `{}` is not for source `{name}`", request.profile.as_deref().unwrap_or_default())));
+            }
+            index
+        }
+        (None, Some(profile)) => profile.source,
+        (None, None) => guess_source(catalogue, &request.files)?,
+    };
+    let files: Vec<JobFile> = request.files.iter().map(|path| split::inspect(path, &catalogue.sources[source])).collect::<Result<_>>()?;
+    Ok((source, request.profile.clone(), files))
+}
+
+/// The only source that reads what the first file holds.
+fn guess_source(catalogue: &Catalogue, files: &[PathBuf]) -> Result<usize> {
+    let Some(first) = files.first() else { return Err(EngineError::Wrong("no file was given".into())) };
+    let opened = stook_formats::read::open(first).map_err(|error| EngineError::File { path: first.display().to_string(), error })?;
+    let fits = |family: Family| opened.syntax.is_none_or(|syntax| syntax.as_family(family).is_some());
+    let exact = |family: Family| opened.syntax.is_some_and(|syntax| syntax.family() == family);
+    let candidates: Vec<usize> = (0..catalogue.sources.len()).filter(|index| fits(catalogue.sources[*index].family)).collect();
+    let best: Vec<usize> = candidates.iter().copied().filter(|index| exact(catalogue.sources[*index].family)).collect();
+    let found = opened.syntax.map_or("nothing", |syntax| syntax.name());
+    match (best.as_slice(), candidates.as_slice()) {
+        ([only], _) | ([], [only]) => Ok(*only),
+        ([], []) => Err(EngineError::Wrong(format!("{} holds {found}, which no source of this catalogue reads", first.display()))),
+        _ => {
+            let names: Vec<&str> = candidates.iter().map(|index| catalogue.sources[*index].name.as_str()).collect();
+            Err(EngineError::Wrong(format!("{} holds {found}; say --source: {}", first.display(), names.join(", "))))
+        }
+    }
+}
+
+fn policy(catalogue: &Catalogue, profile: Option<&str>, job: JobId) -> Result<Policy> {
+    match profile {
+        None => Ok(Policy { job, matched: Matched::Update, unmatched: Unmatched::Create }),
+        Some(name) => {
+            let profile = catalogue.profile(name).ok_or_else(|| EngineError::Wrong(format!("there is no profile `{name}` any more")))?;
+            Ok(Policy { job, matched: profile.matched, unmatched: profile.unmatched })
+        }
+    }
+}
+
+fn context(catalogue: &Arc<Catalogue>, job: &Job) -> Result<JobContext> {
+    let (source, _) = catalogue.source(&job.source).ok_or_else(|| EngineError::Wrong(format!("there is no source `{}` any more", job.source)))?;
+    let received = job.as_of.or_else(|| job.files.first().map(|file| file.modified)).unwrap_or(job.created);
+    Ok(JobContext {
+        catalogue: catalogue.clone(),
+        tenant: Tenant::new(&job.tenant)?,
+        source,
+        policy: policy(catalogue, job.profile.as_deref(), job.id)?,
+        received,
+    })
+}
+
+/// Writes a job for the files; [`run`] does it.
+///
+/// # Errors
+/// When the request does not fit the definition, or a file cannot be read.
+pub fn create(catalogue: &Catalogue, store: &dyn Store, request: &Request) -> Result<JobId> {
+    let (source, profile, files) = plan(catalogue, request)?;
+    policy(catalogue, profile.as_deref(), 0)?;
+    let source = catalogue.sources[source].name.clone();
+    Ok(store.create_job(NewJob { tenant: request.tenant.clone(), profile, source, as_of: request.as_of, files })?)
+}
+
+/// Runs a job to its end with `workers` threads, calling `show` now and then. A job that was interrupted goes on where it
+/// was: cutting behind the last chunk, and with the chunks that are left.
+///
+/// # Errors
+/// When a file cannot be read or the store fails as a whole; the job can be resumed.
+pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId, workers: usize, show: &(dyn Fn(Moment) + Sync)) -> Result<Job> {
+    let start = store.job(job)?;
+    if start.state.is_final() && start.state != JobState::Failed {
+        return Ok(start);
+    }
+    let context = context(catalogue, &start)?;
+    store.take_over(job)?;
+    let run = Run {
+        store,
+        context,
+        job: start.clone(),
+        committed: AtomicU64::new(start.counts.documents.max(0) as u64),
+        cut: Mutex::new(start.progress),
+        stop: AtomicBool::new(false),
+        failure: Mutex::new(None),
+        held: Mutex::new(Vec::new()),
+    };
+    std::thread::scope(|scope| {
+        if !start.progress.complete {
+            scope.spawn(|| run.guard(run.cut()));
+        }
+        let ended = Arc::new(AtomicBool::new(false));
+        let watch = ended.clone();
+        let keeper = scope.spawn({
+            let run = &run;
+            move || run.keep_alive(&watch, show)
+        });
+        let threads: Vec<_> = (0..workers.max(1)).map(|_| scope.spawn(|| run.guard(run.work()))).collect();
+        for thread in threads {
+            let _ = thread.join();
+        }
+        ended.store(true, Ordering::SeqCst);
+        keeper.thread().unpark();
+    });
+    if let Some(error) = run.failure.into_inner().ok().flatten() {
+        return Err(error);
+    }
+    Ok(store.job(job)?)
+}
+
+struct Run<'r> {
+    store: &'r dyn Store,
+    context: JobContext,
+    job: Job,
+    committed: AtomicU64,
+    cut: Mutex<Progress>,
+    stop: AtomicBool,
+    failure: Mutex<Option<EngineError>>,
+    /// Leases to keep alive.
+    held: Mutex<Vec<Fence>>,
+}
+
+impl Run<'_> {
+    /// Keeps the first failure and stops everything.
+    fn guard(&self, result: Result<()>) {
+        if let Err(error) = result {
+            self.stop.store(true, Ordering::SeqCst);
+            if let Ok(mut failure) = self.failure.lock() {
+                failure.get_or_insert(error);
+            }
+        }
+    }
+
+    fn cut(&self) -> Result<()> {
+        let source = &self.context.catalogue.sources[self.context.source];
+        split::split(&self.job.files, source, self.job.progress, |chunks, progress| {
+            self.store.add_chunks(self.job.id, chunks, progress)?;
+            if let Ok(mut cut) = self.cut.lock() {
+                *cut = progress;
+            }
+            Ok(!self.stop.load(Ordering::SeqCst))
+        })
+    }
+
+    fn is_cut(&self) -> bool {
+        self.cut.lock().is_ok_and(|cut| cut.complete)
+    }
+
+    /// One worker: leases, maps, consolidates, submits; never more than a few chunks in memory.
+    fn work(&self) -> Result<()> {
+        let mut waiting: VecDeque<Lease> = VecDeque::new();
+        let mut in_flight: VecDeque<(Fence, u64, Pending)> = VecDeque::new();
+        let mut pause = Duration::from_millis(2);
+        loop {
+            if self.stop.load(Ordering::SeqCst) {
+                break;
+            }
+            if waiting.is_empty() {
+                let was_cut = self.is_cut();
+                waiting = self.store.lease(Some(self.job.id), LEASE_CHUNKS, LEASE_SECONDS)?.into();
+                self.hold(waiting.iter().map(fence));
+                if waiting.is_empty() {
+                    if let Some(oldest) = in_flight.pop_front() {
+                        self.finish(oldest)?;
+                        continue;
+                    }
+                    let chunks_left = self.store.job(self.job.id)?;
+                    if was_cut && (chunks_left.chunks_left == 0 || chunks_left.state.is_final()) {
+                        break;
+                    }
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(100));
+                    continue;
+                }
+                pause = Duration::from_millis(2);
+            }
+            let Some(lease) = waiting.pop_front() else { continue };
+            let own = fence(&lease);
+            match self.process(&lease) {
+                Ok(chunk) => {
+                    let documents = chunk.documents() as u64;
+                    in_flight.push_back((own, documents, self.store.submit(Box::new(chunk), Urgency::Bulk)));
+                }
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => self.give_back(own, &error.to_string())?,
+            }
+            while in_flight.len() >= IN_FLIGHT {
+                if let Some(oldest) = in_flight.pop_front() {
+                    self.finish(oldest)?;
+                }
+            }
+        }
+        while let Some(oldest) = in_flight.pop_front() {
+            self.finish(oldest)?;
+        }
+        Ok(())
+    }
+
+    fn process(&self, lease: &Lease) -> Result<MappedChunk> {
+        let file = self.job.files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
+        let path = Path::new(&file.path);
+        let syntax = split::syntax(file).ok_or_else(|| EngineError::Wrong("the chunk's file has no syntax".into()))?;
+        if lease.slice.payload.is_none() {
+            split::check_unchanged(file)?;
+        }
+        let bytes = read::bytes(&lease.slice, path)?;
+        let input = ChunkInput { slice: &lease.slice, bytes: &bytes, path, syntax };
+        let mut chunk = MappedChunk::map(&self.context, self.store, &input, Some(fence(lease)))?;
+        chunk.consolidate(self.store)?;
+        Ok(chunk)
+    }
+
+    /// Waits for a submitted chunk.
+    fn finish(&self, (own, documents, pending): (Fence, u64, Pending)) -> Result<()> {
+        match pending.wait() {
+            Ok(_) => {
+                self.committed.fetch_add(documents, Ordering::SeqCst);
+                self.let_go(own);
+                Ok(())
+            }
+            // another worker has it, or the job was cancelled: nothing was written, nothing is lost
+            Err(StoreError::Fenced(_)) => {
+                self.let_go(own);
+                Ok(())
+            }
+            Err(error @ (StoreError::Other(_) | StoreError::Damaged(_))) => self.give_back(own, &error.to_string()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn give_back(&self, own: Fence, reason: &str) -> Result<()> {
+        self.let_go(own);
+        Ok(self.store.release(own, reason, 1, MOST_ATTEMPTS)?)
+    }
+
+    fn hold(&self, fences: impl Iterator<Item = Fence>) {
+        if let Ok(mut held) = self.held.lock() {
+            held.extend(fences);
+        }
+    }
+
+    fn let_go(&self, own: Fence) {
+        if let Ok(mut held) = self.held.lock() {
+            held.retain(|fence| *fence != own);
+        }
+    }
+
+    /// Prolongs leases and shows progress until everything has ended.
+    fn keep_alive(&self, ended: &AtomicBool, show: &(dyn Fn(Moment) + Sync)) {
+        let all_bytes = self.job.files.iter().map(|file| file.size).sum();
+        let mut renewed = Instant::now();
+        loop {
+            let over = ended.load(Ordering::SeqCst);
+            let cut = self.cut.lock().map(|cut| *cut).unwrap_or_default();
+            let before: u64 = self.job.files.iter().take(cut.file).map(|file| file.size).sum();
+            let documents = self.committed.load(Ordering::SeqCst);
+            show(Moment { bytes: (before + cut.offset).min(all_bytes), all_bytes, documents, cut: cut.documents, complete: cut.complete });
+            if over {
+                return;
+            }
+            if renewed.elapsed() > Duration::from_secs(LEASE_SECONDS / 4) {
+                let held = self.held.lock().map(|held| held.clone()).unwrap_or_default();
+                // a lease that cannot be renewed is noticed when its chunk is committed
+                let _ = self.store.renew(&held, LEASE_SECONDS);
+                renewed = Instant::now();
+            }
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+    }
+}
+
+fn fence(lease: &Lease) -> Fence {
+    Fence { chunk: lease.chunk, token: lease.token }
+}
+
+/// Does everything but write: maps and consolidates every document, and remembers what the job itself would have written.
+///
+/// # Errors
+/// As [`create`] and [`run`].
+pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request, most_troubles: usize) -> Result<Preview> {
+    let (source, profile, files) = plan(catalogue, request)?;
+    // no job has this number: `created_job` and origins of what the store holds never equal it
+    let job = JobId::MAX >> 1;
+    let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
+    let policy = policy(catalogue, profile.as_deref(), job)?;
+    let context = JobContext { catalogue: catalogue.clone(), tenant: request.tenant.clone(), source, policy, received };
+    let mut preview = Preview { files: files.clone(), ..Preview::default() };
+    // records as the job would have left them: `None` for deleted ones
+    let mut written: HashMap<(usize, Key), Option<StoredRecord>> = HashMap::new();
+    split::split(&files, &catalogue.sources[source], Progress::default(), |chunks, _| {
+        for chunk in chunks {
+            dry_chunk(&context, store, &files, &chunk.slice, &mut written, &mut preview, most_troubles)?;
+        }
+        Ok(true)
+    })?;
+    Ok(preview)
+}
+
+fn dry_chunk(
+    context: &JobContext,
+    store: &dyn Store,
+    files: &[JobFile],
+    slice: &Slice,
+    written: &mut HashMap<(usize, Key), Option<StoredRecord>>,
+    preview: &mut Preview,
+    most_troubles: usize,
+) -> Result<()> {
+    let file = &files[slice.file];
+    let path = Path::new(&file.path);
+    let Some(syntax) = split::syntax(file) else { return Ok(()) };
+    let bytes = read::bytes(slice, path)?;
+    let mut mapped = MappedChunk::map(context, store, &ChunkInput { slice, bytes: &bytes, path, syntax }, None)?;
+    mapped.consolidate_with(|tenant, collection, keys, detail| {
+        let mut found = store.read(tenant, collection, keys, detail)?;
+        for (key, record) in keys.iter().zip(&mut found) {
+            if let Some(own) = written.get(&(collection, key.clone())) {
+                *record = own.clone();
+            }
+        }
+        Ok(found)
+    })?;
+    for (collection, key, decision) in mapped.planned() {
+        let Some((version, change)) = &decision.write else { continue };
+        let place = (collection, key.clone());
+        let earlier = written.get(&place).cloned().flatten();
+        let record = match change {
+            Change::Delete => None,
+            Change::Touch { contributions } => {
+                let base = earlier.unwrap_or_else(|| stub(key, *version));
+                Some(StoredRecord { contributions: contributions.clone(), ..base })
+            }
+            Change::Put(content) => Some(StoredRecord {
+                created_job: content.created_job,
+                alive: content.alive,
+                contributions: content.contributions.clone(),
+                state_set: content.state_set.clone(),
+                golden: content.golden.clone(),
+                ..stub(key, *version)
+            }),
+        };
+        written.insert(place, record);
+    }
+    let journal = mapped.preview();
+    preview.counts.include(&journal.counts);
+    let room = most_troubles.saturating_sub(preview.troubles.len());
+    preview.troubles.extend(journal.troubles.into_iter().take(room));
+    Ok(())
+}
+
+fn stub(key: &Key, version: Option<Version>) -> StoredRecord {
+    StoredRecord {
+        key: key.clone(),
+        version: version.unwrap_or_default(),
+        created_job: 0,
+        alive: true,
+        contributions: Vec::new(),
+        state_set: Vec::new(),
+        golden: Vec::new(),
+        state: Vec::new(),
+        conflicts: Vec::new(),
+        raw: None,
+    }
+}

@@ -1,0 +1,137 @@
+//! Mending the queue: chunks made smaller, taken out as text, put back.
+
+use crate::chunk::read;
+use crate::{EngineError, Result, split};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use stook_catalogue::definition::Catalogue;
+use stook_formats::read::Documents;
+use stook_formats::scan::Scanner;
+use stook_store::Store;
+use stook_store::queue::{ChunkId, NewChunk, Slice};
+
+/// Puts chunks of at most `documents` documents in the place of one; returns how many.
+///
+/// # Errors
+/// When the chunk is leased or gone, or its bytes cannot be read.
+pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documents: u32) -> Result<usize> {
+    let slice = store.chunk(chunk)?.slice;
+    let job = store.job(chunk.job)?;
+    let file = job.files.get(slice.file).ok_or_else(|| EngineError::Wrong(format!("chunk {chunk} has no file")))?;
+    let syntax = split::syntax(file).ok_or_else(|| EngineError::Wrong(format!("the file of chunk {chunk} has no syntax")))?;
+    let (_, source) = catalogue.source(&job.source).ok_or_else(|| EngineError::Wrong(format!("there is no source `{}` any more", job.source)))?;
+    let bytes = read::bytes(&slice, Path::new(&file.path))?;
+    let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
+    let mut reader = Documents::with_scanner(bytes.as_slice(), scanner, slice.file_documents, slice.offset);
+    let failed = |error| EngineError::File { path: file.path.clone(), error };
+    let mut ends: Vec<(u64, u32)> = Vec::new();
+    let mut counted = 0;
+    while reader.next().map_err(failed)?.is_some() {
+        counted += 1;
+        if counted == documents.max(1) {
+            ends.push((reader.offset(), counted));
+            counted = 0;
+        }
+    }
+    if counted > 0 {
+        ends.push((reader.offset(), counted));
+    }
+    let mut parts = Vec::with_capacity(ends.len());
+    let (mut start, mut before) = (slice.offset, 0);
+    for (end, documents) in ends {
+        let range = (start - slice.offset) as usize..(end - slice.offset) as usize;
+        let payload = match &slice.payload {
+            Some(_) => Some(zstd::bulk::compress(&bytes[range], 1).map_err(failed)?),
+            None => None,
+        };
+        let part = Slice {
+            file: slice.file,
+            offset: start,
+            length: end - start,
+            file_documents: slice.file_documents + before,
+            documents_before: slice.documents_before + before,
+            documents,
+            head: slice.head.clone(),
+            payload,
+        };
+        parts.push(NewChunk { ordinal: 0, slice: part });
+        start = end;
+        before += u64::from(documents);
+    }
+    let count = parts.len();
+    store.replace_chunk(chunk, parts)?;
+    Ok(count)
+}
+
+/// A chunk as text, with its bytes: it can be looked at, mended and put back, also after its file is gone.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Dump {
+    /// The job.
+    pub job: u64,
+    /// Number inside the job.
+    pub ordinal: u32,
+    /// The file, from 0.
+    pub file: usize,
+    /// Position of the first byte in the file.
+    pub offset: u64,
+    /// Documents of the file before it.
+    pub file_documents: u64,
+    /// Documents of the job before it.
+    pub documents_before: u64,
+    /// Documents in it.
+    pub documents: u32,
+    /// Why it failed last.
+    pub reason: Option<String>,
+    /// What a scanner needs to know of the bytes before, in base64.
+    pub head: String,
+    /// The bytes, in base64.
+    pub bytes: String,
+}
+
+/// Reads a chunk of the queue.
+///
+/// # Errors
+/// When it is not in the queue, or its bytes cannot be read.
+pub fn dump(store: &dyn Store, chunk: ChunkId) -> Result<Dump> {
+    use base64::Engine;
+    let encode = |bytes: &[u8]| base64::engine::general_purpose::STANDARD.encode(bytes);
+    let found = store.chunk(chunk)?;
+    let job = store.job(chunk.job)?;
+    let file = job.files.get(found.slice.file).ok_or_else(|| EngineError::Wrong(format!("chunk {chunk} has no file")))?;
+    let bytes = read::bytes(&found.slice, Path::new(&file.path))?;
+    let slice = found.slice;
+    Ok(Dump {
+        job: chunk.job,
+        ordinal: chunk.ordinal,
+        file: slice.file,
+        offset: slice.offset,
+        file_documents: slice.file_documents,
+        documents_before: slice.documents_before,
+        documents: slice.documents,
+        reason: found.info.reason,
+        head: encode(&slice.head),
+        bytes: encode(&bytes),
+    })
+}
+
+/// Puts a dumped chunk back into the queue of its job.
+///
+/// # Errors
+/// When the chunk is leased or done already, or the text is damaged.
+pub fn load(store: &dyn Store, dump: &Dump) -> Result<()> {
+    use base64::Engine;
+    let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| EngineError::Wrong(format!("the dump is damaged: {error}")));
+    let bytes = decode(&dump.bytes)?;
+    let failed = |error| EngineError::File { path: "the dump".into(), error };
+    let slice = Slice {
+        file: dump.file,
+        offset: dump.offset,
+        length: bytes.len() as u64,
+        file_documents: dump.file_documents,
+        documents_before: dump.documents_before,
+        documents: dump.documents,
+        head: decode(&dump.head)?,
+        payload: Some(zstd::bulk::compress(&bytes, 1).map_err(failed)?),
+    };
+    Ok(store.load_chunk(ChunkId { job: dump.job, ordinal: dump.ordinal }, slice)?)
+}

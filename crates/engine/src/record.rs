@@ -1,0 +1,169 @@
+//! Questions about one record: its values, and why they are what they are.
+
+use crate::{EngineError, Result};
+use serde_json::{Map, Value as Json, json};
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{Contribution, Said, UNKNOWN_TIME, unpack};
+use stook_catalogue::survivorship::{Consolidator, Golden};
+use stook_catalogue::value::show_timestamp;
+use stook_store::{Detail, Store, StoredRecord, Tenant};
+
+/// A record with its contributions.
+pub struct WholeRecord<'c> {
+    /// The definition of its collection.
+    pub collection: &'c Collection,
+    /// As stored.
+    pub stored: StoredRecord,
+    /// What its contributors say.
+    pub contributions: Vec<Contribution>,
+}
+
+/// Reads a record; nothing when there is none (or it was deleted, unless `deleted` asks for it).
+///
+/// # Errors
+/// When the collection is not known or the store fails.
+pub fn get<'c>(catalogue: &'c Catalogue, store: &dyn Store, tenant: &Tenant, collection: &str, key: &str, deleted: bool) -> Result<Option<WholeRecord<'c>>> {
+    let (index, definition) = find_collection(catalogue, collection)?;
+    let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
+    let found = store.read(tenant, index, std::slice::from_ref(&key), Detail::Full)?.pop().flatten();
+    let Some(stored) = found.filter(|record| record.alive || deleted) else { return Ok(None) };
+    let contributions = unpack(&stored.contributions, definition, &stored.golden, stored.raw.as_deref()).map_err(stook_store::StoreError::from)?;
+    Ok(Some(WholeRecord { collection: definition, stored, contributions }))
+}
+
+/// The collection called `name`.
+///
+/// # Errors
+/// When there is none.
+pub fn find_collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usize, &'c Collection)> {
+    catalogue.collection(name).ok_or_else(|| {
+        let known: Vec<&str> = catalogue.collections.iter().map(|collection| collection.name.as_str()).collect();
+        EngineError::Wrong(format!("there is no collection `{name}`; the definition has {}", known.join(", ")))
+    })
+}
+
+impl WholeRecord<'_> {
+    /// Golden fields and state as JSON, in the order of the definition, absent ones left out.
+    pub fn to_json(&self) -> Json {
+        let mut fields = Map::new();
+        fields.insert("key".into(), json!(self.stored.key.as_str()));
+        for (field, value) in self.collection.fields.iter().zip(&self.stored.golden) {
+            if !value.is_null() {
+                fields.insert(field.name.clone(), value.to_json(field.golden_type()));
+            }
+        }
+        for (state, value) in self.collection.states.iter().zip(&self.stored.state) {
+            if !value.is_null() {
+                fields.insert(state.name.clone(), value.to_json(&state.ty));
+            }
+        }
+        Json::Object(fields)
+    }
+
+    /// The newest kept document: its format's number and its bytes.
+    pub fn document(&self) -> Option<(u8, &[u8])> {
+        let kept = self.contributions.iter().filter(|contribution| contribution.raw.is_some());
+        let newest = kept.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))?;
+        newest.raw.as_ref().map(|raw| (raw.format, raw.bytes.as_slice()))
+    }
+
+    /// For each golden field: value, who says it by which rule, and what lost; then the contributions themselves.
+    pub fn explain(&self, catalogue: &Catalogue) -> Json {
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let consolidator = Consolidator::new(catalogue, self.collection, &evaluator);
+        let golden = Golden { values: self.stored.golden.clone(), alive: self.stored.alive, conflicts: self.stored.conflicts.clone() };
+        let mut fields = Map::new();
+        for explanation in consolidator.explain(&self.contributions, &golden) {
+            let field = &self.collection.fields[explanation.field];
+            let value = &self.stored.golden[explanation.field];
+            if value.is_null() && explanation.lost.is_empty() {
+                continue;
+            }
+            let mut entry = Map::new();
+            entry.insert("value".into(), value.to_json(field.golden_type()));
+            match &field.derive {
+                Some(derive) => {
+                    entry.insert("derived".into(), json!(derive.source()));
+                }
+                None => {
+                    entry.insert("rule".into(), json!(rule_name(catalogue, field)));
+                    let who: Vec<&str> = explanation.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
+                    entry.insert("from".into(), json!(who));
+                }
+            }
+            if !explanation.lost.is_empty() {
+                let lost: Vec<Json> = explanation
+                    .lost
+                    .iter()
+                    .map(|(contribution, value)| {
+                        json!({"contributor": &*contribution.contributor, "value": value.to_json(&field.ty), "as_of": show_as_of(contribution.as_of)})
+                    })
+                    .collect();
+                entry.insert("lost".into(), Json::Array(lost));
+            }
+            if golden.conflicts.contains(&explanation.field) {
+                entry.insert("conflict".into(), json!(true));
+            }
+            fields.insert(field.name.clone(), Json::Object(entry));
+        }
+        let state: Map<String, Json> = self
+            .collection
+            .states
+            .iter()
+            .zip(&self.stored.state)
+            .enumerate()
+            .filter(|(_, (_, value))| !value.is_null())
+            .map(|(index, (state, value))| {
+                let set = self.stored.state_set.iter().any(|(set, _)| *set == index);
+                (state.name.clone(), json!({"value": value.to_json(&state.ty), "from": if set { "transition" } else { "seed" }}))
+            })
+            .collect();
+        let contributions: Vec<Json> = self
+            .contributions
+            .iter()
+            .map(|contribution| {
+                json!({
+                    "contributor": &*contribution.contributor,
+                    "as_of": show_as_of(contribution.as_of),
+                    "says": if contribution.said == Said::Gone { "deleted" } else { "values" },
+                    "job": contribution.origin.job,
+                    "document": contribution.origin.document,
+                    "hash": contribution.hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+                    "raw_bytes": contribution.raw.as_ref().map(|raw| raw.bytes.len()),
+                })
+            })
+            .collect();
+        let mut whole = Map::new();
+        whole.insert("collection".into(), json!(self.collection.name));
+        whole.insert("key".into(), json!(self.stored.key.as_str()));
+        whole.insert("exists".into(), json!(self.stored.alive));
+        whole.insert("changed".into(), json!(show_timestamp(self.stored.version.revision)));
+        whole.insert("created_by_job".into(), json!(self.stored.created_job));
+        whole.insert("fields".into(), Json::Object(fields));
+        if !state.is_empty() {
+            whole.insert("state".into(), Json::Object(state));
+        }
+        whole.insert("contributions".into(), Json::Array(contributions));
+        Json::Object(whole)
+    }
+}
+
+fn show_as_of(as_of: i64) -> Json {
+    if as_of == UNKNOWN_TIME { Json::Null } else { json!(show_timestamp(as_of)) }
+}
+
+fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) -> String {
+    use stook_catalogue::definition::Survivorship;
+    match &field.survivorship {
+        Survivorship::Latest => "latest".into(),
+        Survivorship::Earliest => "earliest".into(),
+        Survivorship::Union => "union".into(),
+        Survivorship::ByContributor => "by_contributor".into(),
+        Survivorship::Prefer { sources, then_earliest } => {
+            let names: Vec<&str> = sources.iter().map(|source| catalogue.sources[*source].name.as_str()).collect();
+            format!("prefer {} then {}", names.join(", "), if *then_earliest { "earliest" } else { "latest" })
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Taking back what a source has said, as if it had never spoken.
+
+use crate::chunk::consolidate::{Decider, Policy};
+use crate::record::find_collection;
+use crate::{EngineError, Result};
+use std::sync::Arc;
+use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::unpack;
+use stook_catalogue::survivorship::Consolidator;
+use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::{Change, Conflict, Detail, RecordWrite, Result as StoreResult, Store, StoredRecord, Tenant, Unit};
+
+/// Records changed at once.
+const PAGE: u64 = 1_000;
+
+/// What a withdrawal did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Withdrawn {
+    /// Records that lost a contribution.
+    pub records: u64,
+    /// Those of them that do not exist any more.
+    pub gone: u64,
+    /// Those of them kept without any contribution because transitions have set their state.
+    pub held: u64,
+}
+
+/// Withdraws every contribution of `contributor` (a source, or `source:part`) from one collection or all it feeds, or from
+/// one record. What was there without it comes back.
+///
+/// # Errors
+/// When the names are not known, or the store fails; what was withdrawn until then stays withdrawn.
+pub fn withdraw(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    tenant: &Tenant,
+    contributor: &str,
+    collection: Option<&str>,
+    key: Option<&str>,
+    show: &dyn Fn(u64),
+) -> Result<Withdrawn> {
+    let source = contributor.split(':').next().unwrap_or(contributor);
+    let known = catalogue.source(source).map(|(_, source)| source);
+    if known.is_none() && source != "api" {
+        return Err(EngineError::Wrong(format!("there is no source `{source}`")));
+    }
+    let collections: Vec<usize> = match (collection, known) {
+        (Some(name), _) => vec![find_collection(catalogue, name)?.0],
+        (None, Some(source)) => source.feeds.iter().map(|feed| feed.collection).collect(),
+        (None, None) => (0..catalogue.collections.len()).collect(),
+    };
+    if key.is_some() && collections.len() != 1 {
+        return Err(EngineError::Wrong("a key needs its collection: --collection".into()));
+    }
+    let mut total = Withdrawn::default();
+    for collection in collections {
+        if let Some(key) = key {
+            let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
+            page(catalogue, store, tenant, contributor, collection, vec![key], &mut total)?;
+            continue;
+        }
+        let mut after: Option<String> = None;
+        loop {
+            let keys = next_keys(store, tenant, collection, after.as_deref())?;
+            let Some(last) = keys.last() else { break };
+            after = Some(last.as_str().to_owned());
+            page(catalogue, store, tenant, contributor, collection, keys, &mut total)?;
+            show(total.records);
+        }
+    }
+    Ok(total)
+}
+
+/// The next keys of a collection's records.
+pub(crate) fn next_keys(store: &dyn Store, tenant: &Tenant, collection: usize, after: Option<&str>) -> Result<Vec<Key>> {
+    let mut plan = Plan::all(tenant.clone(), collection);
+    plan.limit = Some(PAGE);
+    if let Some(after) = after {
+        let low = Some((stook_catalogue::value::Value::text(after), false));
+        plan.conditions.push(Condition { column: Column::Key, test: Test::Range { low, high: None } });
+    }
+    let found = store.find(&plan)?;
+    let keys = found.rows.iter().filter_map(|row| row.first()?.as_text().and_then(|key| Key::new(key).ok()));
+    Ok(keys.collect())
+}
+
+fn page(catalogue: &Arc<Catalogue>, store: &dyn Store, tenant: &Tenant, contributor: &str, collection: usize, keys: Vec<Key>, total: &mut Withdrawn) -> Result<()> {
+    let stored = store.read(tenant, collection, &keys, Detail::Full)?;
+    let counted = Arc::new(std::sync::Mutex::new(Withdrawn::default()));
+    let mut unit = WithdrawUnit {
+        catalogue: catalogue.clone(),
+        tenant: tenant.clone(),
+        contributor: contributor.to_owned(),
+        collection,
+        writes: Vec::new(),
+        counted: counted.clone(),
+    };
+    for record in stored.into_iter().flatten() {
+        let write = unit.write(record)?;
+        unit.writes.extend(write);
+    }
+    if !unit.writes.is_empty() {
+        store.commit(Box::new(unit))?;
+    }
+    if let Ok(counted) = counted.lock() {
+        total.records += counted.records;
+        total.gone += counted.gone;
+        total.held += counted.held;
+    }
+    Ok(())
+}
+
+struct WithdrawUnit {
+    catalogue: Arc<Catalogue>,
+    tenant: Tenant,
+    contributor: String,
+    collection: usize,
+    writes: Vec<RecordWrite>,
+    counted: Arc<std::sync::Mutex<Withdrawn>>,
+}
+
+impl WithdrawUnit {
+    /// The record without the contributor, if it has it.
+    fn write(&self, record: StoredRecord) -> StoreResult<Option<RecordWrite>> {
+        let definition = &self.catalogue.collections[self.collection];
+        let mut contributions = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref())?;
+        let before = contributions.len();
+        contributions.retain(|contribution| *contribution.contributor != *self.contributor && contribution.source() != self.contributor);
+        if contributions.len() == before {
+            return Ok(None);
+        }
+        let evaluator = Evaluator::new(self.catalogue.tables.clone());
+        let consolidator = Consolidator::new(&self.catalogue, definition, &evaluator);
+        let policy = Policy { job: 0, matched: Matched::Withdraw, unmatched: Unmatched::Skip };
+        let empty = contributions.is_empty();
+        let change = Decider::new(definition, &consolidator, &evaluator, policy).without(&record, contributions);
+        if let Ok(mut counted) = self.counted.lock() {
+            counted.records += 1;
+            counted.held += u64::from(empty && change != Change::Delete);
+            counted.gone += u64::from(empty);
+        }
+        Ok(Some(RecordWrite { collection: self.collection, key: record.key, expect: Some(record.version), change }))
+    }
+}
+
+impl Unit for WithdrawUnit {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn writes(&mut self) -> Vec<RecordWrite> {
+        std::mem::take(&mut self.writes)
+    }
+
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> StoreResult<Vec<RecordWrite>> {
+        if let Ok(mut counted) = self.counted.lock() {
+            counted.records = counted.records.saturating_sub(conflicts.len() as u64);
+        }
+        let now = conflicts.into_iter().filter_map(|conflict| conflict.record);
+        let writes: Vec<Option<RecordWrite>> = now.map(|record| self.write(record)).collect::<StoreResult<_>>()?;
+        Ok(writes.into_iter().flatten().collect())
+    }
+
+    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
+}

@@ -1,0 +1,4 @@
+//! Everything that measures, and the generated input it measures with.
+
+pub mod random;
+pub mod sample;

@@ -1,0 +1,3 @@
+//! Realistic generated input, one file a kind. The same seed gives the same bytes on every machine.
+
+pub mod authorities;

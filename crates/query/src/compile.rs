@@ -1,0 +1,275 @@
+//! [`Query`] to a store plan: names and types are resolved against the definition.
+
+use crate::parse::{Comparison, Item, Operator, Path, Query, Stage, ValueText};
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
+use stook_catalogue::value::{FieldType, Value, duration_from_text, from_text};
+use stook_store::Tenant;
+use stook_store::plan::{Aggregate, Column, Condition, FUNCTIONS, Plan, Sort, Test};
+
+/// Microseconds of a day.
+const DAY: i64 = 86_400_000_000;
+
+/// A query ready to be asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compiled {
+    /// What the store is asked.
+    pub plan: Plan,
+    /// The name and type of each column, or of each aggregate.
+    pub headings: Vec<Heading>,
+    /// Aggregates, instead of rows, if there are any.
+    pub aggregates: Vec<Aggregate>,
+}
+
+/// A column of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heading {
+    /// Its name.
+    pub name: String,
+    /// The type of its values.
+    pub ty: FieldType,
+}
+
+/// Resolves a query. `now` is the time `last` counts back from, in microseconds.
+///
+/// # Errors
+/// The first name or value that does not fit the definition, with its place.
+pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) -> Result<Compiled, Diagnostic> {
+    let name = &query.lookup.collection;
+    let Some((index, collection)) = catalogue.collection(&name.text) else {
+        let problem = Diagnostic::new(name.span.clone(), format!("there is no collection `{}`", name.text));
+        let known: Vec<&str> = catalogue.collections.iter().map(|collection| collection.name.as_str()).collect();
+        return Err(match did_you_mean(&name.text, known.iter().copied()) {
+            Some(meant) => problem.help(format!("did you mean `{meant}`?")),
+            None => problem.help(format!("there is {}", known.join(", "))),
+        });
+    };
+    let resolver = Resolver { collection, now };
+    let mut plan = Plan::all(tenant.clone(), index);
+    plan.columns.clear();
+    let mut headings = Vec::new();
+    let mut aggregates = Vec::new();
+    for condition in &query.lookup.conditions {
+        plan.conditions.push(resolver.condition(condition)?);
+    }
+    for stage in &query.stages {
+        match stage {
+            Stage::Grep(items) => {
+                for item in items {
+                    match item {
+                        Item::Condition(condition) => plan.conditions.push(resolver.condition(condition)?),
+                        Item::Column(path) => {
+                            let (column, ty) = resolver.resolve(path)?;
+                            if !plan.columns.contains(&column) {
+                                plan.columns.push(column);
+                                headings.push(Heading { name: resolver.short(path).to_owned(), ty });
+                            }
+                        }
+                    }
+                }
+            }
+            Stage::Sort(order) => {
+                for (path, descending) in order {
+                    let (column, ty) = resolver.resolve(path)?;
+                    if ty.is_list() || ty == FieldType::Json {
+                        return Err(Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, which has no order", path.text)));
+                    }
+                    plan.sort.push(Sort { column, descending: *descending });
+                }
+            }
+            Stage::Unique => plan.distinct = true,
+            Stage::Aggregates(wanted) => {
+                for (function, path) in wanted {
+                    let (column, ty) = resolver.resolve(path)?;
+                    aggregates.push(Aggregate { function: *function, column });
+                    let name = FUNCTIONS.iter().find(|(known, _)| known == function).map_or("?", |(_, name)| *name);
+                    let ty = resolver.aggregate_type(*function, path, ty)?;
+                    headings.push(Heading { name: format!("{name}({})", resolver.short(path)), ty });
+                }
+            }
+        }
+    }
+    if !aggregates.is_empty() {
+        headings.drain(..headings.len() - aggregates.len());
+    }
+    if plan.columns.is_empty() {
+        let (columns, all) = resolver.everything();
+        plan.columns = columns;
+        if aggregates.is_empty() {
+            headings = all;
+        }
+    }
+    if plan.distinct {
+        if let Some((sort, _)) = plan.sort.iter().map(|sort| (sort, ())).find(|(sort, ())| !plan.columns.contains(&sort.column)) {
+            let position = plan.sort.iter().position(|other| other == sort).unwrap_or(0);
+            let path = query.stages.iter().find_map(|stage| if let Stage::Sort(order) = stage { order.get(position) } else { None });
+            let span = path.map_or(0..0, |(path, _)| path.span.clone());
+            return Err(Diagnostic::new(span, "unique rows can only be sorted by a column they have").help("add it to `grep`"));
+        }
+    }
+    Ok(Compiled { plan, headings, aggregates })
+}
+
+struct Resolver<'c> {
+    collection: &'c Collection,
+    now: i64,
+}
+
+impl<'c> Resolver<'c> {
+    /// The path without the collection's name.
+    fn short<'p>(&self, path: &'p Path) -> &'p str {
+        if path.text == self.collection.name {
+            return "key";
+        }
+        path.text.strip_prefix(self.collection.name.as_str()).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&path.text)
+    }
+
+    fn resolve(&self, path: &Path) -> Result<(Column, FieldType), Diagnostic> {
+        let name = self.short(path);
+        if let Some((index, field)) = self.collection.field(name) {
+            return Ok((Column::Field(index), field.golden_type().clone()));
+        }
+        if let Some((index, state)) = self.collection.state(name) {
+            return Ok((Column::State(index), state.ty.clone()));
+        }
+        match name {
+            "key" => return Ok((Column::Key, FieldType::Text)),
+            "conflict" => return Ok((Column::Conflict, FieldType::List(Box::new(FieldType::Text)))),
+            _ => {}
+        }
+        let known = || {
+            let fields = self.collection.fields.iter().map(|field| field.name.as_str());
+            fields.chain(self.collection.states.iter().map(|state| state.name.as_str())).chain(["key", "conflict"])
+        };
+        let problem = Diagnostic::new(path.span.clone(), format!("`{}` has no field `{name}`", self.collection.name));
+        Err(match did_you_mean(name, known()) {
+            Some(meant) => problem.help(format!("did you mean `{meant}`?")),
+            None => problem.help(format!("its fields are {}", known().collect::<Vec<_>>().join(", "))),
+        })
+    }
+
+    fn everything(&self) -> (Vec<Column>, Vec<Heading>) {
+        let mut columns = vec![Column::Key];
+        let mut headings = vec![Heading { name: "key".into(), ty: FieldType::Text }];
+        for (index, field) in self.collection.fields.iter().enumerate() {
+            columns.push(Column::Field(index));
+            headings.push(Heading { name: field.name.clone(), ty: field.golden_type().clone() });
+        }
+        for (index, state) in self.collection.states.iter().enumerate() {
+            columns.push(Column::State(index));
+            headings.push(Heading { name: state.name.clone(), ty: state.ty.clone() });
+        }
+        (columns, headings)
+    }
+
+    fn aggregate_type(&self, function: stook_store::plan::Function, path: &Path, ty: FieldType) -> Result<FieldType, Diagnostic> {
+        use stook_store::plan::Function;
+        let element = ty.element().clone();
+        let numeric = matches!(element, FieldType::Integer | FieldType::Float | FieldType::Size | FieldType::Duration);
+        let ordered = !matches!(element, FieldType::Json);
+        let wrong = |what: &str| Err(Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, {what}", path.text)));
+        match function {
+            Function::Count => Ok(FieldType::Integer),
+            Function::Min | Function::Max if ordered => Ok(element),
+            Function::Min | Function::Max => wrong("which has no order"),
+            Function::Sum | Function::Avg | Function::Median if !numeric => wrong("not a number"),
+            Function::Sum => Ok(element),
+            // a mean of integers need not be one
+            Function::Avg | Function::Median => Ok(if element == FieldType::Duration { element } else { FieldType::Float }),
+        }
+    }
+
+    fn condition(&self, comparison: &Comparison) -> Result<Condition, Diagnostic> {
+        let (column, ty) = self.resolve(&comparison.path)?;
+        let element = ty.element().clone();
+        if element == FieldType::Json {
+            return Err(Diagnostic::new(comparison.path.span.clone(), format!("`{}` is json, which cannot be compared", comparison.path.text)));
+        }
+        let test = match comparison.operator {
+            Operator::Equal | Operator::NotEqual => self.equality(comparison, &element)?,
+            Operator::In => {
+                let days = comparison.values.iter().any(|value| self.day(value, &element).is_some());
+                if let (true, Some(value)) = (days, comparison.values.first()) {
+                    return Err(Diagnostic::new(value.span.clone(), "a day is not one value; use `between`"));
+                }
+                Test::In(comparison.values.iter().map(|value| self.value(value, &element)).collect::<Result<_, _>>()?)
+            }
+            Operator::Between => {
+                let (low, high) = (&comparison.values[0], &comparison.values[1]);
+                Test::Range { low: Some(self.lower(low, &element, true)?), high: Some(self.upper(high, &element, true)?) }
+            }
+            Operator::Less => Test::Range { low: None, high: Some(self.upper(&comparison.values[0], &element, false)?) },
+            Operator::AtMost => Test::Range { low: None, high: Some(self.upper(&comparison.values[0], &element, true)?) },
+            Operator::Greater => Test::Range { low: Some(self.lower(&comparison.values[0], &element, false)?), high: None },
+            Operator::AtLeast => Test::Range { low: Some(self.lower(&comparison.values[0], &element, true)?), high: None },
+            Operator::Last => {
+                let value = &comparison.values[0];
+                if element != FieldType::Timestamp {
+                    let message = format!("`last` needs a timestamp, `{}` is {ty}", comparison.path.text);
+                    return Err(Diagnostic::new(comparison.path.span.clone(), message));
+                }
+                let span = value.literal().and_then(|text| duration_from_text(text, None)).filter(|span| *span > 0);
+                let span = span.ok_or_else(|| Diagnostic::new(value.span.clone(), "expected a duration such as 24h, 60m or 7d"))?;
+                Test::Range { low: Some((Value::Int(self.now.saturating_sub(span)), true)), high: Some((Value::Int(self.now), true)) }
+            }
+        };
+        Ok(Condition { column, test })
+    }
+
+    fn equality(&self, comparison: &Comparison, ty: &FieldType) -> Result<Test, Diagnostic> {
+        let value = &comparison.values[0];
+        let negated = comparison.operator == Operator::NotEqual;
+        if value.literal().is_none() {
+            if ty != &FieldType::Text {
+                return Err(Diagnostic::new(value.span.clone(), format!("`*` is for text, `{}` is {ty}", comparison.path.text)));
+            }
+            let pieces = value.pieces.clone();
+            return Ok(match (negated, pieces.as_slice()) {
+                (false, [first, last]) if last.is_empty() && !first.is_empty() => Test::Prefix(first.clone()),
+                (false, _) => Test::Wildcard(pieces),
+                (true, _) => Test::NotWildcard(pieces),
+            });
+        }
+        if let Some(start) = self.day(value, ty) {
+            if negated {
+                return Err(Diagnostic::new(value.span.clone(), "`!=` with a whole day is not supported").help("use < or > with the day"));
+            }
+            return Ok(Test::Range { low: Some((Value::Int(start), true)), high: Some((Value::Int(start + DAY), false)) });
+        }
+        let value = self.value(value, ty)?;
+        Ok(if negated { Test::NotEqual(value) } else { Test::Equal(value) })
+    }
+
+    /// The first moment of the day a value is, for timestamps written as dates.
+    fn day(&self, value: &ValueText, ty: &FieldType) -> Option<i64> {
+        let text = value.literal().filter(|_| ty == &FieldType::Timestamp)?;
+        let digits = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let format = if digits { Some("%Y%m%d") } else { None };
+        match from_text(text, &FieldType::Date, format) {
+            Ok(Value::Int(days)) if digits || text.len() == 10 => Some(days * DAY),
+            _ => None,
+        }
+    }
+
+    fn lower(&self, value: &ValueText, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
+        match self.day(value, ty) {
+            // after a day is from the next day on
+            Some(start) => Ok((Value::Int(if included { start } else { start + DAY }), true)),
+            None => Ok((self.value(value, ty)?, included)),
+        }
+    }
+
+    fn upper(&self, value: &ValueText, ty: &FieldType, included: bool) -> Result<(Value, bool), Diagnostic> {
+        match self.day(value, ty) {
+            Some(start) => Ok((Value::Int(if included { start + DAY } else { start }), false)),
+            None => Ok((self.value(value, ty)?, included)),
+        }
+    }
+
+    fn value(&self, value: &ValueText, ty: &FieldType) -> Result<Value, Diagnostic> {
+        let Some(text) = value.literal() else {
+            return Err(Diagnostic::new(value.span.clone(), "`*` is only for = and !="));
+        };
+        from_text(text, ty, None).map_err(|error| Diagnostic::new(value.span.clone(), error.to_string()))
+    }
+}
