@@ -18,6 +18,7 @@
 
 use crate::definition::Collection;
 use crate::value::Value;
+use std::sync::Arc;
 
 /// A 128-bit content hash.
 pub type Hash = [u8; 16];
@@ -84,8 +85,8 @@ pub struct Origin {
 /// The content of a contribution.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
-    /// A value per field of the collection.
-    Values(Vec<Value>),
+    /// A value per field of the collection; shared with the golden values where both are the same.
+    Values(Arc<[Value]>),
     /// The record was deleted.
     Gone,
 }
@@ -96,7 +97,7 @@ pub struct Raw {
     /// The format's number, as `formats` gives it.
     pub format: u8,
     /// The bytes.
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<[u8]>,
 }
 
 /// A packed list of contributions that cannot be read.
@@ -146,6 +147,9 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
 
 /// Whether contributed values are exactly the golden ones, derived fields aside.
 fn equals_golden(values: &[Value], golden: &[Value], collection: &Collection) -> bool {
+    if std::ptr::eq(values, golden) {
+        return true;
+    }
     let mut fields = values.iter().zip(golden).zip(&collection.fields);
     fields.all(|((value, golden), field)| match field.derive {
         Some(_) => value.is_null(),
@@ -154,12 +158,13 @@ fn equals_golden(values: &[Value], golden: &[Value], collection: &Collection) ->
 }
 
 /// The raw column of a row: the documents of `contributions`, one after the other.
-pub fn pack_raw(contributions: &[Contribution]) -> Option<Vec<u8>> {
-    let kept: Vec<&Raw> = contributions.iter().filter_map(|contribution| contribution.raw.as_ref()).collect();
-    match kept.as_slice() {
-        [] => None,
-        several => Some(several.iter().flat_map(|raw| raw.bytes.iter().copied()).collect()),
-    }
+pub fn pack_raw(contributions: &[Contribution]) -> Option<Arc<[u8]>> {
+    let mut kept = contributions.iter().filter_map(|contribution| contribution.raw.as_ref());
+    let first = kept.next()?;
+    let Some(second) = kept.next() else { return Some(first.bytes.clone()) };
+    let mut all = [first.bytes.as_ref(), second.bytes.as_ref()].concat();
+    kept.for_each(|raw| all.extend_from_slice(&raw.bytes));
+    Some(all.into())
 }
 
 /// Reads a packed list. Values that equal the golden ones are taken from `golden`; without `raw` documents are left empty.
@@ -194,11 +199,11 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
             let format = input.byte()?;
             let length = input.varint()? as usize;
             let bytes = match rest {
-                None => Vec::new(),
+                None => Arc::from([]),
                 Some(column) => {
                     let (own, others) = column.split_at_checked(length).ok_or(Damaged("raw documents are shorter than announced"))?;
                     rest = Some(others);
-                    own.to_vec()
+                    own.into()
                 }
             };
             Some(Raw { format, bytes })
@@ -224,7 +229,7 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
                     next = index + 1;
                 }
             }
-            Said::Values(values)
+            Said::Values(values.into())
         };
         contributions.push(Contribution { contributor, as_of, hash, generation, origin, before, said, raw });
     }

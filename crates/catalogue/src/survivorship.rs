@@ -7,12 +7,13 @@ use crate::definition::{Catalogue, Collection, Exists, Field, Survivorship};
 use crate::expr::{Evaluator, from_cel, to_cel};
 use crate::record::{Contribution, Said};
 use crate::value::{FieldType, Value};
+use std::sync::Arc;
 
 /// What the contributions of a record add up to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Golden {
     /// A value per field.
-    pub values: Vec<Value>,
+    pub values: Arc<[Value]>,
     /// Whether the record exists.
     pub alive: bool,
     /// Fields, by index, on which contributors disagree.
@@ -23,9 +24,11 @@ pub struct Golden {
 pub struct Consolidator<'c> {
     catalogue: &'c Catalogue,
     collection: &'c Collection,
-    /// For every source, by index, its name: contributors are matched by it.
     evaluator: &'c Evaluator,
+    /// Derived fields, each after those it reads.
     derived: Vec<usize>,
+    /// Whether a lone contribution's values are the golden ones.
+    plain: bool,
 }
 
 impl<'c> Consolidator<'c> {
@@ -49,40 +52,54 @@ impl<'c> Consolidator<'c> {
                 break;
             }
         }
-        Self { catalogue, collection, evaluator, derived }
+        let combines = |field: &Field| matches!(field.survivorship, Survivorship::ByContributor | Survivorship::Union);
+        let plain = collection.fields.iter().all(|field| field.derive.is_none() && field.from.is_none() && !combines(field));
+        Self { catalogue, collection, evaluator, derived, plain }
     }
 
     /// The golden fields of `contributions`; derived fields whose expression fails are null.
     pub fn survive(&self, contributions: &[Contribution]) -> Golden {
-        let fields = &self.collection.fields;
-        let mut golden = Golden { values: Vec::with_capacity(fields.len()), alive: self.alive(contributions), conflicts: Vec::new() };
+        let alive = self.alive(contributions);
         if let [Contribution { said: Said::Values(values), .. }] = contributions {
-            self.survive_alone(&contributions[0], values, &mut golden);
-        } else {
-            for (index, field) in fields.iter().enumerate() {
-                golden.values.push(self.pick(index, field, contributions));
-                if field.compare && self.disagree(index, field, contributions) {
-                    golden.conflicts.push(index);
-                }
+            let values = self.survive_alone(&contributions[0], values);
+            return Golden { values, alive, conflicts: Vec::new() };
+        }
+        let mut values = Vec::with_capacity(self.collection.fields.len());
+        let mut conflicts = Vec::new();
+        for (index, field) in self.collection.fields.iter().enumerate() {
+            values.push(self.pick(index, field, contributions));
+            if field.compare && self.disagree(index, field, contributions) {
+                conflicts.push(index);
             }
         }
-        for &index in &self.derived {
-            golden.values[index] = self.derive(index, &golden.values);
-        }
-        golden
+        self.derive_all(&mut values);
+        Golden { values: values.into(), alive, conflicts }
     }
 
-    /// The common case, without comparing anything.
-    fn survive_alone(&self, only: &Contribution, values: &[Value], golden: &mut Golden) {
-        for (field, value) in self.collection.fields.iter().zip(values) {
+    /// The common case: nothing to compare, and mostly nothing to change either.
+    fn survive_alone(&self, only: &Contribution, values: &Arc<[Value]>) -> Arc<[Value]> {
+        let as_said = self.plain && !values.contains(&Value::Cleared);
+        if as_said {
+            return values.clone();
+        }
+        let mut golden: Vec<Value> = Vec::with_capacity(values.len());
+        for (field, value) in self.collection.fields.iter().zip(values.iter()) {
             let heard = field.from.as_ref().is_none_or(|sources| self.is_among(only, sources));
-            golden.values.push(match value {
+            golden.push(match value {
                 Value::Cleared | Value::Null => Value::Null,
                 _ if !heard => Value::Null,
                 value if field.survivorship == Survivorship::ByContributor => by_contributor([(only, value)], &field.ty),
                 value if field.survivorship == Survivorship::Union => union([value]),
                 value => value.clone(),
             });
+        }
+        self.derive_all(&mut golden);
+        golden.into()
+    }
+
+    fn derive_all(&self, values: &mut [Value]) {
+        for &index in &self.derived {
+            values[index] = self.derive(index, values);
         }
     }
 

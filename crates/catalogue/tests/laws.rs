@@ -53,7 +53,7 @@ prop_compose! {
         let values = vec![Value::text("k"), newest, oldest, trusted, list, number.map_or(Value::Null, Value::Int), only, flagged, Value::Null];
         Contribution {
             contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: Origin { job: 1, document: 1 }, before: None,
-            said: if gone { Said::Gone } else { Said::Values(values) }, raw: None,
+            said: if gone { Said::Gone } else { Said::Values(values.into()) }, raw: None,
         }
     }
 }
@@ -147,7 +147,7 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
         values[1] = Value::text(text);
         Contribution {
             contributor: contributor.into(), as_of, hash: [text.as_bytes()[0]; 16], generation: 1, origin: Origin::default(), before: None,
-            said: Said::Values(values), raw: None,
+            said: Said::Values(values.into()), raw: None,
         }
     };
     let history = [say("a", 1, "A"), say("a", 3, "A"), say("b", 2, "B")];

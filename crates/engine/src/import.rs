@@ -289,6 +289,7 @@ impl Run<'_> {
         let input = ChunkInput { slice: &lease.slice, bytes: &bytes, path, syntax };
         let mut chunk = MappedChunk::map(&self.context, self.store, &input, Some(fence(lease)))?;
         chunk.consolidate(self.store)?;
+        chunk.prepare();
         Ok(chunk)
     }
 
@@ -416,7 +417,7 @@ fn dry_chunk(
                 alive: content.alive,
                 contributions: content.contributions.clone(),
                 state_set: content.state_set.clone(),
-                golden: content.golden.clone(),
+                golden: content.golden.to_vec(),
                 ..stub(key, *version)
             }),
         };

@@ -66,14 +66,14 @@ impl WholeRecord<'_> {
     pub fn document(&self) -> Option<(u8, &[u8])> {
         let kept = self.contributions.iter().filter(|contribution| contribution.raw.is_some());
         let newest = kept.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))?;
-        newest.raw.as_ref().map(|raw| (raw.format, raw.bytes.as_slice()))
+        newest.raw.as_ref().map(|raw| (raw.format, &*raw.bytes))
     }
 
     /// For each golden field: value, who says it by which rule, and what lost; then the contributions themselves.
     pub fn explain(&self, catalogue: &Catalogue) -> Json {
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let consolidator = Consolidator::new(catalogue, self.collection, &evaluator);
-        let golden = Golden { values: self.stored.golden.clone(), alive: self.stored.alive, conflicts: self.stored.conflicts.clone() };
+        let golden = Golden { values: self.stored.golden.as_slice().into(), alive: self.stored.alive, conflicts: self.stored.conflicts.clone() };
         let mut fields = Map::new();
         for explanation in consolidator.explain(&self.contributions, &golden) {
             let field = &self.collection.fields[explanation.field];

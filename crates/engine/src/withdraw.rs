@@ -149,8 +149,8 @@ impl Unit for WithdrawUnit {
         &self.tenant
     }
 
-    fn writes(&mut self) -> Vec<RecordWrite> {
-        std::mem::take(&mut self.writes)
+    fn writes(&self) -> &[RecordWrite] {
+        &self.writes
     }
 
     fn resolve(&mut self, conflicts: Vec<Conflict>) -> StoreResult<Vec<RecordWrite>> {

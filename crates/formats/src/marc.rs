@@ -147,7 +147,7 @@ impl<'a> MarcRecord<'a> {
         }
         if leader[9] == b'a' {
             let text = std::str::from_utf8(bytes).map_err(|error| MarcError::NotUtf8(error.valid_up_to()))?;
-            return Ok(Self { text: Cow::Borrowed(text), leader, fields, unknown_characters: 0 }.checked()?);
+            return Self { text: Cow::Borrowed(text), leader, fields, unknown_characters: 0 }.checked();
         }
         if bytes.is_ascii() && memchr(0x1b, bytes).is_none() {
             let text = std::str::from_utf8(bytes).map_err(|error| MarcError::NotUtf8(error.valid_up_to()))?;

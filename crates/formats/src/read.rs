@@ -119,6 +119,7 @@ impl<R: Read> Documents<R> {
     ///
     /// # Errors
     /// When reading fails; a damaged compressed stream is such a failure.
+    #[allow(clippy::should_implement_trait, reason = "an iterator could not lend its buffer")]
     pub fn next(&mut self) -> io::Result<Option<(Found, &[u8])>> {
         loop {
             if self.discarding.is_some() {

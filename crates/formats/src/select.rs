@@ -233,7 +233,8 @@ fn named(test: &NodeTest, name: &str, namespace: Option<&str>, namespaces: &[(St
                 None => (prefix == "xml").then_some(roxmltree::NS_XML_URI),
             };
             let wanted = prefix.as_ref().and_then(bound);
-            local == name && wanted == namespace && prefix.is_some() == wanted.is_some()
+            // xmlns="" takes the namespace away
+            local == name && wanted == namespace.filter(|uri| !uri.is_empty()) && prefix.is_some() == wanted.is_some()
         }
         NodeTest::Text | NodeTest::Node => false,
     }

@@ -116,7 +116,8 @@ fn real_files() -> Vec<(String, Vec<u8>)> {
         println!("skipped: there is no folder {}", folder.display());
         return Vec::new();
     };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "mrc")).collect();
+    let mut paths: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "mrc")).collect();
     paths.sort();
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     paths.iter().map(|path| (name(path), std::fs::read(path).unwrap_or_else(|error| panic!("{error}")))).collect()

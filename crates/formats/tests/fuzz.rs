@@ -14,12 +14,38 @@ use support::{Random, collect, iso2709, random_record, read_in_chunks, read_in_c
 const ROUNDS: usize = 5_000;
 
 const MARC_PATHS: &[&str] = &[
-    "LDR", "LDR/06", "001", "...", "1..$a", "100$a-d[0]", "1..$a$d", "245^1", "100^2", "008/0-#", "...$a/#-2", "...[#]$a", r"100$a{$d=\1841-1904}",
-    r"1..{^1=\1}$a", r"...{001~\n|!008}$a", r"100$d{100$a!~\x}",
+    "LDR",
+    "LDR/06",
+    "001",
+    "...",
+    "1..$a",
+    "100$a-d[0]",
+    "1..$a$d",
+    "245^1",
+    "100^2",
+    "008/0-#",
+    "...$a/#-2",
+    "...[#]$a",
+    r"100$a{$d=\1841-1904}",
+    r"1..{^1=\1}$a",
+    r"...{001~\n|!008}$a",
+    r"100$d{100$a!~\x}",
 ];
 const JSON_PATHS: &[&str] = &["$", "$.a", "$.b.c", "$..*", "$[*]", "$.a[0:2]", "$[?@.a == 1]", "$..a", "$[-1]"];
-const XML_PATHS: &[&str] =
-    &[".", "//*", "//a/..", ".//@*", "a[1]/text()", "//*[not(@b='1')]", "//n//text()", "*[@n]", "@xml:lang", "//*[.='x'][2]", "/list/a", "p:c"];
+const XML_PATHS: &[&str] = &[
+    ".",
+    "//*",
+    "//a/..",
+    ".//@*",
+    "a[1]/text()",
+    "//*[not(@b='1')]",
+    "//n//text()",
+    "*[@n]",
+    "@xml:lang",
+    "//*[.='x'][2]",
+    "/list/a",
+    "p:c",
+];
 const CSV_PATHS: &[&str] = &["id", "name", ""];
 
 fn paths(family: Family) -> Vec<Path> {
@@ -66,7 +92,10 @@ fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> 
         let chunks = read_in_chunks(file, syntax, records, |number| number % 3 != 1);
         assert_eq!(places(&chunks), places(&whole), "in chunks cut behind documents: {}", show());
     }
-    whole.iter().filter(|(found, bytes)| found.problem.is_none() && check_document(&found.head.complete(bytes), syntax, &found.head, paths)).count()
+    whole
+        .iter()
+        .filter(|(found, bytes)| found.problem.is_none() && check_document(&found.head.complete(bytes), syntax, &found.head, paths))
+        .count()
 }
 
 /// What holds for the bytes of every document. Returns whether they are one.
@@ -105,7 +134,9 @@ fn check_writers(bytes: &[u8], syntax: Syntax, record: &MarcRecord<'_>) {
         let complete = found.head.complete(bytes);
         match to {
             Syntax::MarcXml => drop(xml::parse(&complete).unwrap_or_else(|error| panic!("{error}: {record:?}"))),
-            Syntax::MarcJson => drop(serde_json::from_slice::<serde_json::Value>(&complete).unwrap_or_else(|error| panic!("{error}: {record:?}"))),
+            Syntax::MarcJson => {
+                drop(serde_json::from_slice::<serde_json::Value>(&complete).unwrap_or_else(|error| panic!("{error}: {record:?}")))
+            }
             _ => {}
         }
     }
@@ -113,9 +144,56 @@ fn check_writers(bytes: &[u8], syntax: Syntax, record: &MarcRecord<'_>) {
 
 /// Bytes that mean something in some format.
 const TOKENS: &[&[u8]] = &[
-    b"<", b">", b"/>", b"</", b"\"", b"'", b"<!--", b"-->", b"<![CDATA[", b"]]>", b"<?", b"<!DOCTYPE x [", b"&lt;", b"&x;", b" xmlns='u'", b" xmlns:p=\"u\"",
-    b"<record>", b"</record>", b"<leader>", b"<a>", b"<item>", b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\\\"", b"null", b"1e9", b"\n", b"\r\n", b"\r",
-    b"\x1d", b"\x1e", b"\x1f", b"\x1f\x1f", b"\x1b", b"\x1b$1", b"\x1b(N", b"\xe2", b"00000", b"99999", b"\0", b"\xff", b"\xef\xbb\xbf", b";", b"\t", b"\x1a",
+    b"<",
+    b">",
+    b"/>",
+    b"</",
+    b"\"",
+    b"'",
+    b"<!--",
+    b"-->",
+    b"<![CDATA[",
+    b"]]>",
+    b"<?",
+    b"<!DOCTYPE x [",
+    b"&lt;",
+    b"&x;",
+    b" xmlns='u'",
+    b" xmlns:p=\"u\"",
+    b"<record>",
+    b"</record>",
+    b"<leader>",
+    b"<a>",
+    b"<item>",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\\",
+    b"\\\"",
+    b"null",
+    b"1e9",
+    b"\n",
+    b"\r\n",
+    b"\r",
+    b"\x1d",
+    b"\x1e",
+    b"\x1f",
+    b"\x1f\x1f",
+    b"\x1b",
+    b"\x1b$1",
+    b"\x1b(N",
+    b"\xe2",
+    b"00000",
+    b"99999",
+    b"\0",
+    b"\xff",
+    b"\xef\xbb\xbf",
+    b";",
+    b"\t",
+    b"\x1a",
 ];
 
 fn damage(file: &mut Vec<u8>, random: &mut Random) {
@@ -141,8 +219,11 @@ fn damage(file: &mut Vec<u8>, random: &mut Random) {
 
 /// Damages the samples of a family and some more files over and over.
 fn fuzz(family: Family, more: Vec<(Syntax, Vec<u8>)>, seed: u64) {
-    let mut files: Vec<(Syntax, Option<&str>, Vec<u8>)> =
-        samples().into_iter().filter(|sample| sample.syntax.family() == family).map(|sample| (sample.syntax, sample.records, sample.file)).collect();
+    let mut files: Vec<(Syntax, Option<&str>, Vec<u8>)> = samples()
+        .into_iter()
+        .filter(|sample| sample.syntax.family() == family)
+        .map(|sample| (sample.syntax, sample.records, sample.file))
+        .collect();
     files.extend(more.into_iter().map(|(syntax, file)| (syntax, None, file)));
     let paths = paths(family);
     let mut random = Random::new(seed);
@@ -218,12 +299,14 @@ fn random_bytes_are_read_by_every_format() {
 fn random_bytes_are_decoded_as_marc8() {
     let mut random = Random::new(61);
     for _ in 0..ROUNDS * 4 {
-        let bytes: Vec<u8> = (0..random.below(12)).flat_map(|_| match random.below(4) {
-            0 => random.pick(TOKENS).to_vec(),
-            1 => vec![0x1b, *random.pick(b"()$,-bgps!"), *random.pick(b"123451EBNQS!$,")],
-            2 => vec![0x80 + random.below(128) as u8],
-            _ => vec![0x20 + random.below(95) as u8],
-        }).collect();
+        let bytes: Vec<u8> = (0..random.below(12))
+            .flat_map(|_| match random.below(4) {
+                0 => random.pick(TOKENS).to_vec(),
+                1 => vec![0x1b, *random.pick(b"()$,-bgps!"), *random.pick(b"123451EBNQS!$,")],
+                2 => vec![0x80 + random.below(128) as u8],
+                _ => vec![0x20 + random.below(95) as u8],
+            })
+            .collect();
         let (text, unknown) = marc8::decode(&bytes);
         assert!(unknown <= bytes.len(), "{bytes:x?}");
         assert_eq!(text.chars().filter(|character| *character == '\u{fffd}').count(), unknown, "{bytes:x?}");

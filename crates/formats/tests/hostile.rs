@@ -3,11 +3,11 @@
 
 mod support;
 
+use std::io::{self, Read, Write};
+use stook_catalogue::path::{Path, PathLanguage};
 use stook_formats::marc::{MarcError, MarcRecord};
 use stook_formats::read::{Compression, Documents, open_bytes};
 use stook_formats::{Document, DocumentError, Head, SYNTAXES, Selected, Syntax, detect, select};
-use std::io::{self, Read, Write};
-use stook_catalogue::path::{Path, PathLanguage};
 use support::{collect, iso2709, read_in_chunks, read_in_chunks_cut_in_front, read_whole, samples, scan_stepwise, small_record, summary};
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -23,14 +23,13 @@ fn parse_error(bytes: &[u8], syntax: Syntax) -> DocumentError {
     }
 }
 
-// Reading in pieces
-
 #[test]
 fn reading_does_not_depend_on_how_much_of_the_file_is_seen_at_once() {
     for sample in samples() {
         let whole = read_whole(&sample.file, sample.syntax, sample.records);
         assert!(whole.len() >= 3, "{}", sample.name);
-        let expected: Vec<_> = whole.iter().map(|(found, bytes)| (found.number, found.offset, bytes.clone(), found.problem.clone())).collect();
+        let expected: Vec<_> =
+            whole.iter().map(|(found, bytes)| (found.number, found.offset, bytes.clone(), found.problem.clone())).collect();
         for (seed, most) in [(1, 1), (2, 7), (3, 7), (4, 50)] {
             assert_eq!(scan_stepwise(&sample.file, sample.syntax, sample.records, most, seed), expected, "{}", sample.name);
         }
@@ -59,9 +58,8 @@ fn a_file_cut_into_chunks_anywhere_gives_the_same_documents() {
 fn documents_of_a_chunk_parse_as_those_of_the_whole_file() {
     for sample in samples() {
         let outcomes = |documents: Vec<support::Document>| -> Vec<bool> {
-            let parsed = documents.iter().map(|(found, bytes)| {
-                Document::parse(&found.head.complete(bytes), sample.syntax, &found.head).is_ok()
-            });
+            let parsed =
+                documents.iter().map(|(found, bytes)| Document::parse(&found.head.complete(bytes), sample.syntax, &found.head).is_ok());
             parsed.collect()
         };
         let whole = outcomes(read_whole(&sample.file, sample.syntax, sample.records));
@@ -69,8 +67,6 @@ fn documents_of_a_chunk_parse_as_those_of_the_whole_file() {
         assert!(whole.iter().filter(|parsed| **parsed).count() >= 2, "{}: {whole:?}", sample.name);
     }
 }
-
-// Empty files, and files of something else
 
 #[test]
 fn an_empty_file_holds_nothing() {
@@ -122,8 +118,6 @@ fn samples_are_recognised() {
         assert_eq!(detect(&sample.file), Some(sample.syntax), "{}", sample.name);
     }
 }
-
-// ISO 2709
 
 fn record() -> Vec<u8> {
     iso2709(&small_record(1))
@@ -226,8 +220,6 @@ fn text_that_came_as_unicode_is_not_written_as_marc8() {
     assert_eq!(&read.leader()[9..10], "a");
 }
 
-// JSON
-
 #[test]
 fn one_broken_line_is_the_only_problem_of_its_file() {
     for broken in ["{\"a\": 2", "{\"a\": \"2}", "]", "garbage \"", "{\"a\": 2,}", "\u{0}", "{\"a\": \u{1f}}"] {
@@ -242,7 +234,8 @@ fn one_broken_line_is_the_only_problem_of_its_file() {
             };
             let expected: Vec<_> = (1..).zip(lines).map(place).collect();
             assert_eq!(summary(&documents), expected, "{file}");
-            let parsed: Vec<_> = documents.iter().map(|(_, bytes)| Document::parse(bytes, Syntax::Json, &Head::default()).is_ok()).collect();
+            let parsed: Vec<_> =
+                documents.iter().map(|(_, bytes)| Document::parse(bytes, Syntax::Json, &Head::default()).is_ok()).collect();
             assert_eq!(parsed, lines.map(|line| line != broken), "{file}");
         }
     }
@@ -258,7 +251,10 @@ fn garbage_between_elements_spoils_no_element() {
         .filter(|(found, bytes)| found.problem.is_none() && Document::parse(bytes, Syntax::Json, &Head::default()).is_ok())
         .map(|(found, bytes)| (found.number, found.offset as usize, String::from_utf8_lossy(bytes).into_owned()))
         .collect();
-    assert_eq!(sound.iter().map(|(_, _, text)| text.as_str()).collect::<Vec<_>>(), [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#, r#"{"d":4}"#]);
+    assert_eq!(
+        sound.iter().map(|(_, _, text)| text.as_str()).collect::<Vec<_>>(),
+        [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#, r#"{"d":4}"#]
+    );
     for (_, offset, text) in &sound {
         assert!(file[*offset..].starts_with(text));
     }
@@ -273,7 +269,8 @@ fn the_elements_of_a_chosen_member_are_the_documents() {
 
 #[test]
 fn a_missing_member_is_one_problem() {
-    for file in [r#"{"values": [1]}"#, "[1]", "17", r#"{"value": {"value": [1]}}"#, r#"{"value": 1"#, "{", "\"value\"", r#"{"value" [1]}"#] {
+    for file in [r#"{"values": [1]}"#, "[1]", "17", r#"{"value": {"value": [1]}}"#, r#"{"value": 1"#, "{", "\"value\"", r#"{"value" [1]}"#]
+    {
         let documents = read_whole(file.as_bytes(), Syntax::Json, Some("value"));
         assert_eq!(documents.len(), 1, "{file}");
         assert_eq!(documents[0].0.problem.as_deref(), Some("the top value is not an object with a list \"value\""), "{file}");
@@ -338,8 +335,6 @@ fn json_that_is_not_utf8_is_an_error() {
     assert!(matches!(parse_error(b"\"\\ud800\"", Syntax::Json), DocumentError::Json(_)));
 }
 
-// XML
-
 #[test]
 fn what_looks_like_a_tag_but_is_none_ends_no_element() {
     let inside = "<!-- </r> --><![CDATA[</r><r>]]><?pi </r>?><x a='</ r>' b=\">\"/><r/><r></r><rr></rr></x:r>";
@@ -356,7 +351,8 @@ fn what_looks_like_a_tag_but_is_none_ends_no_element() {
 #[test]
 fn elements_keep_the_namespaces_of_the_elements_around_them_only() {
     let file = "<root xmlns='urn:root' xmlns:p='urn:outer'><a xmlns:p='urn:inner' t=\"x>'y\"><r><p:n>1</p:n></r></a>\
-        <b xmlns:q='it&apos;s'><r x='xmlns:q='/></b><c xmlns=''><r t='>' xmlns:p='urn:own'><p:n>3</p:n></r></c><r><p:n>4</p:n></r></root><r/>";
+        <b xmlns:q='it&apos;s'><r x='xmlns:q='/></b><c xmlns=''><r t='>' xmlns:p='urn:own'><p:n>3</p:n></r></c>\
+        <r><p:n>4</p:n></r></root><r/>";
     let texts: Vec<_> = read_whole(file.as_bytes(), Syntax::Xml, Some("r"))
         .into_iter()
         .map(|(found, bytes)| String::from_utf8_lossy(&found.head.complete(&bytes)).into_owned())
@@ -465,31 +461,36 @@ fn an_overlong_element_is_given_up_and_the_next_one_is_read() {
         let overlong = format!("<r>{}</r>", filler.repeat((40 << 20) / filler.len()));
         let file = format!("<list><r>1</r>{overlong}<r>3</r></list>");
         let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
-        let expected = [(1, 6, "<r>1</r>".into(), false), (2, 14, String::new(), true), (3, 14 + overlong.len() as u64, "<r>3</r>".into(), false)];
+        let expected =
+            [(1, 6, "<r>1</r>".into(), false), (2, 14, String::new(), true), (3, 14 + overlong.len() as u64, "<r>3</r>".into(), false)];
         assert_eq!(summary(&documents), expected, "{filler}");
     }
 }
 
 #[test]
 fn overlong_markup_is_given_up_up_to_its_end() {
-    for (before, filler, after) in [("<r><!--", "</r>", "--></r>"), ("<r><![CDATA[", "</r>", "]]></r>"), ("<r><?x", "</r>", "?></r>"), ("<!--", "<r/>", "-->")] {
+    for (before, filler, after) in
+        [("<r><!--", "</r>", "--></r>"), ("<r><![CDATA[", "</r>", "]]></r>"), ("<r><?x", "</r>", "?></r>"), ("<!--", "<r/>", "-->")]
+    {
         let overlong = format!("{before}{}{after}", filler.repeat(20 << 20));
         let file = format!("<list>{overlong}<r>2</r></list>");
         let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
-        assert_eq!(summary(&documents), [(1, 6, String::new(), true), (2, 6 + overlong.len() as u64, "<r>2</r>".into(), false)], "{before}");
+        assert_eq!(
+            summary(&documents),
+            [(1, 6, String::new(), true), (2, 6 + overlong.len() as u64, "<r>2</r>".into(), false)],
+            "{before}"
+        );
     }
 }
-
-// CSV
 
 fn csv_values(file: &[u8]) -> Vec<(u64, u64, Result<Vec<String>, String>)> {
     let documents = read_whole(file, Syntax::Csv, None);
     let row = |(found, bytes): support::Document| {
         let parsed = match found.problem {
             Some(problem) => Err(problem),
-            None => Document::parse(&bytes, Syntax::Csv, &found.head).map_err(|error| error.to_string()).map(|document| {
-                found.head.columns().iter().map(|column| column_value(&document, column)).collect()
-            }),
+            None => Document::parse(&bytes, Syntax::Csv, &found.head)
+                .map_err(|error| error.to_string())
+                .map(|document| found.head.columns().iter().map(|column| column_value(&document, column)).collect()),
         };
         (found.number, found.offset, parsed)
     };
@@ -526,7 +527,8 @@ fn quoted_line_ends_belong_to_the_value() {
 #[test]
 fn a_quote_inside_a_value_is_a_character() {
     let file = b"a,b\n1,5\" disk\n2,x \"y\" z\n3,\"a \"\"b\"\"\"\n4,\"c\" d\n";
-    let expected = [(1, 4, row(&["1", "5\" disk"])), (2, 14, row(&["2", "x \"y\" z"])), (3, 24, row(&["3", "a \"b\""])), (4, 36, row(&["4", "c d"]))];
+    let expected =
+        [(1, 4, row(&["1", "5\" disk"])), (2, 14, row(&["2", "x \"y\" z"])), (3, 24, row(&["3", "a \"b\""])), (4, 36, row(&["4", "c d"]))];
     assert_eq!(csv_values(file), expected);
 }
 
@@ -567,7 +569,10 @@ fn an_overlong_row_is_given_up_up_to_the_next_line() {
     for length in [(4 << 20) + 1, 5 << 20, 9 << 20] {
         let file = [b"a,b\n1,2\n", vec![b'x'; length].as_slice(), b"\n3,4\n"].concat();
         let values = csv_values(&file);
-        assert_eq!(values.iter().map(|(number, offset, _)| (*number, *offset)).collect::<Vec<_>>(), [(1, 4), (2, 8), (3, 9 + length as u64)]);
+        assert_eq!(
+            values.iter().map(|(number, offset, _)| (*number, *offset)).collect::<Vec<_>>(),
+            [(1, 4), (2, 8), (3, 9 + length as u64)]
+        );
         assert_eq!((&values[0].2, &values[2].2), (&row(&["1", "2"]), &row(&["3", "4"])));
         assert!(values[1].2.is_err());
     }
@@ -585,8 +590,6 @@ fn an_unclosed_quote_does_not_take_a_large_file_with_it() {
         assert_eq!(values[rows], (rows as u64 + 1, 9 * rows as u64, row(&["123", "4567"])));
     }
 }
-
-// Memory and compressed files
 
 /// A long line of one byte that exists only while it is read. It notes the room it was given: the free part of the reader's
 /// buffer, which is at least half of what the buffer grew to.
@@ -703,8 +706,6 @@ fn a_damaged_compressed_file_is_an_io_error() {
         assert!(outcome.is_err());
     }
 }
-
-// Paths on hostile documents
 
 #[test]
 fn paths_on_large_documents_finish() {

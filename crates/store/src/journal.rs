@@ -143,8 +143,10 @@ pub struct ChunkJournal {
     pub file_start: u64,
     /// Sums, corrections included.
     pub counts: Counts,
-    /// In the order of the documents.
-    pub lines: Vec<Line>,
+    /// The first document.
+    pub first: u64,
+    /// Outcomes in the order of the documents, as [`pack`] packs them.
+    pub lines: Vec<u8>,
     /// In the order of the documents.
     pub troubles: Vec<Trouble>,
     /// Of documents of other chunks.

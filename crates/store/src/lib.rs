@@ -21,6 +21,7 @@ use journal::{ChunkJournal, JournalEntry};
 use plan::{Aggregate, Found, Plan};
 use queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Lease, NewChunk, NewJob, Progress, Slice};
 use std::fmt;
+use std::sync::Arc;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Damaged;
 use stook_catalogue::value::Value;
@@ -172,7 +173,7 @@ pub struct Content {
     /// Whether it exists for readers.
     pub alive: bool,
     /// A value per field.
-    pub golden: Vec<Value>,
+    pub golden: Arc<[Value]>,
     /// A value per state field.
     pub state: Vec<Value>,
     /// State fields that transitions have set, by index.
@@ -182,7 +183,7 @@ pub struct Content {
     /// Packed contributions.
     pub contributions: Vec<u8>,
     /// Kept documents, concatenated.
-    pub raw: Option<Vec<u8>>,
+    pub raw: Option<Arc<[u8]>>,
 }
 
 /// What a child says to its target. Edges are ordered by group, start and child.
@@ -256,7 +257,7 @@ pub trait Unit: Send {
         None
     }
     /// Changes computed from what was read, ordered by collection and key, one per record.
-    fn writes(&mut self) -> Vec<RecordWrite>;
+    fn writes(&self) -> &[RecordWrite];
     /// Records that are not any more what was read: merge again. What is returned is written without another check, the
     /// store holds them.
     ///
@@ -270,7 +271,7 @@ pub trait Unit: Send {
         Settling::default()
     }
     /// The journal of the chunk.
-    fn journal(&mut self) -> Option<ChunkJournal> {
+    fn journal(&mut self) -> Option<&ChunkJournal> {
         None
     }
 }
@@ -304,8 +305,9 @@ pub struct Receipt {
     pub rows: u64,
 }
 
-/// A unit on its way; [`Pending::wait`] blocks until it is durable.
-pub struct Pending(pub std::sync::mpsc::Receiver<Result<Receipt>>);
+/// A unit on its way; [`Pending::wait`] blocks until it is durable. The unit itself comes back with the answer, so that
+/// giving back its memory is not the writer's work.
+pub struct Pending(pub std::sync::mpsc::Receiver<(Result<Receipt>, Option<Box<dyn Unit>>)>);
 
 impl Pending {
     /// Waits until the unit is durable.
@@ -313,7 +315,7 @@ impl Pending {
     /// # Errors
     /// When it was not written.
     pub fn wait(self) -> Result<Receipt> {
-        self.0.recv().unwrap_or_else(|_| Err(StoreError::Other("the store was closed".into())))
+        self.0.recv().map_or_else(|_| Err(StoreError::Other("the store was closed".into())), |(result, _)| result)
     }
 }
 

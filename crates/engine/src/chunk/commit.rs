@@ -12,7 +12,7 @@ use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::survivorship::Consolidator;
 use stook_formats::{Document, Syntax};
-use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble};
+use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::Slice;
 use stook_store::{Conflict, Detail, Fence, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
 
@@ -49,6 +49,9 @@ pub struct MappedChunk {
     /// Statements by record, in key order.
     records: BTreeMap<(usize, Key), Vec<Numbered>>,
     decisions: BTreeMap<(usize, Key), Decision>,
+    writes: Vec<RecordWrite>,
+    /// Built before the chunk is submitted, and again if something changes after that.
+    journal: Option<ChunkJournal>,
     /// Documents that never reached a record: outcome and key.
     outside: Vec<(u64, Outcome, Option<String>)>,
     troubles: Vec<Trouble>,
@@ -124,7 +127,7 @@ impl MappedChunk {
         })?;
         let Parts { entries, records, outside, troubles } = chunk;
         let (context, file) = (context.clone(), slice.file);
-        Ok(Self { context, evaluator, fence, file, file_start, entries, records, decisions: BTreeMap::new(), outside, troubles })
+        Ok(Self { context, evaluator, fence, file, file_start, entries, records, decisions: BTreeMap::new(), writes: Vec::new(), journal: None, outside, troubles })
     }
 
     /// Consolidates with what is stored now: one bulk read of heads per collection, and one of whole records where several
@@ -183,6 +186,12 @@ impl MappedChunk {
         Ok(undecided)
     }
 
+    /// Makes everything ready that the store will ask for, so that the writer has nothing to compute.
+    pub fn prepare(&mut self) {
+        self.writes = self.take_writes(|_| true);
+        self.journal = Some(self.build_journal());
+    }
+
     /// What the chunk would journal as things stand; for a dry run.
     pub fn preview(&mut self) -> ChunkJournal {
         self.build_journal()
@@ -212,10 +221,10 @@ impl MappedChunk {
         writes
     }
 
-    fn build_journal(&mut self) -> ChunkJournal {
+    fn build_journal(&self) -> ChunkJournal {
         let mut counts = Counts { documents: self.entries.len() as i64, ..Counts::default() };
         let mut lines: Vec<Line> = Vec::with_capacity(self.entries.len());
-        let mut troubles = std::mem::take(&mut self.troubles);
+        let mut troubles = self.troubles.clone();
         let mut corrections = Vec::new();
         let place = |document: u64| {
             let index = self.entries.partition_point(|entry| entry.document < document);
@@ -246,7 +255,8 @@ impl MappedChunk {
         lines.sort_by_key(|line| (line.document, line.collection));
         troubles.sort_by_key(|trouble| trouble.document);
         counts.warnings = troubles.iter().filter(|trouble| !trouble.failed).count() as i64;
-        ChunkJournal { file: self.file, file_start: self.file_start, counts, lines, troubles, corrections }
+        let first = self.entries.first().map_or(0, |entry| entry.document);
+        ChunkJournal { file: self.file, file_start: self.file_start, counts, first, lines: pack(&lines), troubles, corrections }
     }
 }
 
@@ -267,11 +277,12 @@ impl Unit for MappedChunk {
         self.fence
     }
 
-    fn writes(&mut self) -> Vec<RecordWrite> {
-        self.take_writes(|_| true)
+    fn writes(&self) -> &[RecordWrite] {
+        &self.writes
     }
 
     fn resolve(&mut self, conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+        self.journal = None;
         let mut again: BTreeSet<(usize, Key)> = BTreeSet::new();
         for conflict in conflicts {
             again.insert((conflict.collection, conflict.key.clone()));
@@ -281,6 +292,7 @@ impl Unit for MappedChunk {
     }
 
     fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
+        self.journal = None;
         let name = &self.context.catalogue.collections[collection].fields[field].name;
         let reason = format!("`{name}` is unique, and record {holder:?} has this value");
         if let Some(decision) = self.decisions.get_mut(&(collection, key.clone())) {
@@ -289,7 +301,10 @@ impl Unit for MappedChunk {
         }
     }
 
-    fn journal(&mut self) -> Option<ChunkJournal> {
-        Some(self.build_journal())
+    fn journal(&mut self) -> Option<&ChunkJournal> {
+        if self.journal.is_none() {
+            self.journal = Some(self.build_journal());
+        }
+        self.journal.as_ref()
     }
 }

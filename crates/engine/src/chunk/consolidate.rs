@@ -8,7 +8,7 @@
 use super::map::Statement;
 use stook_catalogue::definition::{Collection, Matched, Unmatched};
 use stook_catalogue::expr::{Evaluator, to_cel};
-use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, Said, pack, pack_raw, unpack};
+use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, pack, pack_raw, unpack};
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::Value;
 use stook_store::journal::Outcome;
@@ -153,7 +153,7 @@ impl<'c> Decider<'c> {
         let created_job = stored.filter(|_| existed).map_or(job, |record| record.created_job);
         let golden = self.consolidator.survive(&sorted(&mut contributions));
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
-        let golden_stays = same_content && stored.is_some_and(|stored| stored.alive == golden.alive && (!whole || stored.golden == golden.values));
+        let golden_stays = same_content && stored.is_some_and(|stored| stored.alive == golden.alive && (!whole || stored.golden[..] == golden.values[..]));
         let change = if golden_stays {
             Change::Touch { contributions: pack(&contributions, self.collection, &golden.values) }
         } else {
@@ -239,10 +239,7 @@ fn contribution(own: &Numbered, before: Option<Before>, job: JobId) -> Contribut
         generation: own.generation,
         origin: Origin { job, document: own.document },
         before,
-        said: match &statement.said {
-            Said::Values(values) => Said::Values(values.clone()),
-            Said::Gone => Said::Gone,
-        },
+        said: statement.said.clone(),
         raw: statement.raw.clone(),
     }
 }

@@ -206,9 +206,9 @@ impl<'c> Mapper<'c> {
         let result = self.statement(&heard, index, feed, collection, &values, alone, mapped);
         scope.lets = heard.lets;
         let (key, contributor, as_of, gone) = result?;
-        let said = if gone { Said::Gone } else { Said::Values(values) };
+        let said = if gone { Said::Gone } else { Said::Values(values.into()) };
         let hash = content_hash(&said, collection, feed, bytes);
-        let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.to_vec() });
+        let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.into() });
         Some(Statement { collection: feed.collection, feed: index, key, contributor, as_of, hash, said, raw })
     }
 

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 use tables::Tables;
-use writer::Writer;
+use writer::{Work, Writer};
 
 /// How the embedded store is opened.
 #[derive(Debug, Clone)]
@@ -102,15 +102,12 @@ impl SqliteStore {
     fn write<T: Send + 'static>(&self, work: impl FnOnce(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
         let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("it was opened for reading".into())) };
         let (answer, received) = std::sync::mpsc::channel();
-        let pending = writer.run(
-            Box::new(move |connection, stamp| {
-                let value = work(connection, stamp)?;
-                let _ = answer.send(value);
-                Ok(Receipt { stamp, rows: 1 })
-            }),
-            Urgency::Interactive,
-        );
-        pending.wait()?;
+        let small = move |connection: &Connection, stamp: i64| {
+            let value = work(connection, stamp)?;
+            let _ = answer.send(value);
+            Ok(Receipt { stamp, rows: 1 })
+        };
+        writer.run(Work::Small(Box::new(small)), Urgency::Interactive).wait()?;
         received.recv().map_err(|_| StoreError::Other("the writer gave no answer".into()))
     }
 
@@ -176,11 +173,10 @@ impl Store for SqliteStore {
     fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
         let Some(writer) = &self.writer else {
             let (sender, receiver) = std::sync::mpsc::channel();
-            let _ = sender.send(Err(StoreError::ReadOnly("it was opened for reading".into())));
+            let _ = sender.send((Err(StoreError::ReadOnly("it was opened for reading".into())), Some(unit)));
             return Pending(receiver);
         };
-        let tables = self.tables.clone();
-        writer.run(Box::new(move |connection, stamp| records::write(connection, &tables, unit, stamp)), urgency)
+        writer.run(Work::Unit(unit), urgency)
     }
 
     fn find(&self, plan: &Plan) -> Result<Found> {

@@ -192,7 +192,7 @@ pub fn tenant_id(connection: &Connection, tenant: &Tenant) -> Result<i64> {
 }
 
 /// Writes a unit of work inside the writer's transaction.
-pub fn write(connection: &Connection, tables: &Tables, mut unit: Box<dyn Unit>, stamp: i64) -> Result<Receipt> {
+pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stamp: i64) -> Result<Receipt> {
     let fence = unit.fence();
     if let Some(fence) = fence {
         work::hand_back(connection, fence)?;
@@ -201,14 +201,15 @@ pub fn write(connection: &Connection, tables: &Tables, mut unit: Box<dyn Unit>, 
     let writes = unit.writes();
     let mut rows = writes.len() as u64;
     let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
+    let mut refused: Vec<(usize, Key, usize, String)> = Vec::new();
     for write in writes {
-        match apply(connection, tables, tenant, &write, stamp, true)? {
+        match apply(connection, tables, tenant, write, stamp, true)? {
             Applied::Done => {}
             Applied::Changed => match lost.last_mut() {
-                Some((collection, keys)) if *collection == write.collection => keys.push(write.key),
-                _ => lost.push((write.collection, vec![write.key])),
+                Some((collection, keys)) if *collection == write.collection => keys.push(write.key.clone()),
+                _ => lost.push((write.collection, vec![write.key.clone()])),
             },
-            Applied::Taken { field, holder } => unit.refused(write.collection, &write.key, field, &holder),
+            Applied::Taken { field, holder } => refused.push((write.collection, write.key.clone(), field, holder)),
         }
     }
     if !lost.is_empty() {
@@ -220,13 +221,16 @@ pub fn write(connection: &Connection, tables: &Tables, mut unit: Box<dyn Unit>, 
         for write in unit.resolve(conflicts)? {
             rows += 1;
             if let Applied::Taken { field, holder } = apply(connection, tables, tenant, &write, stamp, false)? {
-                unit.refused(write.collection, &write.key, field, &holder);
+                refused.push((write.collection, write.key, field, holder));
             }
         }
     }
+    for (collection, key, field, holder) in refused {
+        unit.refused(collection, &key, field, &holder);
+    }
     settle(connection, tenant, unit.settling())?;
     if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
-        work::write_journal(connection, tables, fence.chunk, &journal)?;
+        work::write_journal(connection, tables, fence.chunk, journal)?;
     }
     if let Some(fence) = fence {
         work::finish_chunk(connection, fence.chunk, stamp)?;
@@ -289,7 +293,7 @@ fn put(connection: &Connection, own: &CollectionTables, collection: &Collection,
     }
     binder.bind(content.created_job as i64)?;
     binder.bind(content.alive)?;
-    for value in &content.golden {
+    for value in content.golden.iter() {
         binder.bind(bind(value))?;
     }
     for index in &own.folded {
@@ -301,7 +305,7 @@ fn put(connection: &Connection, own: &CollectionTables, collection: &Collection,
     binder.bind(conflicts)?;
     binder.bind(state)?;
     binder.bind(&content.contributions)?;
-    binder.bind(&content.raw)?;
+    binder.bind(content.raw.as_deref())?;
     if let Some(version) = write.expect {
         binder.bind(tenant)?;
         binder.bind(write.key.as_str())?;

@@ -3,7 +3,7 @@
 use super::failure;
 use super::records::{execute, tenant_id};
 use super::tables::Tables;
-use crate::journal::{self, ChunkJournal, Counts, JournalEntry, Outcome, pack, unpack};
+use crate::journal::{self, ChunkJournal, Counts, JournalEntry, Outcome, unpack};
 use crate::queue::*;
 use crate::{Fence, Result, StoreError, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -146,7 +146,6 @@ pub fn hand_back(connection: &Connection, fence: Fence) -> Result<()> {
 }
 
 pub fn write_journal(connection: &Connection, tables: &Tables, chunk: ChunkId, journal: &ChunkJournal) -> Result<()> {
-    let first = journal.lines.iter().map(|line| line.document).chain(journal.troubles.iter().map(|trouble| trouble.document)).min().unwrap_or(0);
     let mut counts = Vec::new();
     for count in journal.counts.outcomes.iter().chain([&journal.counts.documents, &journal.counts.warnings]) {
         put_varint(&mut counts, ((count << 1) ^ (count >> 63)) as u64);
@@ -154,7 +153,7 @@ pub fn write_journal(connection: &Connection, tables: &Tables, chunk: ChunkId, j
     execute(
         connection,
         "INSERT INTO chunk_journals(job, ordinal, first, counts, file, file_start, lines) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        params![chunk.job as i64, chunk.ordinal, first as i64, counts, journal.file as i64, journal.file_start as i64, pack(&journal.lines)],
+        params![chunk.job as i64, chunk.ordinal, journal.first as i64, counts, journal.file as i64, journal.file_start as i64, journal.lines],
     )?;
     for trouble in &journal.troubles {
         execute(

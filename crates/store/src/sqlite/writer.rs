@@ -6,7 +6,8 @@
 
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
-use crate::{Pending, Receipt, Result, StoreError, Urgency};
+use crate::{Pending, Receipt, Result, StoreError, Unit, Urgency};
+use super::records;
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,15 +16,22 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Work inside a transaction; it is given the connection and the store's clock.
-pub type Work = Box<dyn FnOnce(&Connection, i64) -> Result<Receipt> + Send>;
+/// Work inside a transaction.
+pub enum Work {
+    /// A unit.
+    Unit(Box<dyn Unit>),
+    /// Anything small; it is given the connection and the store's clock.
+    Small(Box<dyn FnOnce(&Connection, i64) -> Result<Receipt> + Send>),
+}
+
+type Answer = Sender<(Result<Receipt>, Option<Box<dyn Unit>>)>;
 
 /// Longest time a group of bulk requests collects.
 const GROUP_TIME: Duration = Duration::from_millis(250);
 
 struct Request {
     work: Work,
-    answer: Sender<Result<Receipt>>,
+    answer: Answer,
 }
 
 #[derive(Default)]
@@ -143,7 +151,7 @@ impl Worker {
 
     fn group(&mut self, first: Request, interactive: bool) {
         if let Err(error) = self.begin() {
-            let _ = first.answer.send(Err(error));
+            let _ = first.answer.send((Err(error), None));
             return;
         }
         let started = Instant::now();
@@ -151,13 +159,14 @@ impl Worker {
         let mut answers = Vec::new();
         let mut request = Some(first);
         while let Some(Request { work, answer }) = request {
-            match self.savepoint(work) {
+            let (result, unit) = self.savepoint(work);
+            match result {
                 Ok(receipt) => {
                     rows += receipt.rows;
-                    answers.push((answer, receipt));
+                    answers.push((answer, receipt, unit));
                 }
                 Err(error) => {
-                    let _ = answer.send(Err(error));
+                    let _ = answer.send((Err(error), unit));
                 }
             }
             // some errors (a full disk) end the whole transaction
@@ -168,11 +177,12 @@ impl Worker {
             request = if full { None } else { self.next(interactive) };
         }
         let outcome = if self.connection.is_autocommit() { Err(StoreError::Full) } else { self.end() };
-        for (answer, receipt) in answers {
-            let _ = answer.send(match &outcome {
+        for (answer, receipt, unit) in answers {
+            let result = match &outcome {
                 Ok(()) => Ok(receipt),
                 Err(error) => Err(again(error)),
-            });
+            };
+            let _ = answer.send((result, unit));
         }
     }
 
@@ -191,16 +201,21 @@ impl Worker {
         }
     }
 
-    fn savepoint(&self, work: Work) -> Result<Receipt> {
+    fn savepoint(&self, work: Work) -> (Result<Receipt>, Option<Box<dyn Unit>>) {
         let stamp = tick(&self.shared.clock);
-        self.connection.execute_batch("SAVEPOINT unit").map_err(failure)?;
-        let result = work(&self.connection, stamp);
+        if let Err(error) = self.connection.execute_batch("SAVEPOINT unit") {
+            return (Err(failure(error)), None);
+        }
+        let (result, unit) = match work {
+            Work::Unit(mut unit) => (records::write(&self.connection, &self.tables, &mut *unit, stamp), Some(unit)),
+            Work::Small(work) => (work(&self.connection, stamp), None),
+        };
         if self.connection.is_autocommit() {
-            return result.and(Err(StoreError::Full));
+            return (result.and(Err(StoreError::Full)), unit);
         }
         let end = if result.is_ok() { "RELEASE unit" } else { "ROLLBACK TO unit; RELEASE unit" };
-        self.connection.execute_batch(end).map_err(failure)?;
-        result
+        let ended = self.connection.execute_batch(end).map_err(failure);
+        (ended.and(result), unit)
     }
 
     fn end(&self) -> Result<()> {

@@ -1,0 +1,161 @@
+//! Group `import`: a library's authority file into an embedded store.
+
+use crate::Setting;
+use crate::figures::{Figures, Samples};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+const ROUNDS: usize = 5;
+const RECORDS: u64 = 50_000;
+const MANY: u64 = 1_000_000;
+
+type Result<T> = std::result::Result<T, String>;
+
+/// A program that has run to its end.
+struct Ran {
+    seconds: f64,
+    output: String,
+    /// Largest resident memory in MB.
+    memory: f64,
+}
+
+fn execute(program: &Path, arguments: &[&str]) -> Result<Ran> {
+    let failed = |why: String| format!("{} {}: {why}", program.display(), arguments.join(" "));
+    let started = Instant::now();
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    // the kernel keeps the largest resident size while the process lives: look at it until it ends
+    let status = PathBuf::from(format!("/proc/{}/status", child.id()));
+    let mut memory: f64 = 0.0;
+    loop {
+        if let Ok(text) = std::fs::read_to_string(&status) {
+            let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
+            memory = memory.max(peak.unwrap_or(0.0) / 1024.0);
+        }
+        match child.try_wait() {
+            Ok(Some(_)) => break,
+            Ok(None) => std::thread::sleep(std::time::Duration::from_millis(2)),
+            Err(error) => return Err(failed(error.to_string())),
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(Ran { seconds, output: String::from_utf8_lossy(&output.stdout).into_owned(), memory })
+}
+
+/// Records per second, as a program's line of JSON reports it.
+fn reported_rate(output: &str) -> Result<f64> {
+    let line = output.lines().last().unwrap_or_default();
+    let json: serde_json::Value = serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))?;
+    let number = |name: &str| json[name].as_f64().ok_or_else(|| format!("{line} has no {name}"));
+    Ok(number("records")? / number("seconds")?)
+}
+
+struct Bench<'s> {
+    setting: &'s Setting,
+    folder: PathBuf,
+    catalogue: String,
+}
+
+impl Bench<'_> {
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn remove(&self, name: &str) {
+        for end in ["", "-wal", "-shm"] {
+            let _ = std::fs::remove_file(self.folder.join(format!("{name}{end}")));
+        }
+    }
+
+    fn sample(&self, name: &str, records: u64, keys: &str) -> Result<()> {
+        let records = records.to_string();
+        execute(&self.setting.stook, &["sample", "authorities", "--records", &records, "--keys", keys, "-o", &self.path(name)]).map(|_| ())
+    }
+
+    /// Imports a file as a process of its own; records per second from start to exit.
+    fn import(&self, file: &str, store: &str, profile: &str, records: u64) -> Result<(f64, Ran)> {
+        let (file, store) = (self.path(file), self.path(store));
+        let ran = execute(&self.setting.stook, &["-C", &self.catalogue, "--store", &store, "import", &file, "--profile", profile])?;
+        Ok((records as f64 / ran.seconds, ran))
+    }
+}
+
+pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
+    let catalogue = setting.root.join("examples/authorities").display().to_string();
+    let bench = Bench { setting, folder: folder.path().to_owned(), catalogue };
+    bench.sample("names.mrc", RECORDS, "ascending")?;
+
+    let (mut create, mut again, mut raw, mut script, mut visit, mut yaz, mut look_up) = <(Samples, Samples, Samples, Samples, Samples, Samples, Samples)>::default();
+    let has_yaz = execute(Path::new("yaz-marcdump"), &["-V"]).is_ok();
+    for round in 0..=ROUNDS {
+        bench.remove("own.sqlite");
+        let (created, _) = bench.import("names.mrc", "own.sqlite", "create_on_no_match", RECORDS)?;
+        let (unchanged, _) = bench.import("names.mrc", "own.sqlite", "upsert", RECORDS)?;
+        bench.remove("raw.sqlite");
+        let rows = reported_rate(&execute(&setting.own, &["raw-rows", &bench.path("own.sqlite"), &bench.path("raw.sqlite")])?.output)?;
+        let fields = execute(&setting.own, &["visit-marc", &bench.path("names.mrc")])?.seconds;
+        let found = reported_rate(&execute(&setting.own, &["look-ups", &bench.path("own.sqlite"), &format!("{}/catalogue.yaml", bench.catalogue)])?.output)?;
+        let peer = match &setting.python {
+            Some(python) => {
+                bench.remove("peer.sqlite");
+                let script = setting.root.join("benches/peers/pymarc_sqlite.py").display().to_string();
+                Some(reported_rate(&execute(python, &[&script, &bench.path("names.mrc"), &bench.path("peer.sqlite")])?.output)?)
+            }
+            None => None,
+        };
+        let dumped = if has_yaz { Some(execute(Path::new("yaz-marcdump"), &["-n", &bench.path("names.mrc")])?.seconds) } else { None };
+        // the first round warms the page cache
+        if round == 0 {
+            continue;
+        }
+        create.push(created);
+        again.push(unchanged);
+        raw.push(rows);
+        visit.push(RECORDS as f64 / fields);
+        look_up.push(found);
+        peer.into_iter().for_each(|rate| script.push(rate));
+        dumped.into_iter().for_each(|seconds| yaz.push(RECORDS as f64 / seconds));
+    }
+    figures.ratio("import 50 000 authorities, empty store", &create, "records/s", "bare SQLite loop", &raw, 0.4);
+    if setting.python.is_some() {
+        figures.ratio("import 50 000 authorities, empty store", &create, "records/s", "pymarc + sqlite3", &script, 6.0);
+    } else {
+        println!("skipped: no Python with pymarc (STOOK_TEST_PYTHON), no figure beside the plain script");
+    }
+    figures.ratio("the same file again, all unchanged", &again, "records/s", "create", &create, 2.0);
+    if has_yaz {
+        figures.ratio("MARC read alone, fields visited", &visit, "records/s", "yaz-marcdump -n", &yaz, 2.0);
+    } else {
+        println!("skipped: yaz-marcdump is not installed, no figure for reading alone");
+    }
+    figures.at_least("look-up by key, warm, in process, one core", &look_up, "look-ups/s", 100_000.0);
+    many(&bench, figures, &create)
+}
+
+/// A million records: the rate must not fall far below that of 50 000, and memory must not grow with the file.
+fn many(bench: &Bench<'_>, figures: &mut Figures, small: &Samples) -> Result<()> {
+    for (keys, bar) in [("ascending", 0.5), ("random", 0.25)] {
+        bench.sample("many.mrc", MANY, keys)?;
+        let (mut rate, mut memory, mut beside) = (Samples::default(), Samples::default(), Samples::default());
+        // one run of this length says as much as several short ones
+        bench.remove("many.sqlite");
+        let (created, ran) = bench.import("many.mrc", "many.sqlite", "create_on_no_match", MANY)?;
+        rate.push(created);
+        memory.push(ran.memory);
+        beside.push(small.median());
+        figures.ratio(&format!("import 1 000 000 authorities, {keys} keys"), &rate, "records/s", "50 000 records", &beside, bar);
+        figures.at_most(&format!("peak memory of that, {keys} keys"), &memory, "MB", 256.0);
+        bench.remove("many.sqlite");
+    }
+    Ok(())
+}

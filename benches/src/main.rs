@@ -1,0 +1,52 @@
+//! Figures beside their peers and limits: `stook-bench GROUP...` prints one line a figure and exits with 1 when one is short.
+//!
+//! Method: everything of a group runs interleaved (A B C A B C ...), each figure is the median of its runs and its spread is
+//! shown; a figure whose spread exceeds the distance to its bar says NOISY. Peers are programs of `benches/peers`, limits are
+//! bare loops in this crate. Measured programs run as processes of their own, from start to exit.
+
+mod figures;
+mod import;
+mod limits;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What a group needs to know.
+pub struct Setting {
+    /// The `stook` program.
+    pub stook: PathBuf,
+    /// This program, for limits that run as processes.
+    pub own: PathBuf,
+    /// The repository.
+    pub root: PathBuf,
+    /// Python with the peers' packages.
+    pub python: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["raw-rows", source, target] => return limits::raw_rows(source, target),
+        ["visit-marc", file] => return limits::visit_marc(file),
+        ["look-ups", store, catalogue] => return limits::look_ups(store, catalogue),
+        _ => {}
+    }
+    let Ok(own) = std::env::current_exe() else { return ExitCode::FAILURE };
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).filter(|path| path.exists());
+    let setting = Setting { stook: own.with_file_name("stook"), own, root, python };
+    let mut figures = figures::Figures::default();
+    let groups: &[&str] = if words.is_empty() { &["import"] } else { &words };
+    for group in groups {
+        let result = match *group {
+            "import" => import::run(&setting, &mut figures),
+            other => Err(format!("there is no group `{other}`; there is import")),
+        };
+        if let Err(error) = result {
+            eprintln!("stook-bench: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    if figures.is_short() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
