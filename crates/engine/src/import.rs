@@ -19,10 +19,10 @@ use stook_store::{Change, Fence, Pending, Store, StoreError, StoredRecord, Tenan
 pub const MOST_ATTEMPTS: u32 = 3;
 /// Seconds a lease is held without a sign of life.
 const LEASE_SECONDS: u64 = 60;
-/// Chunks a worker leases at once.
-const LEASE_CHUNKS: usize = 8;
+/// Chunks leased at once.
+const LEASE_CHUNKS: usize = 32;
 /// Mapped chunks a worker leaves to the store while it goes on.
-const IN_FLIGHT: usize = 3;
+const IN_FLIGHT: usize = 8;
 
 /// What to import, and how.
 #[derive(Debug, Clone)]
@@ -166,6 +166,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId, workers: u
         stop: AtomicBool::new(false),
         failure: Mutex::new(None),
         held: Mutex::new(Vec::new()),
+        leases: Mutex::new(Leases { waiting: VecDeque::new(), last_batch: LEASE_CHUNKS }),
     };
     std::thread::scope(|scope| {
         if !start.progress.complete {
@@ -187,6 +188,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId, workers: u
     if let Some(error) = run.failure.into_inner().ok().flatten() {
         return Err(error);
     }
+    store.sync()?;
     Ok(store.job(job)?)
 }
 
@@ -200,6 +202,14 @@ struct Run<'r> {
     failure: Mutex<Option<EngineError>>,
     /// Leases to keep alive.
     held: Mutex<Vec<Fence>>,
+    leases: Mutex<Leases>,
+}
+
+/// Leased chunks that no worker has begun.
+struct Leases {
+    waiting: VecDeque<Lease>,
+    /// How many the last batch had.
+    last_batch: usize,
 }
 
 impl Run<'_> {
@@ -228,35 +238,26 @@ impl Run<'_> {
         self.cut.lock().is_ok_and(|cut| cut.complete)
     }
 
-    /// One worker: leases, maps, consolidates, submits; never more than a few chunks in memory.
+    /// One worker: maps, consolidates and submits leased chunks; never more than a few of them in memory.
     fn work(&self) -> Result<()> {
-        let mut waiting: VecDeque<Lease> = VecDeque::new();
         let mut in_flight: VecDeque<(Fence, u64, Pending)> = VecDeque::new();
         let mut pause = Duration::from_millis(2);
-        loop {
-            if self.stop.load(Ordering::SeqCst) {
-                break;
-            }
-            if waiting.is_empty() {
-                let was_cut = self.is_cut();
-                waiting = self.store.lease(Some(self.job.id), LEASE_CHUNKS, LEASE_SECONDS)?.into();
-                self.hold(waiting.iter().map(fence));
-                if waiting.is_empty() {
-                    if let Some(oldest) = in_flight.pop_front() {
-                        self.finish(oldest)?;
-                        continue;
-                    }
-                    let chunks_left = self.store.job(self.job.id)?;
-                    if was_cut && (chunks_left.chunks_left == 0 || chunks_left.state.is_final()) {
-                        break;
-                    }
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(Duration::from_millis(100));
+        while !self.stop.load(Ordering::SeqCst) {
+            let was_cut = self.is_cut();
+            let Some(lease) = self.next_lease()? else {
+                if let Some(oldest) = in_flight.pop_front() {
+                    self.finish(oldest)?;
                     continue;
                 }
-                pause = Duration::from_millis(2);
-            }
-            let Some(lease) = waiting.pop_front() else { continue };
+                let job = self.store.job(self.job.id)?;
+                if was_cut && (job.chunks_left == 0 || job.state.is_final()) {
+                    break;
+                }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(100));
+                continue;
+            };
+            pause = Duration::from_millis(2);
             let own = fence(&lease);
             match self.process(&lease) {
                 Ok(chunk) => {
@@ -276,6 +277,23 @@ impl Run<'_> {
             self.finish(oldest)?;
         }
         Ok(())
+    }
+
+    /// The next chunk for any worker. Leases are written in batches, and not while everything that is left is in flight:
+    /// each is a small transaction that others wait behind.
+    fn next_lease(&self) -> Result<Option<Lease>> {
+        let Ok(mut leases) = self.leases.lock() else { return Ok(None) };
+        if let Some(lease) = leases.waiting.pop_front() {
+            return Ok(Some(lease));
+        }
+        let in_flight = self.held.lock().map_or(0, |held| held.len());
+        if leases.last_batch < LEASE_CHUNKS && in_flight > 0 && self.is_cut() {
+            return Ok(None);
+        }
+        leases.waiting = self.store.lease(Some(self.job.id), LEASE_CHUNKS, LEASE_SECONDS)?.into();
+        leases.last_batch = leases.waiting.len();
+        self.hold(leases.waiting.iter().map(fence));
+        Ok(leases.waiting.pop_front())
     }
 
     fn process(&self, lease: &Lease) -> Result<MappedChunk> {

@@ -24,21 +24,22 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
     let mut reader = Documents::with_scanner(bytes.as_slice(), scanner, slice.file_documents, slice.offset);
     let failed = |error| EngineError::File { path: file.path.clone(), error };
-    let mut ends: Vec<(u64, u32)> = Vec::new();
+    // end, documents, and what a scanner knows behind the first of them
+    let mut cuts: Vec<(u64, u32, Vec<u8>)> = Vec::new();
     let mut counted = 0;
     while reader.next().map_err(failed)?.is_some() {
-        counted += 1;
-        if counted == documents.max(1) {
-            ends.push((reader.offset(), counted));
-            counted = 0;
+        if counted == 0 {
+            cuts.push((0, 0, reader.head()));
         }
+        counted += 1;
+        if let Some(cut) = cuts.last_mut() {
+            (cut.0, cut.1) = (reader.offset(), counted);
+        }
+        counted %= documents.max(1);
     }
-    if counted > 0 {
-        ends.push((reader.offset(), counted));
-    }
-    let mut parts = Vec::with_capacity(ends.len());
+    let mut parts = Vec::with_capacity(cuts.len());
     let (mut start, mut before) = (slice.offset, 0);
-    for (end, documents) in ends {
+    for (end, documents, head) in cuts {
         let range = (start - slice.offset) as usize..(end - slice.offset) as usize;
         let payload = match &slice.payload {
             Some(_) => Some(zstd::bulk::compress(&bytes[range], 1).map_err(failed)?),
@@ -51,7 +52,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
             file_documents: slice.file_documents + before,
             documents_before: slice.documents_before + before,
             documents,
-            head: slice.head.clone(),
+            head,
             payload,
         };
         parts.push(NewChunk { ordinal: 0, slice: part });

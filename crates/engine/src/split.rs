@@ -4,12 +4,14 @@
 //! file cannot be read from the middle.
 
 use crate::{EngineError, Result};
+use std::collections::VecDeque;
+use std::io::Read;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 use stook_catalogue::definition::Source;
 use stook_formats::Syntax;
 use stook_formats::read::{Compression, Documents, open};
-use stook_formats::scan::Scanner;
 use stook_store::queue::{JobFile, NewChunk, Progress, Slice};
 
 /// Documents of a chunk.
@@ -83,33 +85,31 @@ pub fn split(files: &[JobFile], source: &Source, mut progress: Progress, mut add
         if let Some(syntax) = syntax(file) {
             check_unchanged(file)?;
             let opened = open(Path::new(&file.path)).map_err(failed)?;
-            let mut documents = Documents::with_scanner(opened.bytes, Scanner::new(syntax, source.records.as_deref()), 0, 0);
+            let read = Arc::new(Mutex::new(Kept::default()));
+            let input = Tee { inner: opened.bytes, kept: read.clone(), keeps: file.compressed };
+            let mut documents = Documents::new(input, syntax, source.records.as_deref());
             let mut chunk = OpenChunk::default();
-            loop {
-                let head = if chunk.documents == 0 { Some(documents.head()) } else { None };
-                let next = documents.next().map_err(failed)?;
-                let Some((found, bytes)) = next else { break };
+            while let Some((found, _)) = documents.next().map_err(failed)? {
                 // what was cut before an interruption is read past
                 if found.number <= progress.file_documents {
+                    if let Ok(mut kept) = read.lock() {
+                        kept.give_up(documents.offset());
+                    }
                     continue;
                 }
-                if let Some(head) = head {
-                    // the head before the first document of a file may not be known yet
-                    chunk.begin(found.offset, found.number - 1, head);
+                let is_first = chunk.documents == 0;
+                if is_first {
+                    chunk = OpenChunk { offset: found.offset, number: found.number, ..OpenChunk::default() };
                 }
                 chunk.documents += 1;
-                if file.compressed {
-                    chunk.pad_to(found.offset);
-                    chunk.bytes.extend_from_slice(bytes);
-                }
-                let end = documents.offset();
-                chunk.end = end;
-                if chunk.number == 1 {
+                chunk.end = documents.offset();
+                if is_first {
+                    // behind the first document the scanner knows all that stands before it
                     chunk.head = documents.head();
                 }
                 if chunk.documents >= CHUNK_DOCUMENTS || chunk.end - chunk.offset >= CHUNK_BYTES {
                     let done = std::mem::take(&mut chunk);
-                    batch.push(done.finish(&mut progress, file.compressed).map_err(failed)?);
+                    batch.push(done.finish(&mut progress, &read, file.compressed).map_err(failed)?);
                     let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();
                     if (batch.len() >= 64 || carried > 4 << 20) && !add(std::mem::take(&mut batch), progress)? {
                         return Ok(());
@@ -117,7 +117,7 @@ pub fn split(files: &[JobFile], source: &Source, mut progress: Progress, mut add
                 }
             }
             if chunk.documents > 0 {
-                batch.push(chunk.finish(&mut progress, file.compressed).map_err(failed)?);
+                batch.push(chunk.finish(&mut progress, &read, file.compressed).map_err(failed)?);
             }
         }
         progress = Progress { file: progress.file + 1, offset: 0, file_documents: 0, ..progress };
@@ -125,6 +125,49 @@ pub fn split(files: &[JobFile], source: &Source, mut progress: Progress, mut add
     progress.complete = true;
     add(batch, progress)?;
     Ok(())
+}
+
+/// Bytes of a compressed file from a position on, until a chunk takes them.
+#[derive(Default)]
+struct Kept {
+    bytes: VecDeque<u8>,
+    /// Position of the first of them.
+    start: u64,
+}
+
+impl Kept {
+    /// The bytes from `start` to `end`; what lies before `end` is given up.
+    fn take(&mut self, start: u64, end: u64) -> Vec<u8> {
+        self.give_up(start);
+        self.start = end;
+        self.bytes.drain(..(end - start) as usize).collect()
+    }
+
+    /// Forgets what lies before `position`.
+    fn give_up(&mut self, position: u64) {
+        let known = self.bytes.len().min((position - self.start) as usize);
+        self.bytes.drain(..known);
+        self.start = position;
+    }
+}
+
+/// Reads a file and keeps what was read.
+struct Tee {
+    inner: Box<dyn Read + Send>,
+    kept: Arc<Mutex<Kept>>,
+    keeps: bool,
+}
+
+impl Read for Tee {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        if self.keeps {
+            if let Ok(mut kept) = self.kept.lock() {
+                kept.bytes.extend(&buffer[..count]);
+            }
+        }
+        Ok(count)
+    }
 }
 
 /// A chunk that is being filled.
@@ -136,26 +179,14 @@ struct OpenChunk {
     number: u64,
     documents: u32,
     head: Vec<u8>,
-    bytes: Vec<u8>,
 }
 
 impl OpenChunk {
-    fn begin(&mut self, offset: u64, before: u64, head: Vec<u8>) {
-        self.offset = offset;
-        self.end = offset;
-        self.number = before + 1;
-        self.head = head;
-    }
-
-    /// Fills the gap between documents with blanks, so that positions inside the payload stay those of the file. A gap in
-    /// front of a line's document is a line end.
-    fn pad_to(&mut self, offset: u64) {
-        let gap = (offset - self.offset) as usize - self.bytes.len();
-        self.bytes.extend(std::iter::repeat_n(b'\n', gap));
-    }
-
-    fn finish(self, progress: &mut Progress, compressed: bool) -> std::io::Result<NewChunk> {
-        let payload = if compressed { Some(zstd::bulk::compress(&self.bytes, 1)?) } else { None };
+    fn finish(self, progress: &mut Progress, kept: &Mutex<Kept>, compressed: bool) -> std::io::Result<NewChunk> {
+        let payload = match kept.lock() {
+            Ok(mut kept) if compressed => Some(zstd::bulk::compress(&kept.take(self.offset, self.end), 1)?),
+            _ => None,
+        };
         let slice = Slice {
             file: progress.file,
             offset: self.offset,

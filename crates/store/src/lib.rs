@@ -247,8 +247,8 @@ pub struct Conflict {
     pub record: Option<StoredRecord>,
 }
 
-/// One transaction's work. The store calls the methods in the order they are listed here, inside the transaction, each at
-/// most once except `refused`.
+/// One transaction's work. The store calls the methods in the order they are listed here, inside the transaction. When the
+/// transaction has to be begun again (another unit in it failed), it calls them all once more.
 pub trait Unit: Send {
     /// Whose records these are.
     fn tenant(&self) -> &Tenant;
@@ -292,11 +292,13 @@ pub struct Settling {
 pub enum Urgency {
     /// Somebody waits for the answer: overtakes bulk work at the next unit's boundary.
     Interactive,
-    /// Shares a transaction with other bulk work.
+    /// Shares a transaction with other bulk work. It survives the end of the process at once, and that of the machine from
+    /// the next interactive commit or [`Store::sync`] on: what is lost then is lost together with the removal of its chunk
+    /// from the queue, so the chunk is done again.
     Bulk,
 }
 
-/// What became of a unit; given when it is durable.
+/// What became of a unit; given when it is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Receipt {
     /// The store's clock when it was written, in microseconds.
@@ -305,12 +307,12 @@ pub struct Receipt {
     pub rows: u64,
 }
 
-/// A unit on its way; [`Pending::wait`] blocks until it is durable. The unit itself comes back with the answer, so that
+/// A unit on its way; [`Pending::wait`] blocks until it is committed. The unit itself comes back with the answer, so that
 /// giving back its memory is not the writer's work.
 pub struct Pending(pub std::sync::mpsc::Receiver<(Result<Receipt>, Option<Box<dyn Unit>>)>);
 
 impl Pending {
-    /// Waits until the unit is durable.
+    /// Waits until the unit is committed.
     ///
     /// # Errors
     /// When it was not written.
@@ -346,6 +348,12 @@ pub trait Store: Send + Sync {
     fn commit(&self, unit: Box<dyn Unit>) -> Result<Receipt> {
         self.submit(unit, Urgency::Interactive).wait()
     }
+
+    /// Returns when everything committed so far survives the end of the machine.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn sync(&self) -> Result<()>;
 
     /// Rows that satisfy a plan, in its order.
     ///

@@ -48,12 +48,11 @@ pub fn documents(
     records: Option<&str>,
     mut visit: impl FnMut(Piece<'_>, &Head) -> Result<()>,
 ) -> Result<()> {
-    let head = Head::new(syntax, &slice.head);
     let scanner = Scanner::resume(syntax, records, &slice.head);
     let mut documents = Documents::with_scanner(bytes, scanner, slice.file_documents, slice.offset);
     let failed = |error| EngineError::File { path: "a chunk".into(), error };
     while let Some((found, bytes)) = documents.next().map_err(failed)? {
-        visit(Piece { record: found.number, offset: found.offset, bytes, problem: found.problem }, &head)?;
+        visit(Piece { record: found.number, offset: found.offset, bytes, problem: found.problem }, &found.head)?;
     }
     Ok(())
 }

@@ -78,7 +78,7 @@ impl SqliteStore {
         }
         let generations = tables::read_generations(&connection, &catalogue)?;
         tables.set_generations(generations);
-        let writer = if options.read_only { None } else { Some(Writer::start(connection, tables.clone(), &options)?) };
+        let writer = if options.read_only { None } else { Some(Writer::start(connection, path, tables.clone(), &options)?) };
         Ok(Self { catalogue, tables, path: path.to_owned(), options, readers: Mutex::new(Vec::new()), writer, changes })
     }
 
@@ -177,6 +177,11 @@ impl Store for SqliteStore {
             return Pending(receiver);
         };
         writer.run(Work::Unit(unit), urgency)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // any interactive commit syncs the log, and with it all that was written before
+        self.write(|_, _| Ok(()))
     }
 
     fn find(&self, plan: &Plan) -> Result<Found> {

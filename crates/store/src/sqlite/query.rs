@@ -9,7 +9,7 @@ use super::records::{bind, bind_element, unbind};
 use super::tables::ordered_index;
 use crate::plan::{Aggregate, Column, Condition, Function, Plan, Test};
 use crate::{Result, StoreError};
-use rusqlite::types::Value as Sql;
+use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, ToSql};
 use stook_catalogue::definition::{Catalogue, Collection, Index};
 use stook_catalogue::fold::fold;
@@ -68,7 +68,9 @@ fn known(collection: &Collection, column: Column) -> Result<Known> {
         Column::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
             let sql = format!("\"s_{}\"", state.name);
-            Ok(Known { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index: state.index, name: state.name.clone(), is_key: false, unique: false })
+            // state fields have no side tables
+            let index = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
+            Ok(Known { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone(), is_key: false, unique: false })
         }
     }
 }
@@ -82,38 +84,137 @@ impl Known {
         (self.index.ordered && !self.ty.is_list()).then(|| ordered_index(&collection.name, self.compared.trim_matches('"')))
     }
 
+    /// The table of the elements of an indexed list.
+    fn elements(&self, collection: &Collection) -> String {
+        format!("\"i_{}_{}\"", collection.name, self.name)
+    }
+
     fn folded(&self, value: &Value) -> Value {
         match value {
             Value::Text(text) if self.fold => Value::text(fold(text)),
             other => other.clone(),
         }
     }
-}
 
-/// How good an index is for a condition; smaller is better, `None` when it has none.
-fn rank(known: &Known, test: &Test) -> Option<u32> {
-    let indexed = known.is_key || known.index.ordered;
-    match test {
-        Test::Equal(_) | Test::In(_) if known.is_key => Some(0),
-        Test::Equal(_) if known.unique && indexed => Some(1),
-        Test::Equal(_) if indexed => Some(2),
-        Test::In(_) if indexed => Some(3),
-        Test::Prefix(prefix) if indexed && !known.ty.is_list() => Some(10 - prefix.len().min(4) as u32),
-        Test::Wildcard(pieces) if indexed && !known.ty.is_list() && !pieces[0].is_empty() => Some(10 - pieces[0].len().min(4) as u32),
-        Test::Wildcard(pieces) if known.index.contains && pieces.iter().any(|piece| folded_len(known, piece) >= 3) => Some(11),
-        Test::Prefix(prefix) if known.index.contains && folded_len(known, prefix) >= 3 => Some(11),
-        Test::Range { low: Some(_), high: Some(_) } if indexed && !known.ty.is_list() => Some(12),
-        Test::Range { .. } if indexed && !known.ty.is_list() => Some(13),
-        _ => None,
+    /// Pieces of a pattern in the form that is compared.
+    fn pieces(&self, pieces: &[String]) -> Vec<String> {
+        if self.fold { fold_pieces(pieces) } else { pieces.to_vec() }
     }
 }
 
-fn folded_len(known: &Known, piece: &str) -> usize {
-    if known.fold { fold(piece).chars().count() } else { piece.chars().count() }
+/// What finds the records that satisfy a condition.
+enum Way {
+    /// An index of the record table, by name.
+    Ordered(String),
+    /// The table of the elements of a list.
+    Elements,
+    /// The trigram table, asked for this.
+    Trigrams(String),
+}
+
+/// Entries that an index is asked for when several could find the records: the one that has fewest does.
+const PROBE: i64 = 256;
+
+/// Trigrams of a pattern that are asked for; more of them cost more than they leave out.
+const MAX_TRIGRAMS: usize = 32;
+
+/// What finds the records of a condition, and how good that usually is; smaller is better. Nothing when all records must be read.
+fn way(collection: &Collection, known: &Known, test: &Test) -> Option<(u32, Way)> {
+    let ordered = if known.index.ordered && known.ty.is_list() { Some(Way::Elements) } else { known.ordered_index(collection).map(Way::Ordered) };
+    let beginning = match test {
+        Test::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()])[0].chars().count(),
+        Test::Wildcard(pieces) => known.pieces(pieces)[0].chars().count(),
+        _ => 0,
+    };
+    if beginning < 3 || ordered.is_none() {
+        if let Some(query) = trigrams(known, test) {
+            return Some((11, Way::Trigrams(query)));
+        }
+    }
+    let rank = match test {
+        Test::Equal(_) if known.is_key => 0,
+        Test::Equal(_) if known.unique => 1,
+        // one of two values is half of the records
+        Test::Equal(_) | Test::In(_) if known.ty.element() == &FieldType::Boolean => 14,
+        Test::Equal(_) => 2,
+        Test::In(_) => 3,
+        Test::Prefix(_) | Test::Wildcard(_) if beginning > 0 => 10 - beginning.min(4) as u32,
+        Test::Range { low: Some(_), high: Some(_) } => 12,
+        Test::Range { .. } => 13,
+        _ => return None,
+    };
+    Some((rank, ordered?))
+}
+
+/// What the trigram table is asked for: every record that satisfies the test has all of these.
+fn trigrams(known: &Known, test: &Test) -> Option<String> {
+    let pieces = match test {
+        _ if !known.index.contains => return None,
+        Test::Wildcard(pieces) => known.pieces(pieces),
+        Test::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()]),
+        Test::Equal(wanted) => vec![known.folded(wanted).as_text()?.to_owned()],
+        _ => return None,
+    };
+    let mut wanted: Vec<String> = Vec::new();
+    for piece in &pieces {
+        let characters: Vec<char> = piece.chars().collect();
+        for three in characters.windows(3) {
+            let quoted = format!("\"{}\"", three.iter().collect::<String>().replace('"', "\"\""));
+            // the table knows no NUL, and a query would end at it
+            if wanted.len() < MAX_TRIGRAMS && !quoted.contains('\0') && !wanted.contains(&quoted) {
+                wanted.push(quoted);
+            }
+        }
+    }
+    (!wanted.is_empty()).then(|| wanted.join(" AND "))
+}
+
+/// The condition whose index finds fewest records.
+fn driver(connection: &Connection, collection: &Collection, tenant: i64, plan: &Plan, knowns: &[Known]) -> Result<Option<(usize, Way)>> {
+    let mut candidates: Vec<(u32, usize, Way)> = Vec::new();
+    for (index, (condition, known)) in plan.conditions.iter().zip(knowns).enumerate() {
+        candidates.extend(way(collection, known, &condition.test).map(|(rank, way)| (rank, index, way)));
+    }
+    candidates.sort_by_key(|(rank, index, _)| (*rank, *index));
+    // one record at most cannot be beaten
+    if candidates.len() < 2 || candidates[0].0 <= 1 {
+        return Ok(candidates.into_iter().next().map(|(_, index, way)| (index, way)));
+    }
+    let mut best: Option<(i64, usize, Way)> = None;
+    for (_, index, way) in candidates {
+        let entries = probe(connection, collection, tenant, &plan.conditions[index].test, &knowns[index], &way)?;
+        if best.as_ref().is_none_or(|(fewest, ..)| entries < *fewest) {
+            best = Some((entries, index, way));
+        }
+    }
+    Ok(best.map(|(_, index, way)| (index, way)))
+}
+
+/// How many entries an index has for a condition, at most [`PROBE`].
+fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &Test, known: &Known, way: &Way) -> Result<i64> {
+    // the rest of a pattern could leave out any number of entries that are read
+    let test = match test {
+        Test::Wildcard(pieces) => &Test::Prefix(pieces[0].clone()),
+        other => other,
+    };
+    let mut parameters = vec![Sql::Integer(tenant)];
+    let (name, field) = (&collection.name, &known.name);
+    let from = match way {
+        Way::Ordered(index) => format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&known.compared, test, known, &mut parameters)?),
+        Way::Elements => format!("{} WHERE tenant = ? AND {}", known.elements(collection), comparison("value", test, known, &mut parameters)?),
+        Way::Trigrams(query) => {
+            parameters = vec![Sql::Text(query.clone())];
+            format!("\"t_{name}_{field}\" WHERE \"t_{name}_{field}\" MATCH ?")
+        }
+    };
+    let statement = Statement { sql: format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {PROBE})"), parameters };
+    let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
+    prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)
 }
 
 struct Builder<'a> {
     collection: &'a Collection,
+    tenant: i64,
     conditions: Vec<String>,
     parameters: Vec<Sql>,
     /// `INDEXED BY` clause.
@@ -124,21 +225,22 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     /// The `FROM ... WHERE ...` of a plan.
-    fn new(catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Result<Self> {
+    fn new(connection: &Connection, catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Result<Self> {
         let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
         let mut builder = Self {
             collection,
+            tenant,
             conditions: vec!["tenant = ?".into(), "alive = 1".into()],
             parameters: vec![Sql::Integer(tenant)],
             index: String::new(),
             access: "reads every record of the collection".into(),
         };
         let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, condition.column)).collect::<Result<_>>()?;
-        let ranked = plan.conditions.iter().zip(&knowns).enumerate();
-        let ranked = ranked.filter_map(|(index, (condition, known))| Some((rank(known, &condition.test)?, index)));
-        let driver = ranked.min().map(|(_, index)| index);
-        if let Some(driver) = driver {
-            builder.drive(&plan.conditions[driver], &knowns[driver])?;
+        let mut answered = None;
+        if let Some((index, way)) = driver(connection, collection, tenant, plan, &knowns)? {
+            builder.drive(&plan.conditions[index].test, &knowns[index], &way)?;
+            // asking the elements leaves nothing to check
+            answered = matches!(way, Way::Elements).then_some(index);
         } else if let Some(sort) = plan.sort.first() {
             let column = known(collection, sort.column)?;
             if let Some(index) = column.ordered_index(collection) {
@@ -148,165 +250,69 @@ impl<'a> Builder<'a> {
         } else if !plan.distinct {
             builder.index = format!(" INDEXED BY \"k_{}\"", collection.name);
         }
-        for (condition, known) in plan.conditions.iter().zip(&knowns) {
-            builder.condition(condition, known)?;
+        for (index, (condition, known)) in plan.conditions.iter().zip(&knowns).enumerate() {
+            if answered != Some(index) {
+                builder.condition(&condition.test, known)?;
+            }
         }
         Ok(builder)
     }
 
     /// Makes the condition the one whose index finds the records.
-    fn drive(&mut self, condition: &Condition, known: &Known) -> Result<()> {
-        let name = &known.name;
-        let collection = &self.collection.name;
-        if known.ty.is_list() {
-            self.access = format!("finds records through the index on the elements of {name}");
-            let values: Vec<&Value> = match &condition.test {
-                Test::Equal(value) => vec![value],
-                Test::In(values) => values.iter().collect(),
-                _ => return Ok(()),
-            };
-            let marks = vec!["?"; values.len()].join(", ");
-            self.conditions.push(format!("id IN (SELECT id FROM \"i_{collection}_{name}\" WHERE tenant = {} AND value IN ({marks}))", self.tenant()));
-            for value in values {
-                let value = owned(&bind_element(&known.folded(value)));
-                self.parameters.push(value);
+    fn drive(&mut self, test: &Test, known: &Known, way: &Way) -> Result<()> {
+        let (collection, name) = (&self.collection.name, &known.name);
+        match way {
+            Way::Ordered(index) => {
+                self.index = format!(" INDEXED BY {index}");
+                self.access = match test {
+                    Test::Equal(_) | Test::In(_) => format!("looks up {name} in its index"),
+                    _ => format!("reads a range of the index on {name}"),
+                };
             }
-            return Ok(());
-        }
-        let ordered = known.ordered_index(self.collection);
-        let by_trigram = match &condition.test {
-            Test::Wildcard(pieces) => ordered.is_none() || pieces[0].is_empty(),
-            Test::Prefix(_) => ordered.is_none(),
-            _ => false,
-        };
-        if by_trigram {
-            self.access = format!("finds records through the trigram index on {name}");
-            let pieces: Vec<String> = match &condition.test {
-                Test::Wildcard(pieces) => pieces.clone(),
-                Test::Prefix(prefix) => vec![prefix.clone()],
-                _ => Vec::new(),
-            };
-            let trigrams = pieces.iter().flat_map(|piece| {
-                let text: Vec<char> = if known.fold { fold(piece).chars().collect() } else { piece.chars().collect() };
-                text.windows(3).map(|three| format!("\"{}\"", three.iter().collect::<String>().replace('"', "\"\""))).collect::<Vec<_>>()
-            });
-            let query = trigrams.collect::<Vec<_>>().join(" AND ");
-            self.conditions.push(format!("id IN (SELECT rowid FROM \"t_{collection}_{name}\" WHERE \"t_{collection}_{name}\" MATCH ?)"));
-            self.parameters.push(Sql::Text(query));
-            return Ok(());
-        }
-        if let Some(index) = ordered {
-            self.index = format!(" INDEXED BY {index}");
-            self.access = match &condition.test {
-                Test::Equal(_) | Test::In(_) => format!("looks up {name} in its index"),
-                _ => format!("reads a range of the index on {name}"),
-            };
+            // rows come by their ids, and no other index may tempt
+            Way::Elements => {
+                self.index = " NOT INDEXED".into();
+                self.access = format!("finds records through the index on the elements of {name}");
+                self.parameters.push(Sql::Integer(self.tenant));
+                let comparison = comparison("value", test, known, &mut self.parameters)?;
+                self.conditions.push(format!("id IN (SELECT id FROM {} WHERE tenant = ? AND {comparison})", known.elements(self.collection)));
+            }
+            Way::Trigrams(query) => {
+                self.index = " NOT INDEXED".into();
+                self.access = format!("finds records through the trigram index on {name}");
+                self.conditions.push(format!("id IN (SELECT rowid FROM \"t_{collection}_{name}\" WHERE \"t_{collection}_{name}\" MATCH ?)"));
+                self.parameters.push(Sql::Text(query.clone()));
+            }
         }
         Ok(())
     }
 
-    /// The tenant again, for side tables; ids are numbers.
-    fn tenant(&self) -> String {
-        match self.parameters.first() {
-            Some(Sql::Integer(id)) => id.to_string(),
-            _ => "-1".to_owned(),
-        }
-    }
-
-    fn condition(&mut self, condition: &Condition, known: &Known) -> Result<()> {
-        if let Test::Exists(wanted) = condition.test {
-            let negation = if wanted { "NOT " } else { "" };
+    fn condition(&mut self, test: &Test, known: &Known) -> Result<()> {
+        if let Test::Exists(wanted) = test {
+            let negation = if *wanted { "NOT " } else { "" };
             self.conditions.push(format!("{} IS {negation}NULL", known.sql));
             return Ok(());
         }
         if !known.ty.is_list() {
-            let sql = self.comparison(&known.compared.clone(), condition, known, false)?;
+            let sql = comparison(&known.compared, test, known, &mut self.parameters)?;
             self.conditions.push(sql);
             return Ok(());
         }
         // a list: some element satisfies it; negations: none satisfies the positive form
-        let (test, negated) = match &condition.test {
-            Test::NotEqual(value) => (Test::Equal(value.clone()), true),
-            Test::NotWildcard(pieces) => (Test::Wildcard(pieces.clone()), true),
-            other => (other.clone(), false),
+        let (test, negation) = match test {
+            Test::NotEqual(value) => (&Test::Equal(value.clone()), "NOT "),
+            Test::NotWildcard(pieces) => (&Test::Wildcard(pieces.clone()), "NOT "),
+            other => (other, ""),
         };
-        if known.fold && !matches!(test, Test::Equal(_) | Test::In(_)) {
-            return Err(StoreError::Wrong(format!("`{}` is a folded list: only = and in can be asked of it", known.name)));
-        }
-        let sql = if known.fold {
-            let values: Vec<Value> = match &test {
-                Test::In(values) => values.clone(),
-                Test::Equal(value) => vec![value.clone()],
-                _ => Vec::new(),
-            };
-            let marks = vec!["?"; values.len()].join(", ");
-            self.parameters.extend(values.iter().map(|value| owned(&bind_element(&known.folded(value)))));
-            format!("id IN (SELECT id FROM \"i_{}_{}\" WHERE tenant = {} AND value IN ({marks}))", self.collection.name, known.name, self.tenant())
+        let inner = comparison("e.value", test, known, &mut self.parameters)?;
+        self.conditions.push(if known.fold && known.index.ordered {
+            // only the index has the folded form
+            let (elements, records) = (known.elements(self.collection), &self.collection.name);
+            format!("{negation}EXISTS (SELECT 1 FROM {elements} AS e WHERE e.id = \"r_{records}\".id AND {inner})")
         } else {
-            let element = Condition { column: condition.column, test };
-            let inner = self.comparison("e.value", &element, known, true)?;
-            format!("EXISTS (SELECT 1 FROM json_each({}) AS e WHERE {inner})", known.sql)
-        };
-        self.conditions.push(if negated { format!("NOT {sql}") } else { sql });
+            format!("{negation}EXISTS (SELECT 1 FROM json_each({}) AS e WHERE {inner})", known.sql)
+        });
         Ok(())
-    }
-
-    fn comparison(&mut self, sql: &str, condition: &Condition, known: &Known, element: bool) -> Result<String> {
-        let value = |value: &Value| {
-            let folded = known.folded(value);
-            if element { owned(&bind_element(&folded)) } else { owned(&bind(&folded)) }
-        };
-        Ok(match &condition.test {
-            Test::Equal(wanted) => {
-                self.parameters.push(value(wanted));
-                format!("{sql} = ?")
-            }
-            Test::NotEqual(wanted) => {
-                self.parameters.push(value(wanted));
-                format!("{sql} IS NOT ?")
-            }
-            Test::In(wanted) => {
-                self.parameters.extend(wanted.iter().map(value));
-                format!("{sql} IN ({})", vec!["?"; wanted.len()].join(", "))
-            }
-            Test::Range { low, high } => {
-                let mut parts = Vec::new();
-                for (bound, operator) in [(low, ">"), (high, "<")] {
-                    if let Some((wanted, included)) = bound {
-                        self.parameters.push(value(wanted));
-                        parts.push(format!("{sql} {operator}{} ?", if *included { "=" } else { "" }));
-                    }
-                }
-                if parts.is_empty() { format!("{sql} IS NOT NULL") } else { parts.join(" AND ") }
-            }
-            Test::Prefix(prefix) => self.prefix(sql, known, prefix),
-            Test::Wildcard(pieces) => {
-                let beginning = if pieces[0].is_empty() { String::new() } else { format!("{} AND ", self.prefix(sql, known, &pieces[0])) };
-                self.parameters.push(Sql::Text(glob(known, pieces)));
-                format!("{beginning}{sql} GLOB ?")
-            }
-            Test::NotWildcard(pieces) => {
-                self.parameters.push(Sql::Text(glob(known, pieces)));
-                format!("({sql} IS NULL OR {sql} NOT GLOB ?)")
-            }
-            Test::Exists(_) => format!("{sql} IS NOT NULL"),
-        })
-    }
-
-    /// Text from `prefix` on, up to the next text that does not begin with it.
-    fn prefix(&mut self, sql: &str, known: &Known, prefix: &str) -> String {
-        let prefix = if known.fold { fold_prefix(prefix) } else { prefix.to_owned() };
-        let mut next: Vec<char> = prefix.chars().collect();
-        self.parameters.push(Sql::Text(prefix));
-        while let Some(last) = next.pop() {
-            let following = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
-            if let Some(following) = following {
-                next.push(following);
-                self.parameters.push(Sql::Text(next.into_iter().collect()));
-                return format!("{sql} >= ? AND {sql} < ?");
-            }
-        }
-        format!("{sql} >= ?")
     }
 
     fn from(&self) -> String {
@@ -314,16 +320,83 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Folding squashes blanks, but a blank at the end of a prefix means the next word.
-fn fold_prefix(prefix: &str) -> String {
-    let folded = fold(prefix);
-    if prefix.ends_with(char::is_whitespace) && !folded.is_empty() { format!("{folded} ") } else { folded }
+/// A test of `sql`, which is the column in the form that is compared, or an element of the list.
+fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) -> Result<String> {
+    let value = |value: &Value| {
+        let folded = known.folded(value);
+        if known.ty.is_list() { owned(&bind_element(&folded)) } else { owned(&bind(&folded)) }
+    };
+    Ok(match test {
+        Test::Equal(wanted) => {
+            parameters.push(value(wanted));
+            format!("{sql} = ?")
+        }
+        Test::NotEqual(wanted) => {
+            parameters.push(value(wanted));
+            format!("{sql} IS NOT ?")
+        }
+        Test::In(wanted) => {
+            parameters.extend(wanted.iter().map(value));
+            format!("{sql} IN ({})", vec!["?"; wanted.len()].join(", "))
+        }
+        Test::Range { low, high } => {
+            let mut parts = Vec::new();
+            for (bound, operator) in [(low, ">"), (high, "<")] {
+                if let Some((wanted, included)) = bound {
+                    parameters.push(value(wanted));
+                    parts.push(format!("{sql} {operator}{} ?", if *included { "=" } else { "" }));
+                }
+            }
+            if parts.is_empty() { format!("{sql} IS NOT NULL") } else { parts.join(" AND ") }
+        }
+        Test::Prefix(prefix) => begins(sql, &known.pieces(&[prefix.clone(), String::new()])[0], parameters),
+        Test::Wildcard(pieces) => matches(sql, &known.pieces(pieces), parameters)?,
+        Test::NotWildcard(pieces) => format!("({sql} IS NULL OR NOT ({}))", matches(sql, &known.pieces(pieces), parameters)?),
+        Test::Exists(_) => format!("{sql} IS NOT NULL"),
+    })
 }
 
-fn glob(known: &Known, pieces: &[String]) -> String {
+/// Text from `prefix` on, up to the next text that does not begin with it.
+fn begins(sql: &str, prefix: &str, parameters: &mut Vec<Sql>) -> String {
+    let mut next: Vec<char> = prefix.chars().collect();
+    parameters.push(Sql::Text(prefix.to_owned()));
+    while let Some(last) = next.pop() {
+        let following = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(following) = following {
+            next.push(following);
+            parameters.push(Sql::Text(next.into_iter().collect()));
+            return format!("{sql} >= ? AND {sql} < ?");
+        }
+    }
+    format!("{sql} >= ?")
+}
+
+/// Text that has the pieces in their order, the first at the beginning and the last at the end.
+fn matches(sql: &str, pieces: &[String], parameters: &mut Vec<Sql>) -> Result<String> {
+    let mut parts = Vec::new();
+    if let Some(beginning) = pieces.first().filter(|beginning| !beginning.is_empty()) {
+        parts.push(begins(sql, beginning, parameters));
+    }
+    let pattern = glob(pieces);
+    if pattern.len() > MAX_GLOB {
+        return Err(StoreError::Wrong(format!("a pattern has at most {MAX_GLOB} bytes, this one has {}", pattern.len())));
+    }
+    parameters.push(Sql::Text(pattern));
+    parts.push(format!("{sql} GLOB ?"));
+    // GLOB takes these three for one character
+    for piece in pieces.iter().filter(|piece| piece.contains(['\u{fffd}', '\u{fffe}', '\u{ffff}'])) {
+        parameters.push(Sql::Text(piece.clone()));
+        parts.push(format!("instr({sql}, ?) > 0"));
+    }
+    Ok(parts.join(" AND "))
+}
+
+/// The longest pattern SQLite takes.
+const MAX_GLOB: usize = 50_000;
+
+fn glob(pieces: &[String]) -> String {
     let escape = |piece: &String| {
-        let folded = if known.fold { piece.chars().flat_map(char::to_lowercase).collect() } else { piece.clone() };
-        folded.chars().fold(String::new(), |mut out, character| {
+        piece.chars().fold(String::new(), |mut out, character| {
             match character {
                 '*' | '?' | '[' => out.extend(['[', character, ']']),
                 other => out.push(other),
@@ -334,6 +407,24 @@ fn glob(known: &Known, pieces: &[String]) -> String {
     pieces.iter().map(escape).collect::<Vec<_>>().join("*")
 }
 
+/// Pieces of a pattern in the form in which folded text is kept. Blanks at the ends of the whole pattern go, as they do in a
+/// text; a blank beside a wildcard stays, because the next word stands behind it.
+fn fold_pieces(pieces: &[String]) -> Vec<String> {
+    // a neighbour with which nothing combines keeps the blanks
+    const WALL: char = '\u{1}';
+    let mut folded: Vec<String> = pieces.iter().map(|piece| fold(&format!("{WALL}{piece}{WALL}"))).collect();
+    for piece in &mut folded {
+        *piece = piece.strip_prefix(WALL).and_then(|piece| piece.strip_suffix(WALL)).unwrap_or(piece).to_owned();
+    }
+    if let Some(first) = folded.first_mut() {
+        *first = first.trim_start().to_owned();
+    }
+    if let Some(last) = folded.last_mut() {
+        *last = last.trim_end().to_owned();
+    }
+    folded
+}
+
 fn owned(value: &rusqlite::types::ToSqlOutput<'_>) -> Sql {
     match value {
         rusqlite::types::ToSqlOutput::Owned(value) => value.clone(),
@@ -342,8 +433,8 @@ fn owned(value: &rusqlite::types::ToSqlOutput<'_>) -> Sql {
     }
 }
 
-fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<(Statement, String)> {
-    let builder = Builder::new(catalogue, tenant, plan)?;
+fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<(Statement, String)> {
+    let builder = Builder::new(connection, catalogue, tenant, plan)?;
     let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Result<_>>()?;
     let selected: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
     let mut order: Vec<String> = Vec::new();
@@ -372,7 +463,7 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<(St
 }
 
 pub fn visit(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
-    let (statement, _) = rows_statement(catalogue, tenant, plan)?;
+    let (statement, _) = rows_statement(connection, catalogue, tenant, plan)?;
     let collection = &catalogue.collections[plan.collection];
     let columns: Vec<Known> = plan.columns.iter().map(|column| known(collection, *column)).collect::<Result<_>>()?;
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
@@ -387,13 +478,18 @@ pub fn visit(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
     Ok(())
 }
 
+/// A plan without its order and page.
+fn all_rows(plan: &Plan) -> Plan {
+    Plan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
+}
+
 pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<u64> {
+    let plan = all_rows(plan);
     let statement = if plan.distinct {
-        let whole = Plan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() };
-        let (rows, _) = rows_statement(catalogue, tenant, &whole)?;
+        let (rows, _) = rows_statement(connection, catalogue, tenant, &plan)?;
         Statement { sql: format!("SELECT count(*) FROM ({})", rows.sql), parameters: rows.parameters }
     } else {
-        let builder = Builder::new(catalogue, tenant, plan)?;
+        let builder = Builder::new(connection, catalogue, tenant, &plan)?;
         Statement { sql: format!("SELECT count(*) FROM {}", builder.from()), parameters: builder.parameters }
     };
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
@@ -401,50 +497,97 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
     Ok(count as u64)
 }
 
-/// One aggregate; its type is that of the column for sum, min, max and median of integers with a whole middle, else float.
+/// One aggregate. Sum, min and max have the type of the column; avg and median are floats, of durations durations.
 pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Result<Value> {
-    let builder = Builder::new(catalogue, tenant, plan)?;
+    let plan = all_rows(plan);
+    let builder = Builder::new(connection, catalogue, tenant, &plan)?;
     let column = known(builder.collection, aggregate.column)?;
-    let values = if column.ty.is_list() {
-        let from = builder.from().replacen(&builder.index, "", 1);
-        let (table, conditions) = from.split_once(" WHERE ").unwrap_or((&from, "1"));
-        format!("SELECT e.value AS v FROM {table} AS r{}, json_each(r.{}) AS e WHERE {}", builder.index, column.sql, conditions)
-    } else if plan.distinct {
-        format!("SELECT DISTINCT {} AS v FROM {}", column.sql, builder.from())
+    let rows = if plan.distinct {
+        if !plan.columns.contains(&aggregate.column) {
+            return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)));
+        }
+        let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Result<_>>()?;
+        let wanted = plan.columns.iter().position(|other| *other == aggregate.column);
+        let name = |index: usize| if Some(index) == wanted { "v".to_owned() } else { format!("c{index}") };
+        let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
+        format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
     } else {
         format!("SELECT {} AS v FROM {}", column.sql, builder.from())
     };
-    let present = format!("({values}) WHERE v IS NOT NULL");
+    let values = if column.ty.is_list() {
+        // not one statement: json_each has columns called `id` and `key` too
+        format!("SELECT e.value AS v FROM ({rows}) AS r, json_each(r.v) AS e WHERE e.value IS NOT NULL")
+    } else {
+        format!("SELECT v FROM ({rows}) WHERE v IS NOT NULL")
+    };
+    let whole = matches!(column.ty.element(), FieldType::Integer | FieldType::Size | FieldType::Duration);
     let sql = match aggregate.function {
-        Function::Sum => format!("SELECT sum(v) FROM {present}"),
-        Function::Count => format!("SELECT count(v) FROM {present}"),
-        Function::Min => format!("SELECT min(v) FROM {present}"),
-        Function::Max => format!("SELECT max(v) FROM {present}"),
-        Function::Avg => format!("SELECT avg(v) FROM {present}"),
+        Function::Count => format!("SELECT count(*) FROM ({values})"),
+        Function::Min => format!("SELECT min(v) FROM ({values})"),
+        Function::Max => format!("SELECT max(v) FROM ({values})"),
+        // in two halves, which cannot overflow on the way to a sum that fits
+        Function::Sum | Function::Avg if whole => format!("SELECT count(*), sum(v >> 32), sum(v & 4294967295) FROM ({values})"),
+        Function::Sum | Function::Avg => format!("SELECT count(*), sum(v) FROM ({values})"),
         Function::Median => format!(
-            "WITH all_values AS MATERIALIZED ({values}), present AS (SELECT v FROM all_values WHERE v IS NOT NULL), size AS (SELECT count(*) AS n FROM present) \
-             SELECT CASE WHEN count(*) = 1 OR min(v) = max(v) THEN min(v) ELSE avg(v) END \
-             FROM (SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET (SELECT (n - 1) / 2 FROM size))"
+            "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) \
+             SELECT min(v), max(v) FROM (SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET (SELECT (n - 1) / 2 FROM size))"
         ),
     };
     let mut prepared = connection.prepare_cached(&sql).map_err(failure)?;
     let parameters: Vec<&dyn ToSql> = builder.parameters.iter().map(|value| value as &dyn ToSql).collect();
-    prepared
-        .query_row(parameters.as_slice(), |row| {
-            let ty = match aggregate.function {
-                Function::Count => &FieldType::Integer,
-                _ => column.ty.element(),
-            };
-            Ok(match (row.get_ref(0)?, aggregate.function) {
-                (rusqlite::types::ValueRef::Null, Function::Count) => Value::Int(0),
-                (value, _) => unbind(value, ty),
-            })
-        })
-        .map_err(|error| if error.to_string().contains("integer overflow") { StoreError::Wrong("the sum does not fit 64 bits".into()) } else { failure(error) })
+    let mut rows = prepared.query(parameters.as_slice()).map_err(failure)?;
+    let Some(row) = rows.next().map_err(failure)? else { return Ok(Value::Null) };
+    let number = |index: usize| row.get::<_, Option<f64>>(index).map_err(failure);
+    let integer = |index: usize| row.get::<_, Option<i64>>(index).map_err(failure);
+    match aggregate.function {
+        Function::Count => Ok(Value::Int(integer(0)?.unwrap_or(0))),
+        Function::Min | Function::Max => Ok(element(row.get_ref(0).map_err(failure)?, &column.ty)),
+        Function::Sum | Function::Avg => {
+            let count = integer(0)?.unwrap_or(0);
+            if count == 0 {
+                return Ok(Value::Null);
+            }
+            let mean = aggregate.function == Function::Avg;
+            if !whole {
+                let sum = number(1)?.filter(|sum| sum.is_finite()).ok_or_else(|| StoreError::Wrong("the sum is too large for a float".into()))?;
+                return Ok(Value::Float(if mean { sum / count as f64 } else { sum }));
+            }
+            let sum = (i128::from(integer(1)?.unwrap_or(0)) << 32) + i128::from(integer(2)?.unwrap_or(0));
+            if mean {
+                return Ok(mean_of(sum, i128::from(count), &column.ty));
+            }
+            i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()))
+        }
+        Function::Median if whole => match (integer(0)?, integer(1)?) {
+            (Some(low), Some(high)) => Ok(mean_of(i128::from(low) + i128::from(high), 2, &column.ty)),
+            _ => Ok(Value::Null),
+        },
+        // halves first: the sum of two large floats is none
+        Function::Median => Ok(number(0)?.zip(number(1)?).map_or(Value::Null, |(low, high)| Value::Float(if low == high { low } else { low / 2.0 + high / 2.0 }))),
+    }
+}
+
+/// The mean of whole numbers.
+fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
+    match ty.element() {
+        FieldType::Duration => Value::Int((sum as f64 / count as f64).round() as i64),
+        _ => Value::Float(sum as f64 / count as f64),
+    }
+}
+
+/// A value, or an element of a list as it stands in JSON.
+fn element(value: ValueRef<'_>, ty: &FieldType) -> Value {
+    match (value, ty) {
+        (ValueRef::Text(digits), FieldType::List(element)) if **element == FieldType::Uuid => {
+            let id = std::str::from_utf8(digits).ok().and_then(|digits| u128::from_str_radix(digits, 16).ok());
+            id.map_or(Value::Null, Value::Uuid)
+        }
+        _ => unbind(value, ty.element()),
+    }
 }
 
 pub fn explain(connection: &Connection, catalogue: &Catalogue, plan: &Plan) -> Result<Vec<String>> {
-    let (statement, access) = rows_statement(catalogue, 1, plan)?;
+    let (statement, access) = rows_statement(connection, catalogue, 1, plan)?;
     let mut lines = vec![access];
     let mut prepared = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.sql)).map_err(failure)?;
     let mut rows = prepared.query(statement.bound().as_slice()).map_err(failure)?;

@@ -1,8 +1,8 @@
 //! The one connection that writes, and its thread.
 //!
 //! Requests wait in two lines, interactive and bulk. A transaction takes bulk requests until it holds enough rows, the line
-//! is empty, or an interactive request waits; interactive requests that wait together share a transaction. Each request
-//! runs in a savepoint of its own, so one that fails takes nothing with it. Answers are given after COMMIT.
+//! stays empty for a moment, or an interactive request waits; interactive requests that wait together share a transaction. A
+//! request that fails takes nothing with it: the transaction is begun again without it. Answers are given after COMMIT.
 
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
@@ -10,7 +10,8 @@ use crate::{Pending, Receipt, Result, StoreError, Unit, Urgency};
 use super::records;
 use rusqlite::Connection;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -28,6 +29,10 @@ type Answer = Sender<(Result<Receipt>, Option<Box<dyn Unit>>)>;
 
 /// Longest time a group of bulk requests collects.
 const GROUP_TIME: Duration = Duration::from_millis(250);
+/// Length of the log from which on it is copied into the file.
+const CHECKPOINT_BYTES: u64 = 8 << 20;
+/// How long an unfinished group waits for the next bulk request before it is committed.
+const LINGER: Duration = Duration::from_millis(8);
 
 struct Request {
     work: Work,
@@ -59,10 +64,14 @@ pub fn now() -> i64 {
 }
 
 impl Writer {
-    pub fn start(connection: Connection, tables: Arc<Tables>, options: &Options) -> Result<Self> {
-        connection.execute_batch("PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864;").map_err(failure)?;
+    pub fn start(connection: Connection, path: &Path, tables: Arc<Tables>, options: &Options) -> Result<Self> {
+        // the checkpointer keeps the log short; this bound holds where it cannot keep up
+        connection.execute_batch("PRAGMA wal_autocheckpoint = 24000; PRAGMA journal_size_limit = 67108864;").map_err(failure)?;
+        let closing = Arc::new(AtomicBool::new(false));
+        let checkpointer = start_checkpointer(path, options, closing.clone())?;
         let shared = Arc::new(Shared { lines: Mutex::default(), arrived: Condvar::new(), clock: AtomicI64::new(now()) });
-        let worker = Worker { connection, tables, shared: shared.clone(), wait: options.wait, group_rows: options.group_rows };
+        let (wait, group_rows) = (options.wait, options.group_rows);
+        let worker = Worker { connection, tables, shared: shared.clone(), wait, group_rows, checkpointer: Some(checkpointer), closing };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || worker.run());
         let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -112,12 +121,37 @@ struct Worker {
     shared: Arc<Shared>,
     wait: u64,
     group_rows: u64,
+    checkpointer: Option<JoinHandle<()>>,
+    closing: Arc<AtomicBool>,
+}
+
+/// A thread with a connection of its own that copies the log into the file while the writer goes on, each time it is woken
+/// and the log has grown.
+fn start_checkpointer(path: &Path, options: &Options, closing: Arc<AtomicBool>) -> Result<JoinHandle<()>> {
+    let connection = super::connect(path, &Options { page_cache: 1 << 20, ..options.clone() })?;
+    let log = PathBuf::from(format!("{}-wal", path.display()));
+    let work = move || {
+        while !closing.load(Ordering::SeqCst) {
+            std::thread::park();
+            let grown = std::fs::metadata(&log).is_ok_and(|log| log.len() > CHECKPOINT_BYTES);
+            if grown && !closing.load(Ordering::SeqCst) {
+                // a failure leaves the log as it is; the writer's own bound tries again
+                let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            }
+        }
+    };
+    std::thread::Builder::new().name("store-checkpoint".into()).spawn(work).map_err(|error| StoreError::Other(error.to_string()))
 }
 
 impl Worker {
     fn run(mut self) {
         while let Some((first, interactive)) = self.first() {
             self.group(first, interactive);
+        }
+        self.closing.store(true, Ordering::SeqCst);
+        if let Some(checkpointer) = self.checkpointer.take() {
+            checkpointer.thread().unpark();
+            let _ = checkpointer.join();
         }
         // leave one file behind: without this the log stays beside it
         let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;");
@@ -140,53 +174,112 @@ impl Worker {
         }
     }
 
-    /// The next request that may join the group at hand.
+    /// The next request that may join the group at hand. Bulk requests come in a stream: wait a moment for the next one, a
+    /// commit costs more.
     fn next(&self, interactive: bool) -> Option<Request> {
         let mut lines = self.shared.lines.lock().ok()?;
         if interactive {
             return lines.interactive.pop_front();
         }
+        let waits_for_more = |lines: &mut Lines| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed;
+        if waits_for_more(&mut lines) {
+            lines = self.shared.arrived.wait_timeout_while(lines, LINGER, waits_for_more).ok()?.0;
+        }
         if lines.interactive.is_empty() { lines.bulk.pop_front() } else { None }
     }
 
     fn group(&mut self, first: Request, interactive: bool) {
-        if let Err(error) = self.begin() {
+        if let Err(error) = self.begin(interactive) {
             let _ = first.answer.send((Err(error), None));
             return;
         }
         let started = Instant::now();
         let mut rows = 0;
-        let mut answers = Vec::new();
+        let mut done: Vec<Done> = Vec::new();
         let mut request = Some(first);
         while let Some(Request { work, answer }) = request {
-            let (result, unit) = self.savepoint(work);
+            let (result, unit) = self.perform(work);
             match result {
                 Ok(receipt) => {
                     rows += receipt.rows;
-                    answers.push((answer, receipt, unit));
+                    done.push(Done { answer, receipt, unit });
                 }
                 Err(error) => {
+                    let whole = self.without_failed(&mut done, interactive);
                     let _ = answer.send((Err(error), unit));
+                    if let Err(error) = whole {
+                        return refuse_all(done, &error);
+                    }
                 }
-            }
-            // some errors (a full disk) end the whole transaction
-            if self.connection.is_autocommit() {
-                break;
             }
             let full = rows >= self.group_rows || started.elapsed() >= GROUP_TIME;
             request = if full { None } else { self.next(interactive) };
         }
-        let outcome = if self.connection.is_autocommit() { Err(StoreError::Full) } else { self.end() };
-        for (answer, receipt, unit) in answers {
-            let result = match &outcome {
-                Ok(()) => Ok(receipt),
-                Err(error) => Err(again(error)),
-            };
-            let _ = answer.send((result, unit));
+        match self.end() {
+            Ok(()) => {
+                for Done { answer, receipt, unit } in done {
+                    let _ = answer.send((Ok(receipt), unit));
+                }
+                self.checkpoint();
+            }
+            Err(error) => refuse_all(done, &error),
         }
     }
 
-    fn begin(&mut self) -> Result<()> {
+    /// Does work in the open transaction. Small work has a savepoint of its own, because it cannot be done again; a unit can,
+    /// and saving every page it touches would cost more than the rows.
+    fn perform(&self, work: Work) -> (Result<Receipt>, Option<Box<dyn Unit>>) {
+        let stamp = tick(&self.shared.clock);
+        match work {
+            Work::Unit(mut unit) => (records::write(&self.connection, &self.tables, &mut *unit, stamp), Some(unit)),
+            Work::Small(work) => {
+                if let Err(error) = self.connection.execute_batch("SAVEPOINT small") {
+                    return (Err(failure(error)), None);
+                }
+                let result = work(&self.connection, stamp);
+                if self.connection.is_autocommit() {
+                    return (result.and(Err(StoreError::Full)), None);
+                }
+                let end = if result.is_ok() { "RELEASE small" } else { "ROLLBACK TO small; RELEASE small" };
+                let ended = self.connection.execute_batch(end).map_err(failure);
+                (ended.and(result), None)
+            }
+        }
+    }
+
+    /// After a failure in a group: starts the transaction again and repeats the units that had succeeded in it. Small work
+    /// that failed has been undone already.
+    fn without_failed(&mut self, done: &mut [Done], interactive: bool) -> Result<()> {
+        let only_small = done.iter().all(|done| done.unit.is_none());
+        if only_small && !done.is_empty() && !self.connection.is_autocommit() {
+            return Ok(());
+        }
+        if !self.connection.is_autocommit() {
+            self.connection.execute_batch("ROLLBACK").map_err(failure)?;
+        } else if !done.is_empty() {
+            // the database gave up the transaction by itself, as it does when the disk is full
+            return Err(StoreError::Full);
+        }
+        self.begin(interactive)?;
+        for Done { unit, receipt, .. } in done.iter_mut() {
+            if let Some(unit) = unit {
+                let stamp = tick(&self.shared.clock);
+                *receipt = records::write(&self.connection, &self.tables, &mut **unit, stamp)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for the log to be copied into the file, beside the writing.
+    fn checkpoint(&self) {
+        if let Some(checkpointer) = &self.checkpointer {
+            checkpointer.thread().unpark();
+        }
+    }
+
+    /// Begins a transaction. One that somebody waits for is synced to the disk when it commits, a bulk one with the next such.
+    fn begin(&mut self, interactive: bool) -> Result<()> {
+        self.connection.execute_batch(if interactive { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" }).map_err(failure)?;
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| if is_busy(&error) { StoreError::Busy(self.wait) } else { failure(error) })?;
         let checked = tables::check(&self.connection, &self.tables).and_then(|()| tables::read_clock(&self.connection));
         match checked {
@@ -201,23 +294,6 @@ impl Worker {
         }
     }
 
-    fn savepoint(&self, work: Work) -> (Result<Receipt>, Option<Box<dyn Unit>>) {
-        let stamp = tick(&self.shared.clock);
-        if let Err(error) = self.connection.execute_batch("SAVEPOINT unit") {
-            return (Err(failure(error)), None);
-        }
-        let (result, unit) = match work {
-            Work::Unit(mut unit) => (records::write(&self.connection, &self.tables, &mut *unit, stamp), Some(unit)),
-            Work::Small(work) => (work(&self.connection, stamp), None),
-        };
-        if self.connection.is_autocommit() {
-            return (result.and(Err(StoreError::Full)), unit);
-        }
-        let end = if result.is_ok() { "RELEASE unit" } else { "ROLLBACK TO unit; RELEASE unit" };
-        let ended = self.connection.execute_batch(end).map_err(failure);
-        (ended.and(result), unit)
-    }
-
     fn end(&self) -> Result<()> {
         let clock = self.shared.clock.load(Ordering::SeqCst);
         let ended = tables::write_clock(&self.connection, clock).and_then(|()| self.connection.execute_batch("COMMIT").map_err(failure));
@@ -225,6 +301,19 @@ impl Worker {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         ended
+    }
+}
+
+/// Work of a group that has succeeded, until the group is durable.
+struct Done {
+    answer: Answer,
+    receipt: Receipt,
+    unit: Option<Box<dyn Unit>>,
+}
+
+fn refuse_all(done: Vec<Done>, error: &StoreError) {
+    for Done { answer, unit, .. } in done {
+        let _ = answer.send((Err(again(error)), unit));
     }
 }
 

@@ -1,0 +1,608 @@
+//! Records are read by key and written when they are still what was read.
+
+use super::support::*;
+use std::sync::mpsc;
+use std::time::Duration;
+use stook_catalogue::value::{FieldType, Value};
+use stook_store::plan::Plan;
+use stook_store::*;
+
+const SHELF: &str = "
+catalogue: shelf
+sources:
+  deliveries: { format: json, into: [thing, place], as_of: meta.received }
+collections:
+  thing:
+    key: name
+    fields:
+      name: text
+      colour: { type: text, index: equal, compare: true }
+      weight: { type: integer, compare: true }
+      words: { type: [text], index: equal }
+      note: { type: text, index: contains, fold: true }
+    state:
+      where: { type: text, index: equal }
+      since: timestamp
+  place:
+    key: name
+    fields:
+      name: text
+";
+
+/// A record that has something everywhere.
+fn full_content(desk: &Desk) -> Content {
+    let values = [
+        ("name", text("full")),
+        ("colour", text("gr\u{fc}n")),
+        ("weight", Value::Int(-3)),
+        ("words", texts(&["a", "b"])),
+        ("note", text("Some Note")),
+        ("where", text("here")),
+        ("since", Value::Int(1_524_751_374_500_000)),
+    ];
+    Content {
+        created_job: 42,
+        alive: true,
+        state_set: vec![(0, text("here")), (1, Value::Null)],
+        conflicts: vec![1, 2],
+        contributions: (0..=255).collect(),
+        raw: Some([b"one".as_slice(), b"\0two"].concat().into()),
+        ..desk.content(&values)
+    }
+}
+
+fn assert_holds(record: &StoredRecord, content: &Content) {
+    assert_eq!(record.created_job, content.created_job);
+    assert_eq!(record.alive, content.alive);
+    assert_eq!(record.golden, content.golden.to_vec());
+    assert_eq!(record.state, content.state);
+    assert_eq!(record.state_set, content.state_set);
+    assert_eq!(record.conflicts, content.conflicts);
+    assert_eq!(record.contributions, content.contributions);
+    assert_eq!(record.raw.as_deref(), content.raw.as_deref());
+}
+
+pub fn reading_gives_records_in_the_order_of_the_keys_and_nothing_for_missing_ones(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    for name in ["b", "a", "d"] {
+        desk.put(name, &[("name", text(name))]);
+    }
+    let wanted = [key("d"), key("missing"), key("b"), key("a"), key("also missing")];
+    for detail in [Detail::Head, Detail::Full] {
+        let found = desk.store.read(&desk.tenant, 0, &wanted, detail).expect("reading works");
+        let found: Vec<Option<&str>> = found.iter().map(|record| record.as_ref().map(|record| record.key.as_str())).collect();
+        assert_eq!(found, [Some("d"), None, Some("b"), Some("a"), None]);
+    }
+    assert_eq!(desk.store.read(&desk.tenant, 0, &[], Detail::Full).expect("reading nothing works"), []);
+}
+
+pub fn a_key_asked_for_twice_is_answered_twice(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    desk.put("a", &[("colour", text("red"))]);
+    let found = desk.store.read(&desk.tenant, 0, &[key("a"), key("b"), key("a")], Detail::Full).expect("reading works");
+    assert!(found[0].is_some());
+    assert_eq!(found[1], None);
+    assert_eq!(found[2], found[0]);
+}
+
+pub fn reading_ten_thousand_keys_is_one_call(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let name = |number: i64| format!("{number:05}");
+    let writes = (0..10_000).step_by(2).map(|number| put(0, &name(number), None, desk.content(&[("weight", Value::Int(number))])));
+    assert_eq!(desk.work().writes(writes).done(&*desk.store).rows, 5_000);
+    // a stride that shares no factor with their number visits every key once, in an order that is not theirs
+    let order: Vec<i64> = (0..10_000).map(|step| step * 7_919 % 10_000).collect();
+    let keys: Vec<_> = order.iter().map(|number| key(&name(*number))).collect();
+    let found = desk.store.read(&desk.tenant, 0, &keys, Detail::Full).expect("reading works");
+    for (number, record) in order.iter().zip(&found) {
+        let weight = record.as_ref().map(|record| record.golden[2].clone());
+        assert_eq!(weight, (number % 2 == 0).then_some(Value::Int(*number)));
+    }
+}
+
+pub fn a_record_comes_back_as_it_was_written(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let content = full_content(&desk);
+    let receipt = desk.work().write(put(0, "full", None, content.clone())).done(&*desk.store);
+    let record = desk.record("full").expect("it was written");
+    assert_holds(&record, &content);
+    assert_eq!(record.key, key("full"));
+    assert_eq!(record.version, Version { revision: receipt.stamp, touch: 0 });
+
+    let empty = desk.content(&[]);
+    desk.work().write(put(0, "empty", None, empty.clone())).done(&*desk.store);
+    assert_holds(&desk.record("empty").expect("it was written"), &empty);
+}
+
+pub fn a_head_has_what_decides_on_a_write_and_nothing_else(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let content = full_content(&desk);
+    desk.work().write(put(0, "full", None, content.clone())).done(&*desk.store);
+    let whole = desk.record("full").expect("it was written");
+    let head = desk.store.read(&desk.tenant, 0, &[key("full")], Detail::Head).expect("reading works").remove(0).expect("it is there");
+    assert_eq!(head.version, whole.version);
+    assert_eq!((head.created_job, head.alive), (42, true));
+    assert_eq!(head.contributions, content.contributions);
+    assert_eq!(head.state_set, content.state_set);
+    assert_eq!((head.golden, head.state, head.conflicts, head.raw), (vec![], vec![], vec![], None));
+}
+
+const ALL_TYPES: &str = "
+catalogue: types
+sources:
+  deliveries: { format: json, into: value, as_of: meta.received }
+collections:
+  value:
+    key: name
+    fields:
+      name: text
+      words: text
+      folded_words: { type: text, fold: true, index: equal }
+      number: integer
+      ratio: float
+      flag: boolean
+      moment: timestamp
+      day: date
+      span: duration
+      bytes: size
+      id: uuid
+      tree: json
+      per_source: { type: integer, survivorship: by_contributor }
+      words_list: { type: [text] }
+      number_list: { type: [integer] }
+      ratio_list: { type: [float] }
+      flag_list: { type: [boolean] }
+      moment_list: { type: [timestamp], index: equal }
+      id_list: { type: [uuid], index: equal }
+      tree_list: { type: [json] }
+    state:
+      s_words: text
+      s_number: integer
+      s_ratio: float
+      s_flag: boolean
+      s_moment: timestamp
+      s_day: date
+      s_span: duration
+      s_bytes: size
+      s_id: uuid
+      s_tree: json
+      s_words_list: { type: [text] }
+      s_moment_list: { type: [timestamp] }
+      s_id_list: { type: [uuid] }
+";
+
+const TEXTS: [&str; 10] = [
+    "",
+    " blanks at the ends ",
+    "line\nbreaks\r\tand \"quotes\" 'everywhere' \\",
+    "%_*?[x]",
+    "\u{1}\u{1f}\u{7f}\u{85}\u{a0}\u{feff}",
+    "e\u{301} is not \u{e9}",
+    "\u{ffff}\u{10000}\u{10ffff}",
+    "\u{202e}right to left\u{202c} \u{5d0}\u{5d1}",
+    "123",
+    "null",
+];
+
+const INTS: [i64; 6] = [0, 1, -1, i64::MAX, i64::MIN, 9_007_199_254_740_993];
+
+const FLOATS: [f64; 14] = [
+    0.0,
+    1.0,
+    -1.5,
+    0.1,
+    1.0 / 3.0,
+    -123.456e-7,
+    f64::MAX,
+    f64::MIN,
+    f64::MIN_POSITIVE,
+    5e-324,
+    f64::EPSILON,
+    9_007_199_254_740_993.0,
+    1e22,
+    7.038_531e-26,
+];
+
+fn jsons() -> Vec<Value> {
+    let written = [
+        "null",
+        "true",
+        "0",
+        "-9223372036854775808",
+        "18446744073709551615",
+        "0.1",
+        "\"\"",
+        "\"text\"",
+        "[]",
+        "{}",
+        r#"{"a":[1,{"b":null}],"z":"\u001f\"\\\u00e9"}"#,
+    ];
+    written.iter().map(|json| Value::Json(Box::new(serde_json::from_str(json).expect("JSON")))).collect()
+}
+
+/// Values of a type that are likely to be spoilt.
+fn samples(ty: &FieldType) -> Vec<Value> {
+    match ty {
+        FieldType::Text => TEXTS.map(text).to_vec(),
+        FieldType::Float => FLOATS.map(Value::Float).to_vec(),
+        FieldType::Boolean => vec![Value::Bool(false), Value::Bool(true)],
+        FieldType::Uuid => [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef].map(Value::Uuid).to_vec(),
+        FieldType::Json => jsons(),
+        FieldType::List(element) => {
+            let items = samples(element);
+            let one = items.iter().map(|item| Value::List(vec![item.clone()]));
+            let twice = Value::List(items.iter().chain(items.iter().rev()).cloned().collect());
+            one.chain([Value::List(vec![]), twice]).collect()
+        }
+        _ => INTS.map(Value::Int).to_vec(),
+    }
+}
+
+/// Equality that tells 0.0 from -0.0 and 1 from 1.0.
+fn exactly(value: &Value) -> String {
+    format!("{value:?}")
+}
+
+pub fn values_of_all_types_come_back_as_they_were(place: &Place) {
+    let desk = Desk::open(place, ALL_TYPES);
+    let collection = &desk.catalogue.collections[0];
+    let mut written = Vec::new();
+    let fields = collection.fields.iter().map(|field| (field.name.clone(), field.golden_type().clone())).skip(1);
+    let states = collection.states.iter().map(|state| (state.name.clone(), state.ty.clone()));
+    for (name, ty) in fields.chain(states) {
+        for (number, value) in samples(&ty).into_iter().enumerate() {
+            written.push((format!("{name} {number}"), name.clone(), value));
+        }
+    }
+    let writes = written.iter().map(|(record, field, value)| put(0, record, None, desk.content(&[(field, value.clone())])));
+    desk.work().writes(writes).done(&*desk.store);
+    let keys: Vec<_> = written.iter().map(|(record, ..)| key(record)).collect();
+    let found = desk.store.read(&desk.tenant, 0, &keys, Detail::Full).expect("reading works");
+    for ((record, field, value), stored) in written.iter().zip(found) {
+        let stored = stored.expect("it was written");
+        let expected = desk.content(&[(field, value.clone())]);
+        assert_eq!(exactly(&Value::List(stored.golden.clone())), exactly(&Value::List(expected.golden.to_vec())), "{record}");
+        assert_eq!(exactly(&Value::List(stored.state.clone())), exactly(&Value::List(expected.state)), "{record}");
+        // what a question gives is what reading gives
+        let plan = desk.columns(desk.plan(vec![("key", equal(text(record)))]), &[field]);
+        assert_eq!(exactly(&desk.rows(&plan)[0][0]), exactly(value), "{record}");
+    }
+}
+
+pub fn values_of_all_types_come_back_from_state_that_was_set(place: &Place) {
+    let desk = Desk::open(place, ALL_TYPES);
+    let states = &desk.catalogue.collections[0].states;
+    // times beyond those of the calendar cannot be said by a transition
+    let sayable = |ty: &FieldType, value: &Value| match (ty.element(), value) {
+        (FieldType::Timestamp | FieldType::Date, Value::Int(number)) => number.abs() < 2,
+        (FieldType::Timestamp, Value::List(items)) => items.iter().all(|item| item.as_int().is_some_and(|number| number.abs() < 2)),
+        (FieldType::Json, Value::Json(json)) => !json.is_null(),
+        _ => true,
+    };
+    for (index, state) in states.iter().enumerate() {
+        for (number, value) in samples(&state.ty).into_iter().chain([Value::Null]).filter(|value| sayable(&state.ty, value)).enumerate() {
+            let record = format!("{} {number}", state.name);
+            let content = Content { state_set: vec![(index, value.clone())], ..desk.content(&[]) };
+            desk.work().write(put(0, &record, None, content)).done(&*desk.store);
+            let stored = desk.record(&record).expect("it was written").state_set;
+            assert_eq!(stored.len(), 1, "{record}: {value:?}");
+            assert_eq!((stored[0].0, exactly(&stored[0].1)), (index, exactly(&value)), "{record}");
+        }
+    }
+}
+
+pub fn a_put_replaces_everything_a_record_had(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    desk.work().write(put(0, "x", None, full_content(&desk))).done(&*desk.store);
+    let empty = desk.content(&[]);
+    desk.work().write(put(0, "x", desk.version("x"), empty.clone())).done(&*desk.store);
+    assert_holds(&desk.record("x").expect("it is there"), &empty);
+    let full = full_content(&desk);
+    desk.work().write(put(0, "x", desk.version("x"), full.clone())).done(&*desk.store);
+    assert_holds(&desk.record("x").expect("it is there"), &full);
+}
+
+pub fn a_touch_changes_contributions_and_leaves_content_and_revision(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let content = full_content(&desk);
+    desk.work().write(put(0, "x", None, content.clone())).done(&*desk.store);
+    let before = desk.record("x").expect("it is there");
+    for round in 1..=3_u8 {
+        desk.work().write(touch(0, "x", desk.version("x"), &[round])).done(&*desk.store);
+        let after = desk.record("x").expect("it is there");
+        assert_eq!(after.version, Version { revision: before.version.revision, touch: i64::from(round) });
+        assert_holds(&after, &Content { contributions: vec![round], ..content.clone() });
+    }
+    desk.put("x", &[]);
+    assert_eq!(desk.version("x").map(|version| version.touch), Some(0), "a put counts touches anew");
+}
+
+pub fn a_deleted_record_is_gone_for_readers(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    desk.work().write(put(0, "x", None, full_content(&desk))).done(&*desk.store);
+    desk.delete("x");
+    assert_eq!(desk.record("x"), None);
+    assert_eq!(desk.keys(desk.plan(vec![])), Vec::<String>::new());
+    assert_eq!(desk.keys_where("words", equal(text("a"))), Vec::<String>::new());
+    assert_eq!(desk.keys_where("note", wildcard("*note*")), Vec::<String>::new());
+    // deleting what was not there when it was read, and is not there now
+    desk.work().write(delete(0, "x", None)).done(&*desk.store);
+}
+
+pub fn a_dead_record_is_read_by_key_but_not_found(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let dead = Content { alive: false, ..full_content(&desk) };
+    desk.work().write(put(0, "x", None, dead.clone())).done(&*desk.store);
+    assert_holds(&desk.record("x").expect("its contributions are kept"), &dead);
+    for plan in [
+        desk.plan(vec![]),
+        desk.plan(vec![("key", equal(text("x")))]),
+        desk.plan(vec![("words", equal(text("a")))]),
+        desk.plan(vec![("note", wildcard("*note*"))]),
+        desk.plan(vec![("colour", equal(text("gr\u{fc}n")))]),
+    ] {
+        assert_eq!(desk.keys(plan.clone()), Vec::<String>::new(), "{plan:?}");
+        assert_eq!(desk.store.count(&plan).expect("counting works"), 0);
+    }
+}
+
+/// Everything that may have happened between reading and writing, and every kind of write that must notice.
+fn stale_writes(desk: &Desk) -> Vec<(&'static str, RecordWrite)> {
+    for name in ["changed", "touched", "deleted", "recreated"] {
+        desk.put(name, &[("colour", text("old"))]);
+    }
+    let read = |name: &str| desk.version(name);
+    let (changed, touched, deleted, recreated) = (read("changed"), read("touched"), read("deleted"), read("recreated"));
+    desk.work().write(put(0, "appeared", None, full_content(desk))).done(&*desk.store);
+    desk.work().write(put(0, "changed", changed, full_content(desk))).done(&*desk.store);
+    desk.work().write(touch(0, "touched", touched, b"newer")).done(&*desk.store);
+    desk.delete("deleted");
+    desk.delete("recreated");
+    desk.put("recreated", &[("colour", text("old"))]);
+    let mut writes = Vec::new();
+    for (name, expect) in [("appeared", None), ("changed", changed), ("touched", touched), ("deleted", deleted), ("recreated", recreated)] {
+        writes.push((name, put(0, name, expect, desk.content(&[("colour", text("stale"))]))));
+        writes.push((name, touch(0, name, expect, b"stale")));
+        writes.push((name, delete(0, name, expect)));
+    }
+    writes.push(("deleted", touch(0, "deleted", None, b"stale")));
+    writes
+}
+
+pub fn every_change_of_another_version_reaches_resolve_with_the_whole_record(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    for (name, stale) in stale_writes(&desk) {
+        let now = desk.record(name);
+        let (result, told) = desk.work().write(stale.clone()).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
+        result.expect("the unit is written");
+        assert_eq!(told.conflicts, [Conflict { collection: 0, key: key(name), record: now.clone() }], "{stale:?}");
+        assert_eq!(desk.record(name), now, "{stale:?}");
+    }
+}
+
+pub fn conflicts_come_together_ordered_by_collection_and_key(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let other = content(&desk.catalogue, 1, &[]);
+    let others = ["a", "c"].map(|name| put(1, name, None, other.clone()));
+    desk.work().writes(["b", "d"].map(|name| put(0, name, None, desk.content(&[])))).writes(others).done(&*desk.store);
+    let writes = ["a", "b", "c", "d"].map(|name| put(0, name, None, desk.content(&[])));
+    let other_writes = ["a", "b", "c"].map(|name| put(1, name, None, other.clone()));
+    let (result, told) = desk.work().writes(writes).writes(other_writes).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
+    result.expect("the unit is written");
+    let order: Vec<(usize, &str)> = told.conflicts.iter().map(|conflict| (conflict.collection, conflict.key.as_str())).collect();
+    assert_eq!(order, [(0, "b"), (0, "d"), (1, "a"), (1, "c")]);
+    assert!(told.conflicts.iter().all(|conflict| conflict.record.is_some()));
+    assert_eq!(desk.keys(desk.plan(vec![])), ["a", "b", "c", "d"], "what had no conflict is written");
+}
+
+pub fn what_resolve_returns_is_written(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    for (name, stale) in stale_writes(&desk) {
+        let before = desk.record(name);
+        let merged = desk.content(&[("colour", text("merged")), ("words", texts(&["x"]))]);
+        let returned = merged.clone();
+        let resolve = move |conflicts: Vec<Conflict>| {
+            let merge = |conflict: Conflict| put(0, conflict.key.as_str(), conflict.record.map(|record| record.version), returned.clone());
+            Ok(conflicts.into_iter().map(merge).collect())
+        };
+        desk.work().write(stale.clone()).resolve(resolve).done(&*desk.store);
+        let after = desk.record(name).expect("it was written");
+        assert_holds(&after, &merged);
+        assert!(before.is_none_or(|before| before.version.revision < after.version.revision), "{stale:?}");
+        assert!(desk.keys_where("words", equal(text("x"))).contains(&name.to_owned()));
+        desk.delete(name);
+        stale_writes(&desk);
+    }
+    // touches and deletions as well
+    desk.put("x", &[]);
+    let touched = |conflicts: Vec<Conflict>| Ok(conflicts.into_iter().map(|it| touch(0, "x", it.record.map(|record| record.version), b"touched")).collect());
+    desk.work().write(delete(0, "x", Some(Version::default()))).resolve(touched).done(&*desk.store);
+    assert_eq!(desk.record("x").expect("it stays").contributions, b"touched");
+    let deleted = |conflicts: Vec<Conflict>| Ok(conflicts.into_iter().map(|it| delete(0, "x", it.record.map(|record| record.version))).collect());
+    desk.work().write(touch(0, "x", Some(Version::default()), b"")).resolve(deleted).done(&*desk.store);
+    assert_eq!(desk.record("x"), None);
+}
+
+pub fn when_resolve_returns_nothing_the_record_stays_as_it_is(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    desk.work().write(put(0, "x", None, full_content(&desk))).done(&*desk.store);
+    let before = desk.record("x");
+    let stale = put(0, "x", None, desk.content(&[("words", texts(&["stale"])), ("note", text("stale"))]));
+    let neighbour = put(0, "y", None, desk.content(&[]));
+    desk.work().writes([stale, neighbour]).resolve(|_| Ok(Vec::new())).done(&*desk.store);
+    assert_eq!(desk.record("x"), before);
+    assert_eq!(desk.keys_where("words", equal(text("a"))), ["x"]);
+    assert_eq!(desk.keys_where("words", equal(text("stale"))), Vec::<String>::new());
+    assert_eq!(desk.keys_where("note", wildcard("*stale*")), Vec::<String>::new());
+    assert!(desk.record("y").is_some());
+}
+
+pub fn what_resolve_returns_for_another_version_fails_the_unit(place: &Place) {
+    // a write the caller believes to have happened must not vanish
+    let desk = Desk::open(place, SHELF);
+    desk.put("x", &[("colour", text("mine"))]);
+    let before = desk.record("x");
+    let stale = Version::default();
+    let wrong: [RecordWrite; 4] = [
+        put(0, "x", None, desk.content(&[])),
+        put(0, "x", Some(stale), desk.content(&[])),
+        touch(0, "x", Some(stale), b"lost"),
+        delete(0, "x", Some(stale)),
+    ];
+    for again in wrong {
+        let neighbour = put(0, "y", None, desk.content(&[]));
+        let first = put(0, "x", Some(stale), desk.content(&[]));
+        let returned = again.clone();
+        let (result, _) = desk.work().writes([first, neighbour]).resolve(move |_| Ok(vec![returned.clone()])).commit(&*desk.store);
+        assert!(result.is_err(), "{again:?} is lost without a word");
+        assert_eq!(desk.record("x"), before);
+        assert_eq!(desk.record("y"), None);
+    }
+}
+
+pub fn a_revision_is_the_receipts_stamp_and_only_grows(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let mut last = 0;
+    for round in 0..20 {
+        let receipt = desk.put("x", &[("weight", Value::Int(round))]);
+        let version = desk.version("x").expect("it is there");
+        assert_eq!(version, Version { revision: receipt.stamp, touch: 0 });
+        assert!(version.revision > last);
+        last = version.revision;
+    }
+}
+
+pub fn a_revision_grows_over_deletion_and_over_reopening(place: &Place) {
+    let mut desk = Desk::open(place, SHELF);
+    let mut last = 0;
+    for round in 0..6 {
+        desk.put("x", &[("weight", Value::Int(round))]);
+        let revision = desk.version("x").expect("it is there").revision;
+        assert!(revision > last, "round {round}");
+        last = revision;
+        desk.delete("x");
+        if round % 2 == 1 {
+            desk = desk.reopen(place);
+        }
+    }
+}
+
+pub fn the_clock_is_never_the_same_twice(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let store = &*desk.store;
+    let mut times: Vec<i64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| (0..5_000).map(|_| store.clock()).collect::<Vec<i64>>())).collect();
+        let times: Vec<Vec<i64>> = threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+        assert!(times.iter().all(|own| own.is_sorted_by(|a, b| a < b)));
+        times.concat()
+    });
+    let all = times.len();
+    times.sort_unstable();
+    times.dedup();
+    assert_eq!(times.len(), all);
+    let stamp = desk.put("x", &[]).stamp;
+    assert!(stamp > times[all - 1]);
+    assert!(desk.store.clock() > stamp);
+}
+
+pub fn a_receipt_counts_the_rows_that_were_written(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let empty = || desk.content(&[]);
+    assert_eq!(desk.work().writes(["a", "b", "c"].map(|name| put(0, name, None, empty()))).done(&*desk.store).rows, 3);
+    assert_eq!(desk.work().done(&*desk.store).rows, 0);
+    let writes = [put(0, "a", None, empty()), delete(0, "b", desk.version("b")), touch(0, "c", Some(Version::default()), b"")];
+    let again = put(0, "a", desk.version("a"), empty());
+    let receipt = desk.work().writes(writes).resolve(move |_| Ok(vec![again.clone()])).done(&*desk.store);
+    assert_eq!(receipt.rows, 2, "b went and a was merged; c was left alone");
+}
+
+pub fn an_error_in_resolve_takes_everything_back(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    desk.put("b", &[("colour", text("old"))]);
+    desk.put("d", &[("colour", text("old"))]);
+    let before = ["a", "b", "c", "d"].map(|name| desk.record(name));
+    let writes = [
+        put(0, "a", None, full_content(&desk)),
+        put(0, "b", desk.version("b"), full_content(&desk)),
+        put(0, "c", Some(Version::default()), desk.content(&[])),
+        delete(0, "d", desk.version("d")),
+    ];
+    let edge = Edge { link: 1, target: "t".into(), group: String::new(), start: 0, child: "a".into(), payload: vec![] };
+    let work = desk.work().writes(writes).edge(EdgeChange::Put(edge)).mark(1, "t");
+    let (result, _) = work.resolve(|_| Err(StoreError::Wrong("cannot merge".into()))).commit(&*desk.store);
+    assert_eq!(result.expect_err("resolve failed").to_string(), "cannot merge");
+    assert_eq!(["a", "b", "c", "d"].map(|name| desk.record(name)), before);
+    assert_eq!(desk.keys_where("words", equal(text("a"))), Vec::<String>::new());
+    assert_eq!(desk.keys_where("note", wildcard("*note*")), Vec::<String>::new());
+    assert_eq!(desk.store.edges(&desk.tenant, 1, "t").expect("reading works"), []);
+    assert_eq!(desk.store.marks(&desk.tenant, 1, 10).expect("reading works"), []);
+}
+
+pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    desk.put("taken", &[]);
+    let submit = |number: i64| {
+        let own = put(0, &format!("unit {number}"), None, desk.content(&[("weight", Value::Int(number))]));
+        // every third unit meets a conflict it does not expect
+        let stale = (number % 3 == 0).then(|| put(0, "taken", None, desk.content(&[])));
+        desk.store.submit(Box::new(desk.work().write(own).writes(stale)), Urgency::Bulk)
+    };
+    let pending: Vec<Pending> = (0..30).map(submit).collect();
+    for (number, pending) in pending.into_iter().enumerate() {
+        assert_eq!(pending.wait().is_err(), number % 3 == 0, "unit {number}");
+        assert_eq!(desk.record(&format!("unit {number}")).is_some(), number % 3 != 0, "unit {number}");
+    }
+}
+
+pub fn a_unit_that_panics_fails_alone(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    desk.put("taken", &[]);
+    let hidden = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let writes = [put(0, "half", None, desk.content(&[])), put(0, "taken", None, desk.content(&[]))];
+    let panicking = desk.work().writes(writes).resolve(|_| panic!("a mistake in the caller's merge"));
+    let first = desk.store.submit(Box::new(panicking), Urgency::Bulk);
+    let answered = |pending: Pending| match pending.0.recv_timeout(Duration::from_secs(20)) {
+        Ok((result, _)) => result,
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(StoreError::Other("no answer".into())),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the store hangs"),
+    };
+    let failed = answered(first);
+    let next = answered(desk.store.submit(Box::new(desk.work().write(put(0, "next", None, desk.content(&[])))), Urgency::Bulk));
+    std::panic::set_hook(hidden);
+    failed.expect_err("the unit failed");
+    next.expect("the store goes on");
+    assert_eq!(desk.record("half"), None);
+}
+
+pub fn interactive_and_bulk_units_are_all_written(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let unit = |name: String| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, &name, None, desk.content(&[])))) };
+    let mut pending = Vec::new();
+    for number in 0..60 {
+        pending.push(desk.store.submit(unit(format!("bulk {number}")), Urgency::Bulk));
+        if number % 5 == 0 {
+            pending.push(desk.store.submit(unit(format!("interactive {number}")), Urgency::Interactive));
+        }
+    }
+    let mut stamps: Vec<i64> = pending.into_iter().map(|pending| pending.wait().expect("the unit is written").stamp).collect();
+    stamps.sort_unstable();
+    stamps.dedup();
+    assert_eq!(stamps.len(), 72, "each unit has a time of its own");
+    assert_eq!(desk.store.count(&desk.plan(vec![])).expect("counting works"), 72);
+}
+
+pub fn records_are_there_after_reopening(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    desk.work().write(put(0, "x", None, full_content(&desk))).done(&*desk.store);
+    let pending: Vec<Pending> =
+        (0..10).map(|number| desk.store.submit(Box::new(desk.work().write(put(0, &format!("{number}"), None, desk.content(&[])))), Urgency::Bulk)).collect();
+    let before = desk.record("x");
+    // closing finishes what waits
+    let desk = desk.reopen(place);
+    for pending in pending {
+        pending.wait().expect("the unit is written");
+    }
+    assert_eq!(desk.record("x"), before);
+    assert_eq!(desk.rows(&Plan::all(main_tenant(), 0)).len(), 11);
+}

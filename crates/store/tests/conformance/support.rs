@@ -1,0 +1,364 @@
+//! What specifications are written with: a place to open stores in, units of work, short ways to say records and plans.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::key::Key;
+use stook_catalogue::parse::parse;
+use stook_catalogue::value::Value;
+use stook_store::journal::ChunkJournal;
+use stook_store::plan::{Column, Condition, Plan, Sort, Test};
+use stook_store::*;
+
+type Opening = Box<dyn Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync>;
+
+/// Where the store of one test lives. It is empty at first; opening it again, also while it is open, opens the same store.
+pub struct Place {
+    opening: Opening,
+    scans: fn(&[String]) -> bool,
+    check: Box<dyn Fn()>,
+}
+
+impl Place {
+    /// `opening` opens the place's store. `scans` says whether an explanation reads every record of the collection. `check`
+    /// runs when a test has passed, with the store closed.
+    pub fn new(
+        opening: impl Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync + 'static,
+        scans: fn(&[String]) -> bool,
+        check: impl Fn() + 'static,
+    ) -> Self {
+        Self { opening: Box::new(opening), scans, check: Box::new(check) }
+    }
+
+    pub fn open(&self, catalogue: &Catalogue) -> Box<dyn Store> {
+        self.try_open(catalogue).expect("the store opens")
+    }
+
+    pub fn try_open(&self, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
+        (self.opening)(catalogue)
+    }
+
+    pub fn scans(&self, explanation: &[String]) -> bool {
+        (self.scans)(explanation)
+    }
+
+    pub fn check(&self) {
+        (self.check)();
+    }
+}
+
+pub fn definition(text: &str) -> Catalogue {
+    parse(text).unwrap_or_else(|problems| panic!("{problems:?}\nin\n{text}"))
+}
+
+pub fn tenant(name: &str) -> Tenant {
+    Tenant::new(name).expect("a tenant's name")
+}
+
+pub fn main_tenant() -> Tenant {
+    tenant(DEFAULT_TENANT)
+}
+
+pub fn key(text: &str) -> Key {
+    Key::new(text).expect("a key")
+}
+
+pub fn text(text: &str) -> Value {
+    Value::text(text)
+}
+
+pub fn texts(texts: &[&str]) -> Value {
+    Value::List(texts.iter().map(|text| Value::text(*text)).collect())
+}
+
+/// The column of a field or state field by name, or of `key`, `revision`, `conflict`.
+pub fn column(catalogue: &Catalogue, collection: usize, name: &str) -> Column {
+    let definition = &catalogue.collections[collection];
+    match name {
+        "key" => Column::Key,
+        "revision" => Column::Revision,
+        "conflict" => Column::Conflict,
+        _ => match (definition.field(name), definition.state(name)) {
+            (Some((index, _)), _) => Column::Field(index),
+            (_, Some((index, _))) => Column::State(index),
+            _ => panic!("collection {} has no {name}", definition.name),
+        },
+    }
+}
+
+/// The content of a living record: the fields and state fields named, nothing in the others.
+pub fn content(catalogue: &Catalogue, collection: usize, values: &[(&str, Value)]) -> Content {
+    let definition = &catalogue.collections[collection];
+    let mut golden = vec![Value::Null; definition.fields.len()];
+    let mut state = vec![Value::Null; definition.states.len()];
+    for (name, value) in values {
+        match column(catalogue, collection, name) {
+            Column::Field(index) => golden[index] = value.clone(),
+            Column::State(index) => state[index] = value.clone(),
+            _ => panic!("{name} is not content"),
+        }
+    }
+    Content {
+        created_job: 0,
+        alive: true,
+        golden: golden.into(),
+        state,
+        state_set: Vec::new(),
+        conflicts: Vec::new(),
+        contributions: b"contributions".to_vec(),
+        raw: None,
+    }
+}
+
+pub fn put(collection: usize, name: &str, expect: Option<Version>, content: Content) -> RecordWrite {
+    RecordWrite { collection, key: key(name), expect, change: Change::Put(Box::new(content)) }
+}
+
+pub fn touch(collection: usize, name: &str, expect: Option<Version>, contributions: &[u8]) -> RecordWrite {
+    RecordWrite { collection, key: key(name), expect, change: Change::Touch { contributions: contributions.to_vec() } }
+}
+
+pub fn delete(collection: usize, name: &str, expect: Option<Version>) -> RecordWrite {
+    RecordWrite { collection, key: key(name), expect, change: Change::Delete }
+}
+
+/// What a unit was told.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    pub conflicts: Vec<Conflict>,
+    /// Collection, key, field and holder.
+    pub refused: Vec<(usize, String, usize, String)>,
+}
+
+type Resolve = Box<dyn FnMut(Vec<Conflict>) -> Result<Vec<RecordWrite>> + Send>;
+
+/// A unit of work put together for a test.
+pub struct Work {
+    tenant: Tenant,
+    fence: Option<Fence>,
+    writes: Vec<RecordWrite>,
+    resolve: Option<Resolve>,
+    settling: Settling,
+    journal: Option<ChunkJournal>,
+    told: Arc<Mutex<Told>>,
+    resolved: AtomicBool,
+}
+
+impl Work {
+    pub fn of(tenant: &Tenant) -> Self {
+        Self {
+            tenant: tenant.clone(),
+            fence: None,
+            writes: Vec::new(),
+            resolve: None,
+            settling: Settling::default(),
+            journal: None,
+            told: Arc::default(),
+            resolved: AtomicBool::new(false),
+        }
+    }
+
+    pub fn write(mut self, write: RecordWrite) -> Self {
+        self.writes.push(write);
+        self
+    }
+
+    pub fn writes(mut self, writes: impl IntoIterator<Item = RecordWrite>) -> Self {
+        self.writes.extend(writes);
+        self
+    }
+
+    pub fn fence(mut self, fence: Fence) -> Self {
+        self.fence = Some(fence);
+        self
+    }
+
+    pub fn journal(mut self, journal: ChunkJournal) -> Self {
+        self.journal = Some(journal);
+        self
+    }
+
+    pub fn edge(mut self, change: EdgeChange) -> Self {
+        self.settling.edges.push(change);
+        self
+    }
+
+    pub fn mark(mut self, lane: u32, target: &str) -> Self {
+        self.settling.marks.push(Mark { id: 0, lane, stratum: 1, target: target.to_owned(), job: 7 });
+        self
+    }
+
+    pub fn answer(mut self, marks: &[Mark]) -> Self {
+        self.settling.answered.extend(marks.iter().map(|mark| mark.id));
+        self
+    }
+
+    /// What is done about conflicts; without it they fail the unit.
+    pub fn resolve(mut self, resolve: impl FnMut(Vec<Conflict>) -> Result<Vec<RecordWrite>> + Send + 'static) -> Self {
+        self.resolve = Some(Box::new(resolve));
+        self
+    }
+
+    pub fn commit(self, store: &dyn Store) -> (Result<Receipt>, Told) {
+        let told = self.told.clone();
+        let result = store.commit(Box::new(self));
+        let told = told.lock().expect("not poisoned").clone();
+        (result, told)
+    }
+
+    /// Commits what cannot go wrong.
+    pub fn done(self, store: &dyn Store) -> Receipt {
+        let (result, told) = self.commit(store);
+        assert_eq!(told.refused, [], "nothing is refused");
+        result.expect("the unit is written")
+    }
+}
+
+impl Unit for Work {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn fence(&self) -> Option<Fence> {
+        self.fence
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &self.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
+        assert!(!self.resolved.swap(true, Ordering::SeqCst), "resolve is called at most once");
+        self.told.lock().expect("not poisoned").conflicts.extend(conflicts.iter().cloned());
+        match &mut self.resolve {
+            Some(resolve) => resolve(conflicts),
+            None => Err(StoreError::Wrong("this unit expects no conflict".into())),
+        }
+    }
+
+    fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
+        let mut told = self.told.lock().expect("not poisoned");
+        told.refused.push((collection, key.to_string(), field, holder.to_owned()));
+    }
+
+    fn settling(&mut self) -> Settling {
+        std::mem::take(&mut self.settling)
+    }
+
+    fn journal(&mut self) -> Option<&ChunkJournal> {
+        self.journal.as_ref()
+    }
+}
+
+/// An open store with its definition, and short ways to work on one collection of one tenant.
+pub struct Desk {
+    pub catalogue: Catalogue,
+    pub store: Box<dyn Store>,
+    pub tenant: Tenant,
+    pub collection: usize,
+}
+
+impl Desk {
+    /// Opens a place for the first collection of a definition.
+    pub fn open(place: &Place, definition_text: &str) -> Self {
+        let catalogue = definition(definition_text);
+        let store = place.open(&catalogue);
+        Self { catalogue, store, tenant: main_tenant(), collection: 0 }
+    }
+
+    pub fn reopen(self, place: &Place) -> Self {
+        let Self { catalogue, store, tenant, collection } = self;
+        drop(store);
+        let store = place.open(&catalogue);
+        Self { catalogue, store, tenant, collection }
+    }
+
+    pub fn work(&self) -> Work {
+        Work::of(&self.tenant)
+    }
+
+    pub fn content(&self, values: &[(&str, Value)]) -> Content {
+        content(&self.catalogue, self.collection, values)
+    }
+
+    /// A write of these values, whatever the store holds now.
+    pub fn write_of(&self, name: &str, values: &[(&str, Value)]) -> RecordWrite {
+        put(self.collection, name, self.version(name), self.content(values))
+    }
+
+    /// Gives a record these values and no others.
+    pub fn put(&self, name: &str, values: &[(&str, Value)]) -> Receipt {
+        self.work().write(self.write_of(name, values)).done(&*self.store)
+    }
+
+    pub fn delete(&self, name: &str) -> Receipt {
+        self.work().write(delete(self.collection, name, self.version(name))).done(&*self.store)
+    }
+
+    pub fn record(&self, name: &str) -> Option<StoredRecord> {
+        let found = self.store.read(&self.tenant, self.collection, &[key(name)], Detail::Full).expect("reading works");
+        assert_eq!(found.len(), 1);
+        found.into_iter().next().flatten()
+    }
+
+    pub fn version(&self, name: &str) -> Option<Version> {
+        let found = self.store.read(&self.tenant, self.collection, &[key(name)], Detail::Head).expect("reading works");
+        found.into_iter().next().flatten().map(|record| record.version)
+    }
+
+    pub fn column(&self, name: &str) -> Column {
+        column(&self.catalogue, self.collection, name)
+    }
+
+    /// The value of a golden or state field.
+    pub fn value(&self, record: &str, name: &str) -> Value {
+        let stored = self.record(record).unwrap_or_else(|| panic!("there is no record {record}"));
+        match self.column(name) {
+            Column::Field(index) => stored.golden[index].clone(),
+            Column::State(index) => stored.state[index].clone(),
+            _ => panic!("{name} is not a field"),
+        }
+    }
+
+    pub fn plan(&self, conditions: Vec<(&str, Test)>) -> Plan {
+        let conditions = conditions.into_iter().map(|(name, test)| Condition { column: self.column(name), test }).collect();
+        Plan { conditions, ..Plan::all(self.tenant.clone(), self.collection) }
+    }
+
+    pub fn sorted(&self, plan: Plan, sort: &[(&str, bool)]) -> Plan {
+        let sort = sort.iter().map(|(name, descending)| Sort { column: self.column(name), descending: *descending }).collect();
+        Plan { sort, ..plan }
+    }
+
+    pub fn columns(&self, plan: Plan, names: &[&str]) -> Plan {
+        Plan { columns: names.iter().map(|name| self.column(name)).collect(), ..plan }
+    }
+
+    /// Keys of the records of a plan, in its order.
+    pub fn keys(&self, plan: Plan) -> Vec<String> {
+        let plan = Plan { columns: vec![Column::Key], ..plan };
+        let found = self.store.find(&plan).unwrap_or_else(|error| panic!("{error}: {plan:?}"));
+        found.rows.into_iter().map(|row| row[0].as_text().expect("a key").to_owned()).collect()
+    }
+
+    /// Keys of the records that satisfy one condition.
+    pub fn keys_where(&self, name: &str, test: Test) -> Vec<String> {
+        self.keys(self.plan(vec![(name, test)]))
+    }
+
+    pub fn rows(&self, plan: &Plan) -> Vec<Vec<Value>> {
+        self.store.find(plan).unwrap_or_else(|error| panic!("{error}: {plan:?}")).rows
+    }
+}
+
+pub fn equal(value: Value) -> Test {
+    Test::Equal(value)
+}
+
+pub fn between(low: Option<(Value, bool)>, high: Option<(Value, bool)>) -> Test {
+    Test::Range { low, high }
+}
+
+pub fn wildcard(pattern: &str) -> Test {
+    Test::Wildcard(pattern.split('*').map(str::to_owned).collect())
+}
