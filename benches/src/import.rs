@@ -23,12 +23,8 @@ struct Ran {
 fn execute(program: &Path, arguments: &[&str]) -> Result<Ran> {
     let failed = |why: String| format!("{} {}: {why}", program.display(), arguments.join(" "));
     let started = Instant::now();
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
+    let mut child =
+        Command::new(program).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;
     // the kernel keeps the largest resident size while the process lives: look at it until it ends
     let status = PathBuf::from(format!("/proc/{}/status", child.id()));
     let mut memory: f64 = 0.0;
@@ -95,7 +91,8 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     let bench = Bench { setting, folder: folder.path().to_owned(), catalogue };
     bench.sample("names.mrc", RECORDS, "ascending")?;
 
-    let (mut create, mut again, mut raw, mut script, mut visit, mut yaz, mut look_up) = <(Samples, Samples, Samples, Samples, Samples, Samples, Samples)>::default();
+    let (mut create, mut again, mut raw, mut script, mut visit, mut yaz, mut look_up) =
+        <(Samples, Samples, Samples, Samples, Samples, Samples, Samples)>::default();
     let has_yaz = execute(Path::new("yaz-marcdump"), &["-V"]).is_ok();
     for round in 0..=ROUNDS {
         bench.remove("own.sqlite");
@@ -104,7 +101,8 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         bench.remove("raw.sqlite");
         let rows = reported_rate(&execute(&setting.own, &["raw-rows", &bench.path("own.sqlite"), &bench.path("raw.sqlite")])?.output)?;
         let fields = execute(&setting.own, &["visit-marc", &bench.path("names.mrc")])?.seconds;
-        let found = reported_rate(&execute(&setting.own, &["look-ups", &bench.path("own.sqlite"), &format!("{}/catalogue.yaml", bench.catalogue)])?.output)?;
+        let found =
+            reported_rate(&execute(&setting.own, &["look-ups", &bench.path("own.sqlite"), &format!("{}/catalogue.yaml", bench.catalogue)])?.output)?;
         let peer = match &setting.python {
             Some(python) => {
                 bench.remove("peer.sqlite");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
-use stook_formats::marc::{MarcRecord, RECORD_END};
+use stook_formats::marc::MarcRecord;
 use stook_store::sqlite::{Options, SqliteStore};
 use stook_store::{Detail, Store, Tenant};
 
@@ -82,7 +82,6 @@ pub fn visit_marc(file: &str) -> ExitCode {
                 }
             }
         }
-        debug_assert!(RECORD_END != 0);
         Ok(json!({"records": count, "fields": fields, "bytes": bytes, "seconds": started.elapsed().as_secs_f64()}))
     })())
 }
@@ -92,7 +91,7 @@ pub fn look_ups(store: &str, catalogue: &str) -> ExitCode {
     finish((|| {
         let text = std::fs::read_to_string(catalogue)?;
         let catalogue = stook_catalogue::parse::parse(&text).map_err(|problems| format!("{problems:?}"))?;
-        let store = SqliteStore::open(Path::new(store), Arc::new(catalogue), Options::default())?;
+        let store = SqliteStore::open(Path::new(store), Arc::new(catalogue), Options { reader_cache: 256 << 20, ..Options::default() })?;
         let tenant = Tenant::new(stook_store::DEFAULT_TENANT)?;
         let keys: Vec<_> = {
             let mut plan = stook_store::plan::Plan::all(tenant.clone(), 0);

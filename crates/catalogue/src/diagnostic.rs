@@ -43,9 +43,7 @@ pub fn render(file: &str, text: &str, problems: &[Diagnostic], colour: bool) -> 
     for problem in problems {
         let start = floor_char_boundary(text, problem.span.start);
         let end = floor_char_boundary(text, problem.span.end).max(start);
-        let snippet = Snippet::source(text)
-            .path(file)
-            .annotation(AnnotationKind::Primary.span(start..end));
+        let snippet = Snippet::source(text).path(file).annotation(AnnotationKind::Primary.span(start..end));
         let mut group = Level::ERROR.primary_title(problem.message.as_str()).element(snippet);
         if let Some(help) = &problem.help {
             group = group.element(Level::HELP.message(help.as_str()));

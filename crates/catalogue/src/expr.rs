@@ -78,8 +78,7 @@ impl Expression {
             if !is_ours && !STANDARD_FUNCTIONS.contains(&function) {
                 let at = source.find(function).unwrap_or(0);
                 let known = FUNCTIONS.iter().chain(STANDARD_FUNCTIONS).copied();
-                let hint = crate::diagnostic::did_you_mean(function, known)
-                    .map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+                let hint = crate::diagnostic::did_you_mean(function, known).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
                 return Err((at, format!("there is no function `{function}`{hint}")));
             }
         }
@@ -99,9 +98,39 @@ impl Expression {
 
 /// What CEL itself offers, and its `strings`, `lists` and `math` extensions are not loaded.
 const STANDARD_FUNCTIONS: &[&str] = &[
-    "size", "contains", "startsWith", "endsWith", "matches", "string", "bytes", "double", "int", "uint", "bool", "duration", "timestamp",
-    "type", "dyn", "has", "all", "exists", "exists_one", "map", "filter", "max", "min", "getFullYear", "getMonth", "getDayOfYear",
-    "getDayOfMonth", "getDate", "getDayOfWeek", "getHours", "getMinutes", "getSeconds", "getMilliseconds",
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "matches",
+    "string",
+    "bytes",
+    "double",
+    "int",
+    "uint",
+    "bool",
+    "duration",
+    "timestamp",
+    "type",
+    "dyn",
+    "has",
+    "all",
+    "exists",
+    "exists_one",
+    "map",
+    "filter",
+    "max",
+    "min",
+    "getFullYear",
+    "getMonth",
+    "getDayOfYear",
+    "getDayOfMonth",
+    "getDate",
+    "getDayOfWeek",
+    "getHours",
+    "getMinutes",
+    "getSeconds",
+    "getMilliseconds",
 ];
 
 fn is_comprehension_variable(source: &str, name: &str) -> bool {
@@ -194,8 +223,7 @@ fn squash(args: &[Cel]) -> Cel {
 
 fn without(args: &[Cel]) -> Cel {
     let (Some(Cel::Map(map)), Some(Cel::List(keys))) = (args.first(), args.get(1)) else { return Cel::Null };
-    let dropped: Vec<&str> =
-        keys.iter().filter_map(|key| if let Cel::String(text) = key { Some(text.as_str()) } else { None }).collect();
+    let dropped: Vec<&str> = keys.iter().filter_map(|key| if let Cel::String(text) = key { Some(text.as_str()) } else { None }).collect();
     let kept: HashMap<CelKey, Cel> = map
         .map
         .iter()
@@ -209,8 +237,7 @@ fn lookup(tables: &Tables, args: &[Cel]) -> Result<Cel, ExecutionError> {
     let Some(Cel::String(name)) = args.first() else {
         return Err(ExecutionError::function_error("lookup", "the first argument is the name of a table"));
     };
-    let table =
-        tables.get(name.as_str()).ok_or_else(|| ExecutionError::function_error("lookup", format!("there is no table `{name}`")))?;
+    let table = tables.get(name.as_str()).ok_or_else(|| ExecutionError::function_error("lookup", format!("there is no table `{name}`")))?;
     let found = match args.get(1) {
         Some(Cel::String(key)) => table.get(key),
         Some(Cel::Int(key)) => table.get(&key.to_string()),
@@ -227,9 +254,7 @@ fn strftime(args: &[Cel]) -> Result<Cel, ExecutionError> {
     let shown = jiff::Timestamp::from_microsecond(micros)
         .ok()
         .and_then(|time| jiff::fmt::strtime::format(format.as_str(), &time.to_zoned(jiff::tz::TimeZone::UTC)).ok());
-    shown
-        .map(|text| Cel::String(Arc::new(text)))
-        .ok_or_else(|| ExecutionError::function_error("strftime", format!("`{format}` is not a format")))
+    shown.map(|text| Cel::String(Arc::new(text))).ok_or_else(|| ExecutionError::function_error("strftime", format!("`{format}` is not a format")))
 }
 
 /// A field value as CEL sees it.
@@ -238,8 +263,7 @@ pub fn to_cel(value: &Value, ty: &FieldType) -> Cel {
         Value::Null | Value::Cleared => Cel::Null,
         Value::Bool(value) => Cel::Bool(*value),
         Value::Int(number) => match ty.element() {
-            FieldType::Timestamp => chrono::DateTime::from_timestamp_micros(*number)
-                .map_or(Cel::Null, |time| Cel::Timestamp(time.fixed_offset())),
+            FieldType::Timestamp => chrono::DateTime::from_timestamp_micros(*number).map_or(Cel::Null, |time| Cel::Timestamp(time.fixed_offset())),
             FieldType::Duration => Cel::Duration(chrono::Duration::microseconds(*number)),
             FieldType::Date => text_to_cel(&value.show(ty)),
             _ => Cel::Int(*number),
@@ -262,14 +286,11 @@ pub fn json_to_cel(json: &Json) -> Cel {
     match json {
         Json::Null => Cel::Null,
         Json::Bool(value) => Cel::Bool(*value),
-        Json::Number(number) => {
-            number.as_i64().map_or_else(|| Cel::Float(number.as_f64().unwrap_or(f64::NAN)), Cel::Int)
-        }
+        Json::Number(number) => number.as_i64().map_or_else(|| Cel::Float(number.as_f64().unwrap_or(f64::NAN)), Cel::Int),
         Json::String(text) => text_to_cel(text),
         Json::Array(items) => Cel::List(Arc::new(items.iter().map(json_to_cel).collect())),
         Json::Object(entries) => {
-            let map: HashMap<CelKey, Cel> =
-                entries.iter().map(|(key, value)| (CelKey::String(Arc::new(key.clone())), json_to_cel(value))).collect();
+            let map: HashMap<CelKey, Cel> = entries.iter().map(|(key, value)| (CelKey::String(Arc::new(key.clone())), json_to_cel(value))).collect();
             Cel::Map(CelMap { map: Arc::new(map) })
         }
     }
@@ -316,9 +337,7 @@ pub fn from_cel(cel: &Cel, ty: &FieldType) -> Result<Value, crate::value::Conver
     match (cel, ty.element()) {
         (Cel::Null, _) => Ok(Value::Null),
         (Cel::Timestamp(time), FieldType::Timestamp) if !ty.is_list() => Ok(Value::Int(time.timestamp_micros())),
-        (Cel::Duration(duration), FieldType::Duration) if !ty.is_list() => {
-            Ok(duration.num_microseconds().map_or(Value::Null, Value::Int))
-        }
+        (Cel::Duration(duration), FieldType::Duration) if !ty.is_list() => Ok(duration.num_microseconds().map_or(Value::Null, Value::Int)),
         (Cel::String(text), FieldType::Text) if !ty.is_list() => Ok(Value::text(text.as_str())),
         _ => crate::value::from_json(&cel_to_json(cel), ty, None),
     }
@@ -333,9 +352,8 @@ mod tests {
         let expression = Expression::compile(source, &known).map_err(|(at, message)| format!("{at}: {message}"))?;
         let table = Table { rows: [("a".to_owned(), "lcsh".to_owned())].into(), otherwise: Some("other".into()) };
         let evaluator = Evaluator::new(Arc::new([("systems".to_owned(), table)].into()));
-        let found = evaluator.evaluate(&expression, |name| {
-            names.iter().find(|(known, _)| *known == name).map_or(Cel::Null, |(_, value)| value.clone())
-        })?;
+        let found =
+            evaluator.evaluate(&expression, |name| names.iter().find(|(known, _)| *known == name).map_or(Cel::Null, |(_, value)| value.clone()))?;
         from_cel(&found, &FieldType::Text).map_err(|error| error.to_string())
     }
 
@@ -361,7 +379,10 @@ mod tests {
 
     #[test]
     fn mistakes_are_found_when_compiling() {
-        assert_eq!(evaluate("a + heding", &[("a", Cel::Null), ("heading", Cel::Null)]), Err("4: `heding` is not known here; did you mean `heading`?".into()));
+        assert_eq!(
+            evaluate("a + heding", &[("a", Cel::Null), ("heading", Cel::Null)]),
+            Err("4: `heding` is not known here; did you mean `heading`?".into())
+        );
         assert!(evaluate("coalece(a)", &[("a", Cel::Null)]).is_err_and(|error| error.contains("did you mean `coalesce`")));
         assert!(evaluate("now", &[]).is_err_and(|error| error.contains("only known in transitions")));
         assert!(evaluate("a ?? 'x'", &[("a", Cel::Null)]).is_err());

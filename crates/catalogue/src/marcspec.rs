@@ -265,8 +265,7 @@ impl SpecParser<'_> {
         if self.peek() == Some(b'-') {
             self.at += 1;
             last = self.code()?;
-            let same_kind = (first.is_ascii_digit() && last.is_ascii_digit())
-                || (first.is_ascii_lowercase() && last.is_ascii_lowercase());
+            let same_kind = (first.is_ascii_digit() && last.is_ascii_digit()) || (first.is_ascii_lowercase() && last.is_ascii_lowercase());
             if !same_kind || last < first {
                 return Err(self.error("a subfield range goes up between two letters or two digits ($a-d)"));
             }
@@ -300,11 +299,10 @@ impl SpecParser<'_> {
     fn range(&mut self) -> Result<Range, SpecError> {
         let start = self.position()?;
         let end = if self.eat(b'-') { self.position()? } else { start };
-        if let (Position::At(a), Position::At(b)) = (start, end) {
-            if b < a {
+        if let (Position::At(a), Position::At(b)) = (start, end)
+            && b < a {
                 return Err(self.error("a range goes from the lower to the higher position"));
             }
-        }
         Ok(Range { start, end })
     }
 

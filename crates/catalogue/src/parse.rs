@@ -119,7 +119,11 @@ impl<'t> Reader<'t> {
             Kind::Scalar { text, quoted: false } if text == "true" => true,
             Kind::Scalar { text, quoted: false } if text == "false" => false,
             _ => {
-                self.problem_with_help(node, format!("{what} is true or false, this is {}", node.shape()), "this is YAML 1.2: yes, no, on and off are text");
+                self.problem_with_help(
+                    node,
+                    format!("{what} is true or false, this is {}", node.shape()),
+                    "this is YAML 1.2: yes, no, on and off are text",
+                );
                 false
             }
         }
@@ -361,9 +365,8 @@ impl<'t> Reader<'t> {
         self.derivations_are_acyclic(&fields, &field_nodes);
         let (key, key_text) = self.key_rule(name, node, &fields).unwrap_or((KeyRule::Field(0), String::new()));
         let keep_raw = self.choice(node.get("raw"), "choice for raw", &[("keep", true), ("drop", false)]).unwrap_or(false);
-        let exists = self
-            .choice(node.get("exists"), "choice for exists", &[("latest", Exists::Latest), ("any", Exists::Any)])
-            .unwrap_or(Exists::Latest);
+        let exists =
+            self.choice(node.get("exists"), "choice for exists", &[("latest", Exists::Latest), ("any", Exists::Any)]).unwrap_or(Exists::Latest);
         let states = self.states(node, &field_names);
         let transitions = self.transitions(node, &fields, &states);
         Collection { name: name.to_owned(), key, key_text, keep_raw, exists, fields, states, transitions }
@@ -861,7 +864,8 @@ impl<'t> Reader<'t> {
                 Family::Marc | Family::Xml => None,
             };
             let says_nothing = !own_map && !matches!(rule_node.kind, Kind::Map(_)) || {
-                matches!(rule_node.kind, Kind::Map(_)) && !["path", "first", "cases", "expr", "match"].iter().any(|word| rule_node.get(word).is_some())
+                matches!(rule_node.kind, Kind::Map(_))
+                    && !["path", "first", "cases", "expr", "match"].iter().any(|word| rule_node.get(word).is_some())
             };
             if says_nothing && default_path.is_none() {
                 continue;
@@ -894,11 +898,10 @@ impl<'t> Reader<'t> {
                         self.problem(name_node, format!("`{}` is required, but source `{}` gives it no value", field.name, source.name));
                     }
                 }
-                if let KeyRule::Field(index) = collection.key {
-                    if feed.map.iter().all(|entry| entry.field != index) {
+                if let KeyRule::Field(index) = collection.key
+                    && feed.map.iter().all(|entry| entry.field != index) {
                         self.problem(name_node, format!("the key `{}` gets no value from source `{}`", collection.fields[index].name, source.name));
                     }
-                }
             }
         }
     }
@@ -950,9 +953,7 @@ impl<'t> Reader<'t> {
             }
         };
         let reads_meta = match &origin {
-            Origin::Expression(expression) => {
-                expression.variables().iter().any(|name| name == "meta" || scope.reads_meta.contains(&name.as_str()))
-            }
+            Origin::Expression(expression) => expression.variables().iter().any(|name| name == "meta" || scope.reads_meta.contains(&name.as_str())),
             Origin::Match { of, .. } => of == "meta" || scope.reads_meta.contains(&of.as_str()),
             Origin::Paths(_) | Origin::Cases(_) => false,
         };

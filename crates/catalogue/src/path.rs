@@ -60,16 +60,12 @@ impl Path {
     /// When the text is not a path of that language.
     pub fn compile(text: &str, language: PathLanguage) -> Result<Self, PathError> {
         match language {
-            PathLanguage::Marc => MarcSpec::parse(text)
-                .map(Path::Marc)
-                .map_err(|error| PathError { at: error.at, message: error.message }),
+            PathLanguage::Marc => MarcSpec::parse(text).map(Path::Marc).map_err(|error| PathError { at: error.at, message: error.message }),
             PathLanguage::Json => match JsonPath::parse(text) {
                 Ok(path) => Ok(member_names(text).map_or(Path::Json(path), Path::JsonMembers)),
                 Err(error) => Err(PathError { at: error.position(), message: error.message().to_owned() }),
             },
-            PathLanguage::Xml => XPath::parse(text)
-                .map(Path::Xml)
-                .map_err(|error| PathError { at: error.at, message: error.message }),
+            PathLanguage::Xml => XPath::parse(text).map(Path::Xml).map_err(|error| PathError { at: error.at, message: error.message }),
             PathLanguage::Csv => Ok(Path::Column(text.to_owned())),
         }
     }

@@ -113,10 +113,7 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
     for contribution in contributions {
         let same = matches!(&contribution.said, Said::Values(values) if equals_golden(values, golden, collection));
         let gone = contribution.said == Said::Gone;
-        let flags = u8::from(gone)
-            | u8::from(same) << 1
-            | u8::from(contribution.raw.is_some()) << 2
-            | u8::from(contribution.before.is_some()) << 3;
+        let flags = u8::from(gone) | u8::from(same) << 1 | u8::from(contribution.raw.is_some()) << 2 | u8::from(contribution.before.is_some()) << 3;
         out.push(flags);
         put_bytes(&mut out, contribution.contributor.as_bytes());
         out.extend_from_slice(&contribution.as_of.to_le_bytes());

@@ -54,8 +54,20 @@ mod tests {
     #[test]
     fn every_word_has_a_schema_that_is_json() {
         let all = [
-            words::CATALOGUE, words::SOURCE, words::FEED, words::RULE, words::FIELD, words::COLLECTION, words::STATE,
-            words::TRANSITION, words::ARG, words::REFUSE, words::PROFILE, words::ACCEPT, words::CASE, words::SURVIVORSHIP_MAP,
+            words::CATALOGUE,
+            words::SOURCE,
+            words::FEED,
+            words::RULE,
+            words::FIELD,
+            words::COLLECTION,
+            words::STATE,
+            words::TRANSITION,
+            words::ARG,
+            words::REFUSE,
+            words::PROFILE,
+            words::ACCEPT,
+            words::CASE,
+            words::SURVIVORSHIP_MAP,
         ];
         for word in all.into_iter().flatten() {
             let parsed: Result<Json, _> = serde_json::from_str(word.schema);

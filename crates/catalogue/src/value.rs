@@ -313,13 +313,11 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
             Some(format) => ConvertError::new(text, format!("a date of the form {format}")),
             None => wrong("a date (YYYY-MM-DD)"),
         }),
-        FieldType::Duration => duration_from_text(trimmed, format)
-            .map(Value::Int)
-            .ok_or_else(|| wrong("a duration (1h30m, PT90M, or a number with `format: s`)")),
-        FieldType::Size => size_from_text(trimmed).map(Value::Int).ok_or_else(|| wrong("a size (1234, 10 kB, 1.5 GiB)")),
-        FieldType::Uuid => {
-            uuid::Uuid::try_parse(trimmed).map(|id| Value::Uuid(id.as_u128())).map_err(|_| wrong("a UUID"))
+        FieldType::Duration => {
+            duration_from_text(trimmed, format).map(Value::Int).ok_or_else(|| wrong("a duration (1h30m, PT90M, or a number with `format: s`)"))
         }
+        FieldType::Size => size_from_text(trimmed).map(Value::Int).ok_or_else(|| wrong("a size (1234, 10 kB, 1.5 GiB)")),
+        FieldType::Uuid => uuid::Uuid::try_parse(trimmed).map(|id| Value::Uuid(id.as_u128())).map_err(|_| wrong("a UUID")),
         FieldType::Json => serde_json::from_str(trimmed).map(|json| Value::Json(Box::new(json))).map_err(|_| wrong("JSON")),
     }
 }
@@ -349,9 +347,7 @@ pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Va
             let whole = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9.0e15).map(|n| n as i64);
             number.as_i64().or(whole).map(Value::Int).ok_or_else(|| wrong(format!("of type {ty}")))
         }
-        (FieldType::Float, Json::Number(number)) => {
-            number.as_f64().map(Value::Float).ok_or_else(|| wrong("a finite number".into()))
-        }
+        (FieldType::Float, Json::Number(number)) => number.as_f64().map(Value::Float).ok_or_else(|| wrong("a finite number".into())),
         (_, Json::Number(number)) => from_text(&number.to_string(), ty, format),
         (_, Json::String(text)) => from_text(text, ty, format),
         _ => Err(wrong(format!("of type {ty}"))),

@@ -30,20 +30,44 @@ const SURVIVORSHIP: &str = r##"{"$ref":"#/$defs/survivorship"}"##;
 /// Top level.
 pub const CATALOGUE: &[Word] = &[
     word("catalogue", r##"{"$ref":"#/$defs/name"}"##, "The catalogue's name."),
-    word("lookups", r##"{"type":"object","additionalProperties":{"type":"object","additionalProperties":{"type":["string","number","boolean"]}}}"##, "Constant tables: key to value; `else` is the value of every other key."),
-    word("patterns", r##"{"type":"object","additionalProperties":{"type":"array","minItems":1,"items":{"type":"string"}}}"##, "Regular expressions with named groups, tried in order; the first that matches gives its groups."),
+    word(
+        "lookups",
+        r##"{"type":"object","additionalProperties":{"type":"object","additionalProperties":{"type":["string","number","boolean"]}}}"##,
+        "Constant tables: key to value; `else` is the value of every other key.",
+    ),
+    word(
+        "patterns",
+        r##"{"type":"object","additionalProperties":{"type":"array","minItems":1,"items":{"type":"string"}}}"##,
+        "Regular expressions with named groups, tried in order; the first that matches gives its groups.",
+    ),
     word("sources", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/source"}}"##, "Where documents come from."),
     word("collections", r##"{"type":"object","minProperties":1,"additionalProperties":{"$ref":"#/$defs/collection"}}"##, "Named sets of records."),
-    word("profiles", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/profile"}}"##, "What an import does with documents that match a record and with those that do not."),
+    word(
+        "profiles",
+        r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/profile"}}"##,
+        "What an import does with documents that match a record and with those that do not.",
+    ),
 ];
 
 /// A source.
 pub const SOURCE: &[Word] = &[
-    word("format", r#"{"enum":["marc","xml","json","csv"]}"#, "marc (ISO 2709, MARCXML and MARC-in-JSON), xml, json (array, single value or NDJSON) or csv; the file's own variant is found by content."),
-    word("records", TEXT, "xml: the name of the element that is one document (default: children of the root). json: the member that holds the array of documents (`$.value`)."),
+    word(
+        "format",
+        r#"{"enum":["marc","xml","json","csv"]}"#,
+        "marc (ISO 2709, MARCXML and MARC-in-JSON), xml, json (array, single value or NDJSON) or csv; the file's own variant is found by content.",
+    ),
+    word(
+        "records",
+        TEXT,
+        "xml: the name of the element that is one document (default: children of the root). json: the member that holds the array of documents (`$.value`).",
+    ),
     word("namespaces", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "xml: prefixes used in paths."),
     word("into", r##"{"$ref":"#/$defs/name"}"##, "The one collection this source feeds; fields take their own paths."),
-    word("let", r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/rule"}]}}"##, "Values computed once per document, shared by everything below."),
+    word(
+        "let",
+        r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/rule"}]}}"##,
+        "Values computed once per document, shared by everything below.",
+    ),
     word("accept", r##"{"type":"array","items":{"$ref":"#/$defs/accept"}}"##, "Documents that do not fit fail or are skipped."),
     word("gone", CEL, "True for a document that says its record was deleted."),
     word("as_of", TEXT, "When the document was true: a field or `let` of type timestamp, `meta.received`, or CEL."),
@@ -56,7 +80,11 @@ pub const FEED: &[Word] = &[
     word("into", r##"{"$ref":"#/$defs/name"}"##, "The collection."),
     word("when", CEL, "Only documents for which this holds."),
     word("contributor", TEXT, "Template naming the part of the source that speaks here."),
-    word("map", r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/rule"}]}}"##, "Field to path or rule; without it the fields' own paths are used."),
+    word(
+        "map",
+        r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/rule"}]}}"##,
+        "Field to path or rule; without it the fields' own paths are used.",
+    ),
 ];
 
 /// How a value is taken from a document.
@@ -70,9 +98,17 @@ pub const RULE: &[Word] = &[
     word("each", r#"{"enum":["subfield","field"]}"#, "marc: whether a list has one value per subfield (default) or per field, its subfields joined."),
     word("join", TEXT, "Joins what the path found to one text."),
     word("clean", r#"{"enum":["trim","squash"]}"#, "White space removed at the ends, or also squashed inside."),
-    word("format", TEXT, "timestamp and date: a strftime pattern, or epoch, epoch_ms, epoch_us. duration: the unit of a bare number (d, h, m, s, ms, us)."),
+    word(
+        "format",
+        TEXT,
+        "timestamp and date: a strftime pattern, or epoch, epoch_ms, epoch_us. duration: the unit of a bare number (d, h, m, s, ms, us).",
+    ),
     word("lookup", r##"{"$ref":"#/$defs/name"}"##, "Replaces the value by that of a constant table."),
-    word("on_error", r#"{"enum":["warn","fail"]}"#, "A value that does not fit its type is left out with a warning (default), or fails the document."),
+    word(
+        "on_error",
+        r#"{"enum":["warn","fail"]}"#,
+        "A value that does not fit its type is left out with a warning (default), or fails the document.",
+    ),
     word("type", TYPE, "The value's type (in `let`; fields say it themselves)."),
 ];
 
@@ -94,10 +130,22 @@ pub const FIELD: &[Word] = &[
 pub const COLLECTION: &[Word] = &[
     word("key", TEXT, "A field, a template such as {ref}/{sample}, or CEL over fields."),
     word("raw", r#"{"enum":["keep","drop"]}"#, "Whether each contribution keeps its document byte for byte."),
-    word("exists", r#"{"enum":["latest","any"]}"#, "latest (default): the newest contribution decides whether the record exists. any: one living contribution is enough."),
-    word("fields", r##"{"type":"object","minProperties":1,"additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/field"}]}}"##, "Name to type or field."),
+    word(
+        "exists",
+        r#"{"enum":["latest","any"]}"#,
+        "latest (default): the newest contribution decides whether the record exists. any: one living contribution is enough.",
+    ),
+    word(
+        "fields",
+        r##"{"type":"object","minProperties":1,"additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/field"}]}}"##,
+        "Name to type or field.",
+    ),
     word("survivorship", SURVIVORSHIP, "The rule of fields that have none of their own; default latest."),
-    word("state", r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/state"}]}}"##, "Fields that only transitions write."),
+    word(
+        "state",
+        r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/state"}]}}"##,
+        "Fields that only transitions write.",
+    ),
     word("transitions", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/transition"}}"##, "Named, conditional changes of state."),
 ];
 
@@ -111,7 +159,11 @@ pub const STATE: &[Word] = &[
 
 /// A transition.
 pub const TRANSITION: &[Word] = &[
-    word("args", r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/arg"}]}}"##, "Arguments of the call."),
+    word(
+        "args",
+        r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/arg"}]}}"##,
+        "Arguments of the call.",
+    ),
     word("refuse", r##"{"type":"array","items":{"$ref":"#/$defs/refuse"}}"##, "Reasons not to; all that hold are reported."),
     word("set", r#"{"type":"object","minProperties":1,"additionalProperties":{"type":["string","null"]}}"#, "State field to CEL, or null."),
 ];

@@ -78,15 +78,8 @@ impl Node {
 /// # Errors
 /// The first syntax error (YAML cannot be read past one), or every duplicate key.
 pub fn parse(text: &str) -> Result<Node, Vec<Diagnostic>> {
-    let mut tree = TreeBuilder {
-        offsets: CharOffsets::new(text),
-        text,
-        stack: Vec::new(),
-        anchors: HashMap::new(),
-        nodes: 0,
-        root: None,
-        problems: Vec::new(),
-    };
+    let mut tree =
+        TreeBuilder { offsets: CharOffsets::new(text), text, stack: Vec::new(), anchors: HashMap::new(), nodes: 0, root: None, problems: Vec::new() };
     let mut documents = 0;
     for event in Parser::new_from_str(text) {
         match event {
@@ -169,10 +162,8 @@ impl TreeBuilder<'_> {
                 self.place(node, open.anchor)
             }
             Event::Alias(anchor) => {
-                let target = self
-                    .anchors
-                    .get(&anchor)
-                    .ok_or_else(|| Diagnostic::new(start..end, "this alias names an anchor that is not finished yet"))?;
+                let target =
+                    self.anchors.get(&anchor).ok_or_else(|| Diagnostic::new(start..end, "this alias names an anchor that is not finished yet"))?;
                 let nodes = descendants(target);
                 if self.nodes + nodes > MAX_NODES {
                     return Err(too_many_nodes(start..end));
@@ -224,10 +215,9 @@ impl TreeBuilder<'_> {
             if key == "<<" {
                 let parts = match value.kind {
                     Kind::Map(inner) => vec![inner],
-                    Kind::List(items) => items
-                        .into_iter()
-                        .filter_map(|item| if let Kind::Map(inner) = item.kind { Some(inner) } else { None })
-                        .collect(),
+                    Kind::List(items) => {
+                        items.into_iter().filter_map(|item| if let Kind::Map(inner) = item.kind { Some(inner) } else { None }).collect()
+                    }
                     Kind::Scalar { .. } => {
                         self.problems.push(Diagnostic::new(value.span, "`<<` takes a mapping, usually an alias"));
                         continue;

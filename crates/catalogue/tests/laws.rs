@@ -146,8 +146,14 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
         let mut values = vec![Value::Null; 9];
         values[1] = Value::text(text);
         Contribution {
-            contributor: contributor.into(), as_of, hash: [text.as_bytes()[0]; 16], generation: 1, origin: Origin::default(), before: None,
-            said: Said::Values(values.into()), raw: None,
+            contributor: contributor.into(),
+            as_of,
+            hash: [text.as_bytes()[0]; 16],
+            generation: 1,
+            origin: Origin::default(),
+            before: None,
+            said: Said::Values(values.into()),
+            raw: None,
         }
     };
     let history = [say("a", 1, "A"), say("a", 3, "A"), say("b", 2, "B")];

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 /// Gathers what several systems say about the same things into one catalogue.
 #[derive(Debug, Parser)]
 #[command(name = "stook", version, max_term_width = 110, arg_required_else_help = true)]
-#[command(after_help = "First steps:\n  stook init library\n  stook -C library import authorities.mrc\n  stook -C library query 'authority heading=Smith*'\n\nExit codes: 0 all well, 1 failed, 2 finished with failed documents, 64 wrong usage.")]
+#[command(
+    after_help = "First steps:\n  stook init library\n  stook -C library import authorities.mrc\n  stook -C library query 'authority heading=Smith*'\n\nExit codes: 0 all well, 1 failed, 2 finished with failed documents, 64 wrong usage."
+)]
 pub struct Arguments {
     /// Folder of the catalogue.
     #[arg(short = 'C', long = "catalogue", global = true, default_value = ".", value_name = "DIR")]
@@ -39,7 +41,9 @@ pub enum Command {
     #[command(after_help = "Example:\n  stook schema > catalogue.schema.json")]
     Schema,
     /// Import files: map, consolidate and store their documents.
-    #[command(after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import --resume 3")]
+    #[command(
+        after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import --resume 3"
+    )]
     Import(Import),
     /// List import jobs.
     Jobs {
@@ -75,10 +79,14 @@ pub enum Command {
         command: Queue,
     },
     /// Show one record.
-    #[command(after_help = "Examples:\n  stook get authority 'n  50005501 '\n  stook get authority 'n  50005501 ' --explain\n  stook get authority 'n  50005501 ' --format marcxml")]
+    #[command(
+        after_help = "Examples:\n  stook get authority 'n  50005501 '\n  stook get authority 'n  50005501 ' --explain\n  stook get authority 'n  50005501 ' --format marcxml"
+    )]
     Get(Get),
     /// Ask for records.
-    #[command(after_help = "Examples:\n  stook query 'authority heading=Smith*'\n  stook query 'authority changed>=2018-01-01 kind=personal | sort changed- | grep heading, changed'\n  stook query 'authority | count(lccn), max(changed)'")]
+    #[command(
+        after_help = "Examples:\n  stook query 'authority heading=Smith*'\n  stook query 'authority changed>=2018-01-01 kind=personal | sort changed- | grep heading, changed'\n  stook query 'authority | count(lccn), max(changed)'"
+    )]
     Query(Query),
     /// Take back everything a source has said.
     #[command(after_help = "Example:\n  stook withdraw loc --collection authority --key 'n  50005501 '")]
@@ -258,7 +266,6 @@ pub struct Query {
 
 /// Formats of `get`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum GetFormat {
     Json,
     Yaml,
@@ -268,7 +275,6 @@ pub enum GetFormat {
 
 /// Formats of `query`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum QueryFormat {
     Table,
     Json,
@@ -278,7 +284,6 @@ pub enum QueryFormat {
 
 /// Formats of `export`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum ExportFormat {
     Ndjson,
     Csv,
@@ -288,14 +293,12 @@ pub enum ExportFormat {
 
 /// Samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum SampleName {
     Authorities,
 }
 
 /// Orders of keys in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum KeyOrder {
     Ascending,
     Random,

@@ -71,7 +71,8 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
         QueryFormat::Table => {
             let rows = store.find(&compiled.plan)?.rows;
             let short = arguments.limit == 0 || (rows.len() as u64) < arguments.limit;
-            let total = if short && (!rows.is_empty() || arguments.idx == 0) { arguments.idx + rows.len() as u64 } else { store.count(&compiled.plan)? };
+            let total =
+                if short && (!rows.is_empty() || arguments.idx == 0) { arguments.idx + rows.len() as u64 } else { store.count(&compiled.plan)? };
             show_rows(&compiled, rows, arguments.format, Some(total), began)
         }
         _ => stream_rows(&*store, &compiled, arguments.format),
@@ -123,7 +124,8 @@ fn show_rows(compiled: &Compiled, rows: Vec<Vec<Value>>, format: QueryFormat, to
     match format {
         QueryFormat::Table => {
             // columns without any value on this page say nothing
-            let shown: Vec<usize> = (0..compiled.headings.len()).filter(|index| rows.len() == 1 || rows.iter().any(|row| !row[*index].is_null())).collect();
+            let shown: Vec<usize> =
+                (0..compiled.headings.len()).filter(|index| rows.len() == 1 || rows.iter().any(|row| !row[*index].is_null())).collect();
             let headings: Vec<&str> = shown.iter().map(|index| compiled.headings[*index].name.as_str()).collect();
             let right: Vec<bool> =
                 shown.iter().map(|index| matches!(compiled.headings[*index].ty, FieldType::Integer | FieldType::Float | FieldType::Size)).collect();
@@ -133,7 +135,11 @@ fn show_rows(compiled: &Compiled, rows: Vec<Vec<Value>>, format: QueryFormat, to
                 println!("{}", table(&headings, &cells, &right));
             }
             if let Some(total) = total {
-                let of = if total == rows.len() as u64 { count(total, "row") } else { format!("{} of {}", number(rows.len() as u64), count(total, "row")) };
+                let of = if total == rows.len() as u64 {
+                    count(total, "row")
+                } else {
+                    format!("{} of {}", number(rows.len() as u64), count(total, "row"))
+                };
                 eprintln!("{of} in {}", seconds(elapsed));
             }
         }

@@ -85,7 +85,9 @@ pub fn sample(name: SampleName, records: u64, seed: u64, keys: KeyOrder, first: 
 /// A file, or standard output.
 pub fn writer(output: Option<&Path>) -> Result<Box<dyn Write>, Failure> {
     Ok(match output {
-        Some(path) => Box::new(BufWriter::with_capacity(1 << 20, File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?)),
+        Some(path) => {
+            Box::new(BufWriter::with_capacity(1 << 20, File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?))
+        }
         None => Box::new(BufWriter::new(std::io::stdout().lock())),
     })
 }

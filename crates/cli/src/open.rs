@@ -27,7 +27,11 @@ impl Place {
     pub fn text(&self) -> Result<String, Failure> {
         let path = self.definition();
         std::fs::read_to_string(&path).map_err(|error| {
-            let hint = if error.kind() == std::io::ErrorKind::NotFound { "; name the catalogue's folder with -C, or make one with `stook init DIR`" } else { "" };
+            let hint = if error.kind() == std::io::ErrorKind::NotFound {
+                "; name the catalogue's folder with -C, or make one with `stook init DIR`"
+            } else {
+                ""
+            };
             Failure::new(format!("{}: {error}{hint}", path.display()))
         })
     }
@@ -47,7 +51,8 @@ impl Place {
     /// Opens the store of a catalogue, creating it if it is new. Says what opening it changed.
     pub fn store(&self, catalogue: &Arc<Catalogue>) -> Result<Arc<dyn Store>, Failure> {
         let path = self.store_path()?;
-        let store = SqliteStore::open(&path, catalogue.clone(), Options::default()).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        let store =
+            SqliteStore::open(&path, catalogue.clone(), Options::default()).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         for change in store.changes() {
             eprintln!("note: {change}");
         }

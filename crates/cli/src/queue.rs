@@ -18,7 +18,10 @@ pub fn run(place: &Place, command: &Queue) -> Outcome {
             } else if chunks.is_empty() {
                 println!("nothing waits");
             } else {
-                println!("{}", table(&["chunk", "state", "attempts", "documents", "size", "reason"], &rows(&chunks), &[false, false, true, true, true]));
+                println!(
+                    "{}",
+                    table(&["chunk", "state", "attempts", "documents", "size", "reason"], &rows(&chunks), &[false, false, true, true, true])
+                );
             }
         }
         Queue::Retry { chunk } => {
@@ -27,7 +30,9 @@ pub fn run(place: &Place, command: &Queue) -> Outcome {
             println!("{} wait again; stook import --resume {job} does them", count(retried, "chunk"));
         }
         Queue::Rechunk { chunk, documents } => {
-            let (job, Some(ordinal)) = place_of(chunk)? else { return Err(Failure::usage("say which chunk: JOB.CHUNK, as `stook queue ls` shows it")) };
+            let (job, Some(ordinal)) = place_of(chunk)? else {
+                return Err(Failure::usage("say which chunk: JOB.CHUNK, as `stook queue ls` shows it"));
+            };
             let parts = queue::rechunk(&catalogue, &*store, ChunkId { job, ordinal }, *documents)?;
             println!("chunk {chunk} is now {}; stook import --resume {job} does them", count(parts as u64, "chunk"));
         }

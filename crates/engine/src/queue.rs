@@ -121,7 +121,9 @@ pub fn dump(store: &dyn Store, chunk: ChunkId) -> Result<Dump> {
 /// When the chunk is leased or done already, or the text is damaged.
 pub fn load(store: &dyn Store, dump: &Dump) -> Result<()> {
     use base64::Engine;
-    let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| EngineError::Wrong(format!("the dump is damaged: {error}")));
+    let decode = |text: &str| {
+        base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| EngineError::Wrong(format!("the dump is damaged: {error}")))
+    };
     let bytes = decode(&dump.bytes)?;
     let failed = |error| EngineError::File { path: "the dump".into(), error };
     let slice = Slice {

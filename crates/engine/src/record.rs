@@ -24,7 +24,14 @@ pub struct WholeRecord<'c> {
 ///
 /// # Errors
 /// When the collection is not known or the store fails.
-pub fn get<'c>(catalogue: &'c Catalogue, store: &dyn Store, tenant: &Tenant, collection: &str, key: &str, deleted: bool) -> Result<Option<WholeRecord<'c>>> {
+pub fn get<'c>(
+    catalogue: &'c Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    collection: &str,
+    key: &str,
+    deleted: bool,
+) -> Result<Option<WholeRecord<'c>>> {
     let (index, definition) = find_collection(catalogue, collection)?;
     let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
     let found = store.read(tenant, index, std::slice::from_ref(&key), Detail::Full)?.pop().flatten();

@@ -85,7 +85,15 @@ pub(crate) fn next_keys(store: &dyn Store, tenant: &Tenant, collection: usize, a
     Ok(keys.collect())
 }
 
-fn page(catalogue: &Arc<Catalogue>, store: &dyn Store, tenant: &Tenant, contributor: &str, collection: usize, keys: Vec<Key>, total: &mut Withdrawn) -> Result<()> {
+fn page(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    tenant: &Tenant,
+    contributor: &str,
+    collection: usize,
+    keys: Vec<Key>,
+    total: &mut Withdrawn,
+) -> Result<()> {
     let stored = store.read(tenant, collection, &keys, Detail::Full)?;
     let counted = Arc::new(std::sync::Mutex::new(Withdrawn::default()));
     let mut unit = WithdrawUnit {

@@ -32,20 +32,8 @@ const MARC_PATHS: &[&str] = &[
     r"100$d{100$a!~\x}",
 ];
 const JSON_PATHS: &[&str] = &["$", "$.a", "$.b.c", "$..*", "$[*]", "$.a[0:2]", "$[?@.a == 1]", "$..a", "$[-1]"];
-const XML_PATHS: &[&str] = &[
-    ".",
-    "//*",
-    "//a/..",
-    ".//@*",
-    "a[1]/text()",
-    "//*[not(@b='1')]",
-    "//n//text()",
-    "*[@n]",
-    "@xml:lang",
-    "//*[.='x'][2]",
-    "/list/a",
-    "p:c",
-];
+const XML_PATHS: &[&str] =
+    &[".", "//*", "//a/..", ".//@*", "a[1]/text()", "//*[not(@b='1')]", "//n//text()", "*[@n]", "@xml:lang", "//*[.='x'][2]", "/list/a", "p:c"];
 const CSV_PATHS: &[&str] = &["id", "name", ""];
 
 fn paths(family: Family) -> Vec<Path> {
@@ -77,9 +65,8 @@ fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> 
     assert_eq!(stepwise, places, "step by step: {}", show());
     let trickled = collect(Documents::new(support::Trickle::new(file, 3), syntax, records));
     assert!(trickled == whole, "in small reads: {}", show());
-    let places = |documents: &[support::Document]| -> Vec<_> {
-        documents.iter().map(|(found, bytes)| (found.number, found.offset, bytes.len())).collect()
-    };
+    let places =
+        |documents: &[support::Document]| -> Vec<_> { documents.iter().map(|(found, bytes)| (found.number, found.offset, bytes.len())).collect() };
     let json = matches!(syntax, Syntax::Json | Syntax::MarcJson);
     // the one problem of a file without the member cannot be found again behind it
     if records.is_none() || !json {
@@ -92,10 +79,7 @@ fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> 
         let chunks = read_in_chunks(file, syntax, records, |number| number % 3 != 1);
         assert_eq!(places(&chunks), places(&whole), "in chunks cut behind documents: {}", show());
     }
-    whole
-        .iter()
-        .filter(|(found, bytes)| found.problem.is_none() && check_document(&found.head.complete(bytes), syntax, &found.head, paths))
-        .count()
+    whole.iter().filter(|(found, bytes)| found.problem.is_none() && check_document(&found.head.complete(bytes), syntax, &found.head, paths)).count()
 }
 
 /// What holds for the bytes of every document. Returns whether they are one.
@@ -134,9 +118,7 @@ fn check_writers(bytes: &[u8], syntax: Syntax, record: &MarcRecord<'_>) {
         let complete = found.head.complete(bytes);
         match to {
             Syntax::MarcXml => drop(xml::parse(&complete).unwrap_or_else(|error| panic!("{error}: {record:?}"))),
-            Syntax::MarcJson => {
-                drop(serde_json::from_slice::<serde_json::Value>(&complete).unwrap_or_else(|error| panic!("{error}: {record:?}")))
-            }
+            Syntax::MarcJson => drop(serde_json::from_slice::<serde_json::Value>(&complete).unwrap_or_else(|error| panic!("{error}: {record:?}"))),
             _ => {}
         }
     }
@@ -219,11 +201,8 @@ fn damage(file: &mut Vec<u8>, random: &mut Random) {
 
 /// Damages the samples of a family and some more files over and over.
 fn fuzz(family: Family, more: Vec<(Syntax, Vec<u8>)>, seed: u64) {
-    let mut files: Vec<(Syntax, Option<&str>, Vec<u8>)> = samples()
-        .into_iter()
-        .filter(|sample| sample.syntax.family() == family)
-        .map(|sample| (sample.syntax, sample.records, sample.file))
-        .collect();
+    let mut files: Vec<(Syntax, Option<&str>, Vec<u8>)> =
+        samples().into_iter().filter(|sample| sample.syntax.family() == family).map(|sample| (sample.syntax, sample.records, sample.file)).collect();
     files.extend(more.into_iter().map(|(syntax, file)| (syntax, None, file)));
     let paths = paths(family);
     let mut random = Random::new(seed);

@@ -28,8 +28,7 @@ fn reading_does_not_depend_on_how_much_of_the_file_is_seen_at_once() {
     for sample in samples() {
         let whole = read_whole(&sample.file, sample.syntax, sample.records);
         assert!(whole.len() >= 3, "{}", sample.name);
-        let expected: Vec<_> =
-            whole.iter().map(|(found, bytes)| (found.number, found.offset, bytes.clone(), found.problem.clone())).collect();
+        let expected: Vec<_> = whole.iter().map(|(found, bytes)| (found.number, found.offset, bytes.clone(), found.problem.clone())).collect();
         for (seed, most) in [(1, 1), (2, 7), (3, 7), (4, 50)] {
             assert_eq!(scan_stepwise(&sample.file, sample.syntax, sample.records, most, seed), expected, "{}", sample.name);
         }
@@ -58,8 +57,7 @@ fn a_file_cut_into_chunks_anywhere_gives_the_same_documents() {
 fn documents_of_a_chunk_parse_as_those_of_the_whole_file() {
     for sample in samples() {
         let outcomes = |documents: Vec<support::Document>| -> Vec<bool> {
-            let parsed =
-                documents.iter().map(|(found, bytes)| Document::parse(&found.head.complete(bytes), sample.syntax, &found.head).is_ok());
+            let parsed = documents.iter().map(|(found, bytes)| Document::parse(&found.head.complete(bytes), sample.syntax, &found.head).is_ok());
             parsed.collect()
         };
         let whole = outcomes(read_whole(&sample.file, sample.syntax, sample.records));
@@ -234,8 +232,7 @@ fn one_broken_line_is_the_only_problem_of_its_file() {
             };
             let expected: Vec<_> = (1..).zip(lines).map(place).collect();
             assert_eq!(summary(&documents), expected, "{file}");
-            let parsed: Vec<_> =
-                documents.iter().map(|(_, bytes)| Document::parse(bytes, Syntax::Json, &Head::default()).is_ok()).collect();
+            let parsed: Vec<_> = documents.iter().map(|(_, bytes)| Document::parse(bytes, Syntax::Json, &Head::default()).is_ok()).collect();
             assert_eq!(parsed, lines.map(|line| line != broken), "{file}");
         }
     }
@@ -251,10 +248,7 @@ fn garbage_between_elements_spoils_no_element() {
         .filter(|(found, bytes)| found.problem.is_none() && Document::parse(bytes, Syntax::Json, &Head::default()).is_ok())
         .map(|(found, bytes)| (found.number, found.offset as usize, String::from_utf8_lossy(bytes).into_owned()))
         .collect();
-    assert_eq!(
-        sound.iter().map(|(_, _, text)| text.as_str()).collect::<Vec<_>>(),
-        [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#, r#"{"d":4}"#]
-    );
+    assert_eq!(sound.iter().map(|(_, _, text)| text.as_str()).collect::<Vec<_>>(), [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#, r#"{"d":4}"#]);
     for (_, offset, text) in &sound {
         assert!(file[*offset..].starts_with(text));
     }
@@ -269,8 +263,7 @@ fn the_elements_of_a_chosen_member_are_the_documents() {
 
 #[test]
 fn a_missing_member_is_one_problem() {
-    for file in [r#"{"values": [1]}"#, "[1]", "17", r#"{"value": {"value": [1]}}"#, r#"{"value": 1"#, "{", "\"value\"", r#"{"value" [1]}"#]
-    {
+    for file in [r#"{"values": [1]}"#, "[1]", "17", r#"{"value": {"value": [1]}}"#, r#"{"value": 1"#, "{", "\"value\"", r#"{"value" [1]}"#] {
         let documents = read_whole(file.as_bytes(), Syntax::Json, Some("value"));
         assert_eq!(documents.len(), 1, "{file}");
         assert_eq!(documents[0].0.problem.as_deref(), Some("the top value is not an object with a list \"value\""), "{file}");
@@ -461,8 +454,7 @@ fn an_overlong_element_is_given_up_and_the_next_one_is_read() {
         let overlong = format!("<r>{}</r>", filler.repeat((40 << 20) / filler.len()));
         let file = format!("<list><r>1</r>{overlong}<r>3</r></list>");
         let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
-        let expected =
-            [(1, 6, "<r>1</r>".into(), false), (2, 14, String::new(), true), (3, 14 + overlong.len() as u64, "<r>3</r>".into(), false)];
+        let expected = [(1, 6, "<r>1</r>".into(), false), (2, 14, String::new(), true), (3, 14 + overlong.len() as u64, "<r>3</r>".into(), false)];
         assert_eq!(summary(&documents), expected, "{filler}");
     }
 }
@@ -475,11 +467,7 @@ fn overlong_markup_is_given_up_up_to_its_end() {
         let overlong = format!("{before}{}{after}", filler.repeat(20 << 20));
         let file = format!("<list>{overlong}<r>2</r></list>");
         let documents = read_whole(file.as_bytes(), Syntax::Xml, None);
-        assert_eq!(
-            summary(&documents),
-            [(1, 6, String::new(), true), (2, 6 + overlong.len() as u64, "<r>2</r>".into(), false)],
-            "{before}"
-        );
+        assert_eq!(summary(&documents), [(1, 6, String::new(), true), (2, 6 + overlong.len() as u64, "<r>2</r>".into(), false)], "{before}");
     }
 }
 
@@ -527,8 +515,7 @@ fn quoted_line_ends_belong_to_the_value() {
 #[test]
 fn a_quote_inside_a_value_is_a_character() {
     let file = b"a,b\n1,5\" disk\n2,x \"y\" z\n3,\"a \"\"b\"\"\"\n4,\"c\" d\n";
-    let expected =
-        [(1, 4, row(&["1", "5\" disk"])), (2, 14, row(&["2", "x \"y\" z"])), (3, 24, row(&["3", "a \"b\""])), (4, 36, row(&["4", "c d"]))];
+    let expected = [(1, 4, row(&["1", "5\" disk"])), (2, 14, row(&["2", "x \"y\" z"])), (3, 24, row(&["3", "a \"b\""])), (4, 36, row(&["4", "c d"]))];
     assert_eq!(csv_values(file), expected);
 }
 
@@ -569,10 +556,7 @@ fn an_overlong_row_is_given_up_up_to_the_next_line() {
     for length in [(4 << 20) + 1, 5 << 20, 9 << 20] {
         let file = [b"a,b\n1,2\n", vec![b'x'; length].as_slice(), b"\n3,4\n"].concat();
         let values = csv_values(&file);
-        assert_eq!(
-            values.iter().map(|(number, offset, _)| (*number, *offset)).collect::<Vec<_>>(),
-            [(1, 4), (2, 8), (3, 9 + length as u64)]
-        );
+        assert_eq!(values.iter().map(|(number, offset, _)| (*number, *offset)).collect::<Vec<_>>(), [(1, 4), (2, 8), (3, 9 + length as u64)]);
         assert_eq!((&values[0].2, &values[2].2), (&row(&["1", "2"]), &row(&["3", "4"])));
         assert!(values[1].2.is_err());
     }

@@ -47,8 +47,11 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     let resolver = Resolver { collection, now };
     let mut plan = Plan::all(tenant.clone(), index);
     plan.columns.clear();
-    let mut headings = Vec::new();
+    let mut columns = Vec::new();
+    let mut results = Vec::new();
     let mut aggregates = Vec::new();
+    // columns that unique rows must have
+    let mut needed: Vec<(&Path, Column, &str)> = Vec::new();
     for condition in &query.lookup.conditions {
         plan.conditions.push(resolver.condition(condition)?);
     }
@@ -62,7 +65,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                             let (column, ty) = resolver.resolve(path)?;
                             if !plan.columns.contains(&column) {
                                 plan.columns.push(column);
-                                headings.push(Heading { name: resolver.short(path).to_owned(), ty });
+                                columns.push(Heading { name: resolver.short(path).to_owned(), ty });
                             }
                         }
                     }
@@ -72,9 +75,11 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                 for (path, descending) in order {
                     let (column, ty) = resolver.resolve(path)?;
                     if ty.is_list() || ty == FieldType::Json {
-                        return Err(Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, which has no order", path.text)));
+                        let message = format!("`{}` is of type {ty}, which has no order", path.text);
+                        return Err(Diagnostic::new(path.span.clone(), message).help("sort by a field with one value, or by `key`"));
                     }
                     plan.sort.push(Sort { column, descending: *descending });
+                    needed.push((path, column, "be sorted by a column they have"));
                 }
             }
             Stage::Unique => plan.distinct = true,
@@ -84,29 +89,22 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                     aggregates.push(Aggregate { function: *function, column });
                     let name = FUNCTIONS.iter().find(|(known, _)| known == function).map_or("?", |(_, name)| *name);
                     let ty = resolver.aggregate_type(*function, path, ty)?;
-                    headings.push(Heading { name: format!("{name}({})", resolver.short(path)), ty });
+                    results.push(Heading { name: format!("{name}({})", resolver.short(path)), ty });
+                    needed.push((path, column, "be summed up over a column they have"));
                 }
             }
         }
     }
-    if !aggregates.is_empty() {
-        headings.drain(..headings.len() - aggregates.len());
-    }
     if plan.columns.is_empty() {
-        let (columns, all) = resolver.everything();
-        plan.columns = columns;
-        if aggregates.is_empty() {
-            headings = all;
-        }
+        (plan.columns, columns) = resolver.everything();
     }
-    if plan.distinct {
-        if let Some((sort, _)) = plan.sort.iter().map(|sort| (sort, ())).find(|(sort, ())| !plan.columns.contains(&sort.column)) {
-            let position = plan.sort.iter().position(|other| other == sort).unwrap_or(0);
-            let path = query.stages.iter().find_map(|stage| if let Stage::Sort(order) = stage { order.get(position) } else { None });
-            let span = path.map_or(0..0, |(path, _)| path.span.clone());
-            return Err(Diagnostic::new(span, "unique rows can only be sorted by a column they have").help("add it to `grep`"));
-        }
+    if plan.distinct
+        && let Some((path, _, what)) = needed.iter().find(|(_, column, _)| !plan.columns.contains(column))
+    {
+        let problem = Diagnostic::new(path.span.clone(), format!("unique rows can only {what}"));
+        return Err(problem.help(format!("add it to the columns: grep {}", resolver.short(path))));
     }
+    let headings = if aggregates.is_empty() { columns } else { results };
     Ok(Compiled { plan, headings, aggregates })
 }
 
@@ -167,7 +165,10 @@ impl<'c> Resolver<'c> {
         let element = ty.element().clone();
         let numeric = matches!(element, FieldType::Integer | FieldType::Float | FieldType::Size | FieldType::Duration);
         let ordered = !matches!(element, FieldType::Json);
-        let wrong = |what: &str| Err(Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, {what}", path.text)));
+        let wrong = |what: &str| {
+            let problem = Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, {what}", path.text));
+            Err(problem.help(format!("count({}) takes values of any type", path.text)))
+        };
         match function {
             Function::Count => Ok(FieldType::Integer),
             Function::Min | Function::Max if ordered => Ok(element),
@@ -183,45 +184,53 @@ impl<'c> Resolver<'c> {
         let (column, ty) = self.resolve(&comparison.path)?;
         let element = ty.element().clone();
         if element == FieldType::Json {
-            return Err(Diagnostic::new(comparison.path.span.clone(), format!("`{}` is json, which cannot be compared", comparison.path.text)));
+            let problem =
+                Diagnostic::new(comparison.path.span.clone(), format!("`{}` is of type {ty}, which cannot be compared", comparison.path.text));
+            return Err(problem.help("it can be shown (`grep`) and counted"));
         }
+        let values = comparison.values.as_slice();
+        let one = || match values {
+            [only] => Ok(only),
+            _ => Err(Diagnostic::new(comparison.span.clone(), "expected one value").help("`in` takes a list")),
+        };
         let test = match comparison.operator {
-            Operator::Equal | Operator::NotEqual => self.equality(comparison, &element)?,
+            Operator::Equal | Operator::NotEqual => self.equality(comparison, one()?, &element)?,
             Operator::In => {
-                let days = comparison.values.iter().any(|value| self.day(value, &element).is_some());
-                if let (true, Some(value)) = (days, comparison.values.first()) {
-                    return Err(Diagnostic::new(value.span.clone(), "a day is not one value; use `between`"));
+                if let Some(day) = values.iter().find(|value| self.day(value, &element).is_some()) {
+                    return Err(Diagnostic::new(day.span.clone(), "a day is not one moment").help("`between [first day, last day]` takes whole days"));
                 }
-                Test::In(comparison.values.iter().map(|value| self.value(value, &element)).collect::<Result<_, _>>()?)
+                Test::In(values.iter().map(|value| self.value(value, &element)).collect::<Result<_, _>>()?)
             }
             Operator::Between => {
-                let (low, high) = (&comparison.values[0], &comparison.values[1]);
+                let [low, high] = values else {
+                    return Err(Diagnostic::new(comparison.span.clone(), "expected two values").help("for example: between [1, 5]"));
+                };
                 Test::Range { low: Some(self.lower(low, &element, true)?), high: Some(self.upper(high, &element, true)?) }
             }
-            Operator::Less => Test::Range { low: None, high: Some(self.upper(&comparison.values[0], &element, false)?) },
-            Operator::AtMost => Test::Range { low: None, high: Some(self.upper(&comparison.values[0], &element, true)?) },
-            Operator::Greater => Test::Range { low: Some(self.lower(&comparison.values[0], &element, false)?), high: None },
-            Operator::AtLeast => Test::Range { low: Some(self.lower(&comparison.values[0], &element, true)?), high: None },
+            Operator::Less => Test::Range { low: None, high: Some(self.upper(one()?, &element, false)?) },
+            Operator::AtMost => Test::Range { low: None, high: Some(self.upper(one()?, &element, true)?) },
+            Operator::Greater => Test::Range { low: Some(self.lower(one()?, &element, false)?), high: None },
+            Operator::AtLeast => Test::Range { low: Some(self.lower(one()?, &element, true)?), high: None },
             Operator::Last => {
-                let value = &comparison.values[0];
+                let value = one()?;
                 if element != FieldType::Timestamp {
-                    let message = format!("`last` needs a timestamp, `{}` is {ty}", comparison.path.text);
-                    return Err(Diagnostic::new(comparison.path.span.clone(), message));
+                    let message = format!("`last` needs a timestamp, `{}` is of type {ty}", comparison.path.text);
+                    return Err(Diagnostic::new(comparison.path.span.clone(), message).help("compare it with values: < <= > >= between"));
                 }
-                let span = value.literal().and_then(|text| duration_from_text(text, None)).filter(|span| *span > 0);
-                let span = span.ok_or_else(|| Diagnostic::new(value.span.clone(), "expected a duration such as 24h, 60m or 7d"))?;
+                let span = value.literal().and_then(time_span);
+                let span = span.ok_or_else(|| Diagnostic::new(value.span.clone(), "expected a duration").help("for example: 24h, 60m or 7d"))?;
                 Test::Range { low: Some((Value::Int(self.now.saturating_sub(span)), true)), high: Some((Value::Int(self.now), true)) }
             }
         };
         Ok(Condition { column, test })
     }
 
-    fn equality(&self, comparison: &Comparison, ty: &FieldType) -> Result<Test, Diagnostic> {
-        let value = &comparison.values[0];
+    fn equality(&self, comparison: &Comparison, value: &ValueText, ty: &FieldType) -> Result<Test, Diagnostic> {
         let negated = comparison.operator == Operator::NotEqual;
         if value.literal().is_none() {
             if ty != &FieldType::Text {
-                return Err(Diagnostic::new(value.span.clone(), format!("`*` is for text, `{}` is {ty}", comparison.path.text)));
+                let problem = Diagnostic::new(value.span.clone(), format!("`*` is for text, `{}` is of type {ty}", comparison.path.text));
+                return Err(problem.help("leave the condition out for records with any value, or compare with < <= > >="));
             }
             let pieces = value.pieces.clone();
             return Ok(match (negated, pieces.as_slice()) {
@@ -232,7 +241,7 @@ impl<'c> Resolver<'c> {
         }
         if let Some(start) = self.day(value, ty) {
             if negated {
-                return Err(Diagnostic::new(value.span.clone(), "`!=` with a whole day is not supported").help("use < or > with the day"));
+                return Err(Diagnostic::new(value.span.clone(), "`!=` does not take a whole day").help("`<` is before the day, `>` after it"));
             }
             return Ok(Test::Range { low: Some((Value::Int(start), true)), high: Some((Value::Int(start + DAY), false)) });
         }
@@ -242,11 +251,13 @@ impl<'c> Resolver<'c> {
 
     /// The first moment of the day a value is, for timestamps written as dates.
     fn day(&self, value: &ValueText, ty: &FieldType) -> Option<i64> {
-        let text = value.literal().filter(|_| ty == &FieldType::Timestamp)?;
+        let text = value.literal().filter(|_| ty == &FieldType::Timestamp)?.trim();
         let digits = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit());
         let format = if digits { Some("%Y%m%d") } else { None };
+        // what has a time of day parses as a date too
+        let date = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'+'));
         match from_text(text, &FieldType::Date, format) {
-            Ok(Value::Int(days)) if digits || text.len() == 10 => Some(days * DAY),
+            Ok(Value::Int(days)) if date => Some(days * DAY),
             _ => None,
         }
     }
@@ -268,8 +279,48 @@ impl<'c> Resolver<'c> {
 
     fn value(&self, value: &ValueText, ty: &FieldType) -> Result<Value, Diagnostic> {
         let Some(text) = value.literal() else {
-            return Err(Diagnostic::new(value.span.clone(), "`*` is only for = and !="));
+            return Err(Diagnostic::new(value.span.clone(), "`*` is only for = and !=").help("in single quotes it is a star"));
         };
-        from_text(text, ty, None).map_err(|error| Diagnostic::new(value.span.clone(), error.to_string()))
+        match from_text(text, ty, None) {
+            Ok(value) => Ok(value),
+            Err(error) => whole_number(text, ty).ok_or_else(|| {
+                let problem = Diagnostic::new(value.span.clone(), error.to_string());
+                match example(ty) {
+                    Some(example) => problem.help(format!("for example: {example}")),
+                    None => problem,
+                }
+            }),
+        }
     }
+}
+
+/// A value of a type, as it can be written.
+fn example(ty: &FieldType) -> Option<&'static str> {
+    Some(match ty {
+        FieldType::Integer => "42 or 1e6",
+        FieldType::Float => "2.5 or 1e-3",
+        FieldType::Boolean => "true",
+        FieldType::Timestamp => "2018-01-31 for the whole day, or 2018-01-31T12:30:00Z",
+        FieldType::Date => "2018-01-31",
+        FieldType::Duration => "1h30m",
+        FieldType::Size => "1.5GB, 512MiB or 1e9",
+        FieldType::Uuid => "67e55044-10b1-426f-9247-bb680e5fe0c8",
+        FieldType::Text | FieldType::Json | FieldType::List(_) => return None,
+    })
+}
+
+/// 1e9 of a type that counts.
+fn whole_number(text: &str, ty: &FieldType) -> Option<Value> {
+    let counts = matches!(ty, FieldType::Integer | FieldType::Size) && text.contains(['e', 'E']);
+    // beyond this, not every integer is a float
+    let number = text.trim().parse::<f64>().ok().filter(|number| counts && number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0)?;
+    Some(Value::Int(number as i64))
+}
+
+/// Microseconds of what `last` takes: a duration, in which days have 24 hours.
+fn time_span(text: &str) -> Option<i64> {
+    let (days, rest) = text.split_once('d').unwrap_or(("0", text));
+    let days = i64::from(days.trim().parse::<u32>().ok()?).checked_mul(DAY)?;
+    let rest = if rest.is_empty() { 0 } else { duration_from_text(rest.trim(), None)? };
+    days.checked_add(rest).filter(|span| rest >= 0 && *span > 0)
 }

@@ -2,37 +2,44 @@
 //!
 //! ```text
 //! query      = lookup { "|" stage }
-//! lookup     = COLLECTION { [","] condition }
-//!            | COLLECTION comparison                      the collection's name stands for its key
-//! condition  = path comparison | path "in" list | path "between" "[" value "," value "]" | path "last" DURATION
-//! comparison = ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value
+//! lookup     = COLLECTION [ comparison ] { [","] condition }     a comparison right behind the collection is of its key
+//! condition  = path comparison
+//! comparison = ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value | "in" list | "between" "[" value "," value "]" | "last" DURATION
 //! stage      = "grep" item { "," item } | "sort" path ["-"] { "," path ["-"] } | "unique" | aggregate { "," aggregate }
 //! item       = path | condition
 //! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")"
-//! path       = [ COLLECTION "." ] FIELD | "key" | "conflict"
+//! path       = [ COLLECTION "." ] ( FIELD | "key" | "conflict" ) | COLLECTION       the collection's name stands for its key
 //! list       = "[" value { "," value } "]"
 //! value      = bare | "text in double quotes" | 'text in single quotes'
 //! ```
+//!
+//! A bare value has no blanks, no quotes and none of `, | [ ] ( ) = < > !`. A DURATION is a value such as `24h`, `60m`, `7d`.
 //!
 //! The shape is that of DAS-QL. Where the original is ambiguous, the choice made here is:
 //!
 //! * All conditions hold together (AND), in the lookup and in `grep`; a `grep` condition means the same as one in the
 //!   lookup. There is no OR: `in [..]` lists alternatives of one field.
-//! * Values have the type of their field; what does not convert is an error at its column.
+//! * Values have the type of their field; what does not convert is an error at its column. Integers and sizes may be written
+//!   `1e9`. JSON is not compared.
 //! * `*` in a text value of `=` and `!=` stands for any text, anywhere, and the pattern always covers the whole value.
 //!   In single quotes it is a star. In double quotes `\"`, `\\` and `\*` are those characters.
 //! * `!=` also holds for records without a value; every other comparison does not. On a list field a comparison holds if it
 //!   holds for any element; `!=` if no element is equal.
+//! * Text of a `fold` field is compared and sorted in its folded form, and so are the values and patterns it is compared with;
+//!   a blank beside `*` stays a blank. `unique`, `min` and `max` take texts as they are written.
 //! * A timestamp written as a date (2018-01-31 or 20180131) is the whole day: `=` any moment of it, `<=` and the end of
-//!   `between` up to its last moment, `>` after it. `between` includes both ends. `last 24h` is from then until now.
+//!   `between` up to its last moment, `>` after it. `between` includes both ends. `in` and `!=` do not take days. `last 24h`
+//!   is from then until now, both included.
 //! * `grep` with bare paths chooses columns and never drops rows. Without any, a row is the whole record. The order in which
 //!   stages of different kinds are written does not matter: conditions, then order, then columns, then `unique`, then the
-//!   page; aggregates see all rows, not a page.
+//!   page; aggregates see all rows, not a page, and with `unique` the unique rows, of which they need a column.
 //! * `unique` leaves one of each set of equal rows, over the whole answer, before the page is cut.
-//! * Without `sort` rows come in the order of keys (unique rows in the order of their columns); with it the key decides
-//!   between equals, so that pages never overlap. Texts are ordered by bytes. Records without a value come first.
-//! * `count` counts values, the elements of lists one by one; `sum` of nothing is nothing; `median` of an even number is the
-//!   mean of the two middle values.
+//! * Without `sort` rows come in the order of keys; with it the key decides between equals, so that pages never overlap.
+//!   Unique rows come in the order of their columns, or by `sort` first, which then needs a column they have. Texts are ordered
+//!   by bytes. Records without a value come first, in a descending order last. Lists and JSON cannot be sorted by; as columns of
+//!   unique rows their order is always the same, but means nothing.
+//! * `count` counts values, the elements of lists one by one, and so do the others; of nothing, they are nothing and `count`
+//!   is 0. `median` of an even number is the mean of the two middle values. `avg` and `median` are floats, or durations.
 
 mod compile;
 mod parse;
@@ -42,3 +49,12 @@ pub use parse::{Comparison, Item, Lookup, Operator, Path, Query, Stage, ValueTex
 
 /// Longest query in bytes.
 pub const MAX_QUERY: usize = 64 << 10;
+
+/// Most conditions of a query; the values of a list do not count.
+pub const MAX_CONDITIONS: usize = 200;
+
+/// Most fields a query sorts by, and most aggregates.
+pub const MAX_PARTS: usize = 100;
+
+/// Most wildcards in a value.
+pub const MAX_STARS: usize = 100;

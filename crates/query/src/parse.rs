@@ -1,6 +1,6 @@
 //! Text to [`Query`]; every part knows its place in the text.
 
-use crate::MAX_QUERY;
+use crate::{MAX_CONDITIONS, MAX_PARTS, MAX_QUERY, MAX_STARS};
 use std::ops::Range;
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_store::plan::{FUNCTIONS, Function};
@@ -115,19 +115,17 @@ pub enum Item {
 /// The first place where the text leaves the grammar, and what was expected there.
 pub fn parse(text: &str) -> Result<Query, Diagnostic> {
     if text.len() > MAX_QUERY {
-        return Err(Diagnostic::new(0..0, format!("a query has at most {MAX_QUERY} bytes, this one has {}", text.len())));
+        let message = format!("a query has at most {MAX_QUERY} bytes, this one has {}", text.len());
+        return Err(Diagnostic::new(0..0, message).help("ask for a part of the values at a time"));
     }
-    let mut parser = Parser { text, at: 0 };
+    if let Some(at) = text.find('\0') {
+        return Err(Diagnostic::new(at..at + 1, "a query has no NUL character").help("no stored text has one either"));
+    }
+    let mut parser = Parser { text, at: 0, conditions: 0, criteria: 0, aggregates: 0 };
     let lookup = parser.lookup()?;
     let mut stages: Vec<Stage> = Vec::new();
     while parser.eat("|") {
-        if matches!(stages.last(), Some(Stage::Aggregates(_))) {
-            return Err(parser.error("nothing can follow aggregates"));
-        }
         stages.push(parser.stage()?);
-    }
-    if !parser.at_end() {
-        return Err(parser.error("expected a condition, `|` or the end"));
     }
     Ok(Query { lookup, stages })
 }
@@ -135,9 +133,30 @@ pub fn parse(text: &str) -> Result<Query, Diagnostic> {
 struct Parser<'t> {
     text: &'t str,
     at: usize,
+    /// Conditions so far.
+    conditions: usize,
+    /// Sort criteria so far.
+    criteria: usize,
+    /// Aggregates so far.
+    aggregates: usize,
 }
 
 const STAGES: [&str; 9] = ["grep", "sort", "unique", "sum", "count", "min", "max", "avg", "median"];
+
+const COMPARISONS: &str = "= != < <= > >= in between last";
+
+const QUOTES: &str = "a value with blanks, quotes or any of , | [ ] ( ) = < > ! needs quotes around it";
+
+/// Whether a value without quotes ends before this character.
+fn ends_bare(character: char) -> bool {
+    character.is_whitespace() || matches!(character, ',' | '|' | '[' | ']' | '(' | ')' | '=' | '<' | '>' | '!' | '"' | '\'')
+}
+
+/// The name at the beginning of a text.
+fn leading_name(text: &str) -> &str {
+    let length = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')).count();
+    &text[..length]
+}
 
 impl Parser<'_> {
     fn blanks(&mut self) {
@@ -154,9 +173,12 @@ impl Parser<'_> {
         self.rest().is_empty()
     }
 
+    /// A problem with what comes next: a word, or one character.
     fn error(&self, message: impl Into<String>) -> Diagnostic {
-        let end = self.rest().chars().next().map_or(self.at, |next| self.at + next.len_utf8());
-        Diagnostic::new(self.at..end, message)
+        let rest = self.rest();
+        let word = rest.find(ends_bare).unwrap_or(rest.len());
+        let length = if word > 0 { word } else { rest.chars().next().map_or(0, char::len_utf8) };
+        Diagnostic::new(self.at..self.at + length, message)
     }
 
     fn eat(&mut self, token: &str) -> bool {
@@ -172,30 +194,50 @@ impl Parser<'_> {
         if self.at_end() {
             return Err(self.error("a query begins with a collection").help("for example: authority heading=Smith*"));
         }
-        let collection = self.path("a collection")?;
+        let collection = self.path("a collection", "for example: authority heading=Smith*")?;
         let mut conditions = Vec::new();
-        self.blanks();
         if let Some(operator) = self.operator() {
             conditions.push(self.comparison(collection.clone(), operator)?);
         }
         loop {
-            self.eat(",");
+            let comma = self.eat(",");
             if self.at_end() || self.rest().starts_with('|') {
+                if comma {
+                    return Err(self.error("expected a condition after `,`").help("leave out the last `,`"));
+                }
                 return Ok(Lookup { collection, conditions });
             }
-            let path = self.path("a field")?;
-            let Some(operator) = self.operator() else {
-                return Err(self.error(format!("expected a comparison after `{}`: = != < <= > >= in between last", path.text)));
-            };
+            let path = self.path("a condition, `|` or the end", QUOTES)?;
+            let Some(operator) = self.operator() else { return Err(self.no_comparison(&path)) };
             conditions.push(self.comparison(path, operator)?);
         }
     }
 
-    fn path(&mut self, what: &str) -> Result<Path, Diagnostic> {
+    /// A name is followed by something else than a comparison.
+    fn no_comparison(&self, path: &Path) -> Diagnostic {
+        let name = path.text.as_str();
+        if name.eq_ignore_ascii_case("and") {
+            return Diagnostic::new(path.span.clone(), "`and` is not written").help("conditions follow each other, and all of them must hold");
+        }
+        if name.eq_ignore_ascii_case("or") {
+            return Diagnostic::new(path.span.clone(), "there is no `or`").help("`in [a, b]` lists alternatives of one field");
+        }
+        if STAGES.contains(&name) {
+            return Diagnostic::new(path.span.clone(), format!("`{name}` is a stage")).help(format!("stages begin with `|`: | {name}"));
+        }
+        let problem = self.error(format!("expected a comparison after `{name}`: {COMPARISONS}"));
+        let word = leading_name(self.rest()).to_ascii_lowercase();
+        match did_you_mean(&word, ["in", "between", "last"]).filter(|_| !word.is_empty()) {
+            Some(meant) => problem.help(format!("did you mean `{meant}`?")),
+            None => problem.help(format!("for example {name}=value; or, if `{name}` belongs to a value, quotes around all of it")),
+        }
+    }
+
+    fn path(&mut self, what: &str, help: &str) -> Result<Path, Diagnostic> {
         self.blanks();
-        let length = self.rest().bytes().take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')).count();
+        let length = leading_name(self.rest()).len();
         if length == 0 {
-            return Err(self.error(format!("expected {what}")));
+            return Err(self.error(format!("expected {what}")).help(help));
         }
         let span = self.at..self.at + length;
         self.at += length;
@@ -217,29 +259,44 @@ impl Parser<'_> {
             return Some(operator);
         }
         let words = [("in", Operator::In), ("between", Operator::Between), ("last", Operator::Last)];
-        let length = self.rest().bytes().take_while(u8::is_ascii_alphanumeric).count();
-        let word = &self.rest()[..length];
+        let word = leading_name(self.rest());
         let operator = words.into_iter().find(|(known, _)| *known == word).map(|(_, operator)| operator)?;
-        self.at += length;
+        // a comparison behind the word means that it is the name of a field
+        let behind = self.rest()[word.len()..].trim_start();
+        let next = leading_name(behind);
+        let lists = matches!(next, "in" | "between") && behind[next.len()..].trim_start().starts_with('[');
+        if behind.starts_with(['=', '!', '<', '>']) || lists || next == "last" {
+            return None;
+        }
+        self.at += word.len();
         Some(operator)
     }
 
     fn comparison(&mut self, path: Path, operator: Operator) -> Result<Comparison, Diagnostic> {
+        self.conditions += 1;
+        if self.conditions > MAX_CONDITIONS {
+            return Err(
+                Diagnostic::new(path.span, format!("a query has at most {MAX_CONDITIONS} conditions")).help("`in [a, b]` takes any number of values")
+            );
+        }
         let start = path.span.start;
         let values = match operator {
-            Operator::In => self.list()?,
+            Operator::In => self.list("`in` takes a list in brackets: in [a, b]")?,
             Operator::Between => {
+                self.blanks();
                 let at = self.at;
-                let values = self.list()?;
+                let values = self.list("`between` takes two values in brackets: between [1, 5]")?;
                 if values.len() != 2 {
-                    return Err(Diagnostic::new(at..self.at, "`between` takes two values: between [1, 5]"));
+                    let message =
+                        format!("expected two values, there {}", if values.len() == 1 { "is 1".into() } else { format!("are {}", values.len()) });
+                    return Err(Diagnostic::new(at..self.at, message).help("for example: between [1, 5]"));
                 }
                 values
             }
             _ => {
                 self.blanks();
                 if self.rest().starts_with('[') {
-                    return Err(self.error("expected one value").help("`in` takes a list"));
+                    return Err(self.error("expected one value").help(format!("`in` takes a list: {} in [a, b]", path.text)));
                 }
                 vec![self.value()?]
             }
@@ -247,16 +304,16 @@ impl Parser<'_> {
         Ok(Comparison { path, operator, values, span: start..self.at })
     }
 
-    fn list(&mut self) -> Result<Vec<ValueText>, Diagnostic> {
+    fn list(&mut self, help: &str) -> Result<Vec<ValueText>, Diagnostic> {
         if !self.eat("[") {
-            return Err(self.error("expected a list in brackets: [a, b]"));
+            return Err(self.error("expected a list").help(help));
         }
         let mut values = vec![self.value()?];
         while self.eat(",") {
             values.push(self.value()?);
         }
         if !self.eat("]") {
-            return Err(self.error("expected `,` or `]`"));
+            return Err(self.error("expected `,` or `]`").help(QUOTES));
         }
         Ok(values)
     }
@@ -264,24 +321,43 @@ impl Parser<'_> {
     fn value(&mut self) -> Result<ValueText, Diagnostic> {
         self.blanks();
         let start = self.at;
-        match self.rest().chars().next() {
+        let value = match self.rest().chars().next() {
             Some('\'') => {
-                let Some(length) = self.text[start + 1..].find('\'') else { return Err(self.error("this quote is never closed")) };
+                let Some(length) = self.text[start + 1..].find('\'') else { return Err(self.never_closed()) };
                 self.at = start + length + 2;
-                Ok(ValueText { pieces: vec![self.text[start + 1..start + 1 + length].to_owned()], span: start..self.at })
+                ValueText { pieces: vec![self.text[start + 1..start + 1 + length].to_owned()], span: start..self.at }
             }
-            Some('"') => self.double_quoted(start),
+            Some('"') => self.double_quoted(start)?,
             _ => {
-                let ends = |character: char| character.is_whitespace() || matches!(character, ',' | '|' | '[' | ']' | '(' | ')' | '=' | '<' | '>' | '!' | '"' | '\'');
-                let length = self.rest().find(ends).unwrap_or(self.rest().len());
+                let length = self.rest().find(ends_bare).unwrap_or(self.rest().len());
                 if length == 0 {
-                    return Err(self.error("expected a value").help("a value with blanks or any of , | [ ] ( ) = < > ! needs quotes"));
+                    let help =
+                        if self.rest().starts_with(['=', '<', '>', '!']) { format!("comparisons are {COMPARISONS}") } else { QUOTES.to_owned() };
+                    return Err(self.error("expected a value").help(help));
                 }
                 self.at += length;
                 let pieces = self.text[start..self.at].split('*').map(str::to_owned).collect();
-                Ok(ValueText { pieces, span: start..self.at })
+                ValueText { pieces, span: start..self.at }
             }
+        };
+        if value.pieces.len() > MAX_STARS + 1 {
+            return Err(Diagnostic::new(value.span, format!("a value has at most {MAX_STARS} `*`")).help("in single quotes it is a star"));
         }
+        let closed = self.rest().chars().next();
+        let quoted = self.text[start..].starts_with(['"', '\'']);
+        match closed {
+            Some('"' | '\'') => {
+                Err(self.error("a quote stands inside a value").help("put all of the value into the other kind of quotes: \"O'Neil\""))
+            }
+            Some(other) if quoted && !ends_bare(other) => {
+                Err(self.error("the value goes on behind its closing quote").help("put all of the value into quotes, and a blank or `,` behind it"))
+            }
+            _ => Ok(value),
+        }
+    }
+
+    fn never_closed(&self) -> Diagnostic {
+        Diagnostic::new(self.at..self.at + 1, "this quote is never closed").help("a quote inside a value needs the other kind of quotes around it")
     }
 
     fn double_quoted(&mut self, start: usize) -> Result<ValueText, Diagnostic> {
@@ -306,40 +382,57 @@ impl Parser<'_> {
                 other => push(&mut pieces, other),
             }
         }
-        Err(self.error("this quote is never closed"))
+        Err(self.never_closed())
     }
 
     fn stage(&mut self) -> Result<Stage, Diagnostic> {
-        self.blanks();
-        let name = self.path("a stage: grep, sort, unique, or an aggregate such as count(...)")?;
-        match name.text.as_str() {
-            "grep" => {
-                let mut items = Vec::new();
-                loop {
-                    let path = self.path("a field")?;
-                    items.push(match self.operator() {
-                        Some(operator) => Item::Condition(self.comparison(path, operator)?),
-                        None => Item::Column(path),
-                    });
-                    if !self.eat(",") {
-                        return Ok(Stage::Grep(items));
-                    }
-                }
+        let name = self.path("a stage", &format!("stages are {}", STAGES.join(", ")))?;
+        let stage = match name.text.as_str() {
+            "grep" => self.grep()?,
+            "sort" => self.sort()?,
+            "unique" => Stage::Unique,
+            _ => self.aggregates(name)?,
+        };
+        if self.at_end() || self.rest().starts_with('|') {
+            return Ok(stage);
+        }
+        Err(match stage {
+            Stage::Unique => self.error("expected `|` or the end").help("`unique` is about whole rows; `grep` chooses their columns"),
+            Stage::Sort(_) => {
+                self.error("expected `,`, `|` or the end").help("fields are separated by `,`, and `-` behind one puts the largest first")
             }
-            "sort" => {
-                let mut order = Vec::new();
-                loop {
-                    let path = self.path("a field")?;
-                    let descending = self.rest().starts_with('-');
-                    self.at += usize::from(descending);
-                    order.push((path, descending));
-                    if !self.eat(",") {
-                        return Ok(Stage::Sort(order));
-                    }
-                }
+            Stage::Grep(_) => self.error("expected `,`, `|` or the end").help("fields and conditions are separated by `,`"),
+            Stage::Aggregates(_) => self.error("expected `,`, `|` or the end").help("aggregates are separated by `,`"),
+        })
+    }
+
+    fn grep(&mut self) -> Result<Stage, Diagnostic> {
+        let mut items = Vec::new();
+        loop {
+            let path = self.path("a field", "`grep` takes fields to show and conditions: grep name, size>5")?;
+            items.push(match self.operator() {
+                Some(operator) => Item::Condition(self.comparison(path, operator)?),
+                None => Item::Column(path),
+            });
+            if !self.eat(",") {
+                return Ok(Stage::Grep(items));
             }
-            "unique" => Ok(Stage::Unique),
-            _ => self.aggregates(name),
+        }
+    }
+
+    fn sort(&mut self) -> Result<Stage, Diagnostic> {
+        let mut order = Vec::new();
+        loop {
+            let path = self.path("a field", "`-` stands behind the field: sort size-")?;
+            let descending = self.eat("-");
+            self.criteria += 1;
+            if self.criteria > MAX_PARTS {
+                return Err(Diagnostic::new(path.span, format!("a query sorts by at most {MAX_PARTS} fields")).help("the key decides between equals"));
+            }
+            order.push((path, descending));
+            if !self.eat(",") {
+                return Ok(Stage::Sort(order));
+            }
         }
     }
 
@@ -348,26 +441,43 @@ impl Parser<'_> {
         let mut name = first;
         loop {
             let function = FUNCTIONS.iter().find(|(_, known)| *known == name.text).map(|(function, _)| *function);
-            let Some(function) = function else {
-                let problem = Diagnostic::new(name.span, format!("`{}` is not a stage", name.text));
-                return Err(match did_you_mean(&name.text, STAGES) {
-                    Some(meant) => problem.help(format!("did you mean `{meant}`?")),
-                    None => problem.help(format!("stages are {}", STAGES.join(", "))),
-                });
-            };
+            let Some(function) = function else { return Err(not_a_function(&name, aggregates.is_empty())) };
             if !self.eat("(") {
-                return Err(self.error(format!("expected `(`: {}(field)", name.text)));
+                return Err(self.error("expected `(`").help(format!("an aggregate names its field: {}(field)", name.text)));
             }
-            let path = self.path("a field")?;
+            let path = self.path("a field", &format!("an aggregate names its field: {}(field)", name.text))?;
             if !self.eat(")") {
-                return Err(self.error("expected `)`"));
+                return Err(self.error("expected `)`").help(format!("an aggregate is about one field: {}({})", name.text, path.text)));
             }
             aggregates.push((function, path));
+            self.aggregates += 1;
+            if self.aggregates > MAX_PARTS {
+                return Err(Diagnostic::new(name.span, format!("a query has at most {MAX_PARTS} aggregates")).help("ask for some of them at a time"));
+            }
             if !self.eat(",") {
                 return Ok(Stage::Aggregates(aggregates));
             }
-            name = self.path("an aggregate")?;
+            name = self.path("an aggregate", "for example: sum(size), count(key)")?;
         }
+    }
+}
+
+/// A name where a stage begins, or where another aggregate is expected.
+fn not_a_function(name: &Path, begins_stage: bool) -> Diagnostic {
+    let problem = |what: &str| Diagnostic::new(name.span.clone(), format!("`{}` is not {what}", name.text));
+    if begins_stage {
+        return match did_you_mean(&name.text, STAGES) {
+            Some(meant) => problem("a stage").help(format!("did you mean `{meant}`?")),
+            None => problem("a stage").help(format!("stages are {}", STAGES.join(", "))),
+        };
+    }
+    if STAGES.contains(&name.text.as_str()) {
+        return problem("an aggregate").help(format!("stages begin with `|`: | {}", name.text));
+    }
+    let functions = FUNCTIONS.map(|(_, function)| function);
+    match did_you_mean(&name.text, functions) {
+        Some(meant) => problem("an aggregate").help(format!("did you mean `{meant}`?")),
+        None => problem("an aggregate").help(format!("aggregates are {}", functions.join(", "))),
     }
 }
 

@@ -70,7 +70,8 @@ impl Shape {
                 (field.name.clone(), shape)
             });
             let states = collection.states.iter().map(|state| {
-                let shape = FieldShape { ty: state.ty.to_string(), ordered: state.index.ordered, contains: state.index.contains, ..FieldShape::default() };
+                let shape =
+                    FieldShape { ty: state.ty.to_string(), ordered: state.index.ordered, contains: state.index.contains, ..FieldShape::default() };
                 (state.name.clone(), shape)
             });
             let shape = CollectionShape {

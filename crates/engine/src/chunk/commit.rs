@@ -127,7 +127,20 @@ impl MappedChunk {
         })?;
         let Parts { entries, records, outside, troubles } = chunk;
         let (context, file) = (context.clone(), slice.file);
-        Ok(Self { context, evaluator, fence, file, file_start, entries, records, decisions: BTreeMap::new(), writes: Vec::new(), journal: None, outside, troubles })
+        Ok(Self {
+            context,
+            evaluator,
+            fence,
+            file,
+            file_start,
+            entries,
+            records,
+            decisions: BTreeMap::new(),
+            writes: Vec::new(),
+            journal: None,
+            outside,
+            troubles,
+        })
     }
 
     /// Consolidates with what is stored now: one bulk read of heads per collection, and one of whole records where several

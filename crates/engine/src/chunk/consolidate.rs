@@ -89,7 +89,14 @@ impl<'c> Decider<'c> {
         self.contribute(stored, whole, old, existed, statements)
     }
 
-    fn contribute(&self, stored: Option<&StoredRecord>, whole: bool, old: Vec<Contribution>, existed: bool, statements: &[Numbered]) -> Result<Option<Decision>> {
+    fn contribute(
+        &self,
+        stored: Option<&StoredRecord>,
+        whole: bool,
+        old: Vec<Contribution>,
+        existed: bool,
+        statements: &[Numbered],
+    ) -> Result<Option<Decision>> {
         let job = self.policy.job;
         let mut decision = Decision { outcomes: vec![(Outcome::Superseded, None); statements.len()], ..Decision::default() };
         // (statement that wins, what the contributor had said before the job), per contributor that changes
@@ -136,7 +143,8 @@ impl<'c> Decider<'c> {
         if winners.is_empty() {
             return Ok(Some(decision));
         }
-        let replaced = |contribution: &Contribution| winners.iter().any(|(winner, _)| statements[*winner].statement.contributor == contribution.contributor);
+        let replaced =
+            |contribution: &Contribution| winners.iter().any(|(winner, _)| statements[*winner].statement.contributor == contribution.contributor);
         if !whole && old.iter().any(|contribution| !replaced(contribution)) {
             return Ok(None);
         }
@@ -147,13 +155,18 @@ impl<'c> Decider<'c> {
         let mut contributions: Vec<Contribution> = old.iter().filter(|contribution| !replaced(contribution)).cloned().collect();
         contributions.extend(winners.iter().map(|(winner, before)| contribution(&statements[*winner], *before, job)));
         if contributions.len() > MAX_CONTRIBUTORS {
-            let reason = format!("the record would have more than {MAX_CONTRIBUTORS} contributors; records about parts belong in a collection of their own");
-            return Ok(Some(Decision { outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..Decision::default() }));
+            let reason =
+                format!("the record would have more than {MAX_CONTRIBUTORS} contributors; records about parts belong in a collection of their own");
+            return Ok(Some(Decision {
+                outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(),
+                ..Decision::default()
+            }));
         }
         let created_job = stored.filter(|_| existed).map_or(job, |record| record.created_job);
-        let golden = self.consolidator.survive(&sorted(&mut contributions));
+        let golden = self.consolidator.survive(sorted(&mut contributions));
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
-        let golden_stays = same_content && stored.is_some_and(|stored| stored.alive == golden.alive && (!whole || stored.golden[..] == golden.values[..]));
+        let golden_stays =
+            same_content && stored.is_some_and(|stored| stored.alive == golden.alive && (!whole || stored.golden[..] == golden.values[..]));
         let change = if golden_stays {
             Change::Touch { contributions: pack(&contributions, self.collection, &golden.values) }
         } else {
@@ -187,7 +200,7 @@ impl<'c> Decider<'c> {
         if contributions.is_empty() && record.state_set.is_empty() {
             return Change::Delete;
         }
-        let golden = self.consolidator.survive(&sorted(&mut contributions));
+        let golden = self.consolidator.survive(sorted(&mut contributions));
         Change::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))
     }
 
@@ -262,4 +275,3 @@ fn outcome(existed: bool, before: Option<Before>, hash: [u8; 16], generation: u3
         _ => Outcome::Updated,
     }
 }
-

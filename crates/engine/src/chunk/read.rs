@@ -4,8 +4,8 @@ use crate::{EngineError, Result};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use stook_formats::scan::Scanner;
 use stook_formats::read::Documents;
+use stook_formats::scan::Scanner;
 use stook_formats::{Head, Syntax};
 use stook_store::queue::Slice;
 

@@ -55,13 +55,7 @@ impl Read for Trickle<'_> {
 
 /// The documents of a file when the scanner itself is shown one to `most` more bytes at a time: nothing it says may depend on
 /// how much of the file it sees. Number, offset, bytes and problem of each.
-pub fn scan_stepwise(
-    file: &[u8],
-    syntax: Syntax,
-    records: Option<&str>,
-    most: usize,
-    seed: u64,
-) -> Vec<(u64, u64, Vec<u8>, Option<String>)> {
+pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: usize, seed: u64) -> Vec<(u64, u64, Vec<u8>, Option<String>)> {
     let mut random = Random::new(seed);
     let mut scanner = Scanner::new(syntax, records);
     let mut all = Vec::new();
@@ -152,8 +146,7 @@ pub struct Sample {
 pub fn samples() -> Vec<Sample> {
     let sample = |name, syntax, records, file: &[u8]| Sample { name, syntax, records, file: file.to_vec() };
     let records: Vec<Vec<u8>> = (1..=5).map(|number| iso2709(&small_record(number))).collect();
-    let marc =
-        [records[0].as_slice(), b"\r\n", &records[1], &records[2], b"\n00026 garbage\x1d", &records[3], &records[4], b"\n\x1a"].concat();
+    let marc = [records[0].as_slice(), b"\r\n", &records[1], &records[2], b"\n00026 garbage\x1d", &records[3], &records[4], b"\n\x1a"].concat();
     let marcxml = "\u{feff}<?xml version=\"1.0\"?>\n<!-- <record> -->\n<marc:collection xmlns:marc='http://www.loc.gov/MARC21/slim' \
         title=\"a > b\">\n<marc:record><marc:leader>00000nam a2200000   4500</marc:leader>\
         <marc:controlfield tag='001'>1</marc:controlfield></marc:record>\n<marc:record/>text<!-- </marc:record> -->\

@@ -31,22 +31,34 @@ pub struct Authorities {
 }
 
 const SYLLABLES: [&str; 48] = [
-    "ba", "ber", "bo", "ca", "chi", "da", "del", "do", "el", "fer", "ga", "gor", "ha", "hen", "is", "ja", "ka", "kel", "ko", "la", "len", "lo", "ma", "mar",
-    "men", "mi", "mon", "na", "ne", "nor", "o", "per", "ra", "ri", "ros", "sa", "sen", "shi", "son", "ta", "ten", "tor", "u", "va", "ver", "vi", "wa", "zel",
+    "ba", "ber", "bo", "ca", "chi", "da", "del", "do", "el", "fer", "ga", "gor", "ha", "hen", "is", "ja", "ka", "kel", "ko", "la", "len", "lo", "ma",
+    "mar", "men", "mi", "mon", "na", "ne", "nor", "o", "per", "ra", "ri", "ros", "sa", "sen", "shi", "son", "ta", "ten", "tor", "u", "va", "ver",
+    "vi", "wa", "zel",
 ];
 const MARKED: [&str; 16] = [
-    "o\u{308}", "a\u{301}", "e\u{301}", "u\u{308}", "c\u{327}", "n\u{303}", "s\u{30c}", "z\u{30c}", "a\u{304}", "o\u{304}", "l\u{2b9}", "\u{142}a", "\u{f8}r", "i\u{306}",
-    "e\u{300}", "a\u{30a}",
+    "o\u{308}", "a\u{301}", "e\u{301}", "u\u{308}", "c\u{327}", "n\u{303}", "s\u{30c}", "z\u{30c}", "a\u{304}", "o\u{304}", "l\u{2b9}", "\u{142}a",
+    "\u{f8}r", "i\u{306}", "e\u{300}", "a\u{30a}",
 ];
 const CYRILLIC: [&str; 14] = ["ба", "ва", "го", "де", "жи", "ка", "ло", "ми", "но", "пе", "ро", "са", "ту", "чен"];
 const CJK: [&str; 12] = ["山", "田", "中", "村", "木", "林", "森", "川", "石", "高", "小", "大"];
-const SUBJECTS: [&str; 12] = [
-    "History", "Music", "Linguistics", "Agriculture", "Chemistry", "Law", "Education", "Poetry", "Medicine", "Geology", "Philosophy", "Engineering",
-];
+const SUBJECTS: [&str; 12] =
+    ["History", "Music", "Linguistics", "Agriculture", "Chemistry", "Law", "Education", "Poetry", "Medicine", "Geology", "Philosophy", "Engineering"];
 const PLACES: [&str; 10] = ["Portadown", "Mampong", "Lviv", "Oaxaca", "Uppsala", "Kyoto", "Graz", "Tunis", "Bergen", "Valdivia"];
 const PHRASES: [&str; 14] = [
-    "title page", "page 4 of cover", "data sheet", "born", "educated at", "professor of", "lives in", "author of several books on", "member of the academy",
-    "founded the institute", "received a doctorate", "viewed online", "worked as editor", "translated from",
+    "title page",
+    "page 4 of cover",
+    "data sheet",
+    "born",
+    "educated at",
+    "professor of",
+    "lives in",
+    "author of several books on",
+    "member of the academy",
+    "founded the institute",
+    "received a doctorate",
+    "viewed online",
+    "worked as editor",
+    "translated from",
 ];
 
 /// Writes the records one after the other.
@@ -129,7 +141,12 @@ fn record(what: &Authorities, index: u64) -> Result<Vec<u8>, MarcError> {
     }
     if tag == "100" {
         if random.per_mille(370) {
-            field(&mut marc, "374", "  ", &[("a", "College teachers"), ("a", *random.one(&["Poets", "Historians", "Composers", "Linguists"])), ("2", "lcsh")])?;
+            field(
+                &mut marc,
+                "374",
+                "  ",
+                &[("a", "College teachers"), ("a", *random.one(&["Poets", "Historians", "Composers", "Linguists"])), ("2", "lcsh")],
+            )?;
         }
         if random.per_mille(480) {
             field(&mut marc, "377", "  ", &[("a", *random.one(&["eng", "rus", "ger", "jpn", "spa", "fre"]))])?;
@@ -222,7 +239,8 @@ fn word(random: &mut Random, foreign: bool) -> String {
 
 fn phrase(random: &mut Random, foreign: bool, low: u64, high: u64) -> String {
     let words = random.between(low, high.max(low));
-    let parts: Vec<String> = (0..words).map(|_| if random.per_mille(400) { (*random.one(&PHRASES)).to_owned() } else { word(random, foreign) }).collect();
+    let parts: Vec<String> =
+        (0..words).map(|_| if random.per_mille(400) { (*random.one(&PHRASES)).to_owned() } else { word(random, foreign) }).collect();
     parts.join(" ")
 }
 

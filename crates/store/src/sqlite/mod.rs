@@ -20,8 +20,9 @@ use crate::plan::{Aggregate, Found, Plan};
 use crate::queue::*;
 use crate::*;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 use tables::Tables;
@@ -32,8 +33,10 @@ use writer::{Work, Writer};
 pub struct Options {
     /// How long to wait for another process that writes, in seconds.
     pub wait: u64,
-    /// Memory for pages, per connection, in bytes.
-    pub page_cache: usize,
+    /// Memory for pages of the connection that writes, in bytes.
+    pub writer_cache: usize,
+    /// Memory for pages of each connection that reads, in bytes; at most 16 are kept open.
+    pub reader_cache: usize,
     /// Rows after which a group of bulk units is committed.
     pub group_rows: u64,
     /// Only read; nothing is created or changed.
@@ -42,7 +45,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { wait: 30, page_cache: 64 << 20, group_rows: 20_000, read_only: false }
+        Self { wait: 30, writer_cache: 64 << 20, reader_cache: 16 << 20, group_rows: 20_000, read_only: false }
     }
 }
 
@@ -53,6 +56,7 @@ pub struct SqliteStore {
     path: PathBuf,
     options: Options,
     readers: Mutex<Vec<Connection>>,
+    tenants: RwLock<HashMap<Tenant, i64>>,
     writer: Option<Writer>,
     changes: Vec<String>,
 }
@@ -79,7 +83,7 @@ impl SqliteStore {
         let generations = tables::read_generations(&connection, &catalogue)?;
         tables.set_generations(generations);
         let writer = if options.read_only { None } else { Some(Writer::start(connection, path, tables.clone(), &options)?) };
-        Ok(Self { catalogue, tables, path: path.to_owned(), options, readers: Mutex::new(Vec::new()), writer, changes })
+        Ok(Self { catalogue, tables, path: path.to_owned(), options, readers: Mutex::new(Vec::new()), tenants: RwLock::default(), writer, changes })
     }
 
     /// Runs `read` on a connection of its own.
@@ -90,11 +94,10 @@ impl SqliteStore {
             None => connect(&self.path, &Options { read_only: true, ..self.options.clone() })?,
         };
         let result = read(&connection);
-        if let Ok(mut readers) = self.readers.lock() {
-            if readers.len() < 16 {
+        if let Ok(mut readers) = self.readers.lock()
+            && readers.len() < 16 {
                 readers.push(connection);
             }
-        }
         result
     }
 
@@ -111,9 +114,18 @@ impl SqliteStore {
         received.recv().map_err(|_| StoreError::Other("the writer gave no answer".into()))
     }
 
+    /// The number of a tenant, if it has ever written. Numbers never change, so they are remembered.
     fn tenant_id(&self, connection: &Connection, tenant: &Tenant) -> Result<Option<i64>> {
+        let known = self.tenants.read().ok().and_then(|tenants| tenants.get(tenant).copied());
+        if known.is_some() {
+            return Ok(known);
+        }
         let mut statement = connection.prepare_cached("SELECT id FROM tenants WHERE name = ?").map_err(failure)?;
-        statement.query_row(params![tenant.as_str()], |row| row.get(0)).optional().map_err(failure)
+        let found: Option<i64> = statement.query_row(params![tenant.as_str()], |row| row.get(0)).optional().map_err(failure)?;
+        if let (Some(id), Ok(mut tenants)) = (found, self.tenants.write()) {
+            tenants.insert(tenant.clone(), id);
+        }
+        Ok(found)
     }
 }
 
@@ -124,7 +136,7 @@ fn connect(path: &Path, options: &Options) -> Result<Connection> {
     connection.busy_timeout(Duration::from_secs(options.wait)).map_err(failure)?;
     rusqlite::vtab::array::load_module(&connection).map_err(failure)?;
     connection.set_prepared_statement_cache_capacity(128);
-    let cache = options.page_cache / 1024;
+    let cache = if options.read_only { options.reader_cache } else { options.writer_cache } / 1024;
     connection
         .execute_batch(&format!("PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"))
         .map_err(failure)?;

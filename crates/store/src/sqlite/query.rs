@@ -1,13 +1,13 @@
 //! Plans to SQL.
 //!
-//! One condition drives: the best index among those the conditions allow is named with `INDEXED BY` (or a side table is
-//! read first), so an indexed condition never scans; the others filter. Everything is bound, nothing is pasted, except names
-//! of columns, which come from the definition.
+//! One condition drives: its index is named with `INDEXED BY` (or a side table is read first), so an indexed condition never
+//! scans; the others filter. Where several could drive, their indexes are asked for a few entries each, and the one that has
+//! fewest does. Everything is bound, nothing is pasted, except names of columns, which come from the definition.
 
 use super::failure;
 use super::records::{bind, bind_element, unbind};
 use super::tables::ordered_index;
-use crate::plan::{Aggregate, Column, Condition, Function, Plan, Test};
+use crate::plan::{Aggregate, Column, Function, Plan, Test};
 use crate::{Result, StoreError};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, ToSql};
@@ -126,10 +126,10 @@ fn way(collection: &Collection, known: &Known, test: &Test) -> Option<(u32, Way)
         Test::Wildcard(pieces) => known.pieces(pieces)[0].chars().count(),
         _ => 0,
     };
-    if beginning < 3 || ordered.is_none() {
-        if let Some(query) = trigrams(known, test) {
-            return Some((11, Way::Trigrams(query)));
-        }
+    // a short beginning leaves out less than what stands behind it
+    let by_trigrams = ordered.is_none() || (beginning < 3 && matches!(test, Test::Prefix(_) | Test::Wildcard(_)));
+    if by_trigrams && let Some(query) = trigrams(known, test) {
+        return Some((11, Way::Trigrams(query)));
     }
     let rank = match test {
         Test::Equal(_) if known.is_key => 0,
@@ -200,7 +200,9 @@ fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &T
     let mut parameters = vec![Sql::Integer(tenant)];
     let (name, field) = (&collection.name, &known.name);
     let from = match way {
-        Way::Ordered(index) => format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&known.compared, test, known, &mut parameters)?),
+        Way::Ordered(index) => {
+            format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&known.compared, test, known, &mut parameters)?)
+        }
         Way::Elements => format!("{} WHERE tenant = ? AND {}", known.elements(collection), comparison("value", test, known, &mut parameters)?),
         Way::Trigrams(query) => {
             parameters = vec![Sql::Text(query.clone())];
@@ -462,7 +464,13 @@ fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, p
     Ok((Statement { sql, parameters }, builder.access))
 }
 
-pub fn visit(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
+pub fn visit(
+    connection: &Connection,
+    catalogue: &Catalogue,
+    tenant: i64,
+    plan: &Plan,
+    visit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
+) -> Result<()> {
     let (statement, _) = rows_statement(connection, catalogue, tenant, plan)?;
     let collection = &catalogue.collections[plan.collection];
     let columns: Vec<Known> = plan.columns.iter().map(|column| known(collection, *column)).collect::<Result<_>>()?;
@@ -497,7 +505,7 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
     Ok(count as u64)
 }
 
-/// One aggregate. Sum, min and max have the type of the column; avg and median are floats, of durations durations.
+/// One aggregate. Sum, min and max have the type of the column; avg and median are floats, of times and durations those.
 pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Result<Value> {
     let plan = all_rows(plan);
     let builder = Builder::new(connection, catalogue, tenant, &plan)?;
@@ -520,7 +528,7 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     } else {
         format!("SELECT v FROM ({rows}) WHERE v IS NOT NULL")
     };
-    let whole = matches!(column.ty.element(), FieldType::Integer | FieldType::Size | FieldType::Duration);
+    let whole = !matches!(column.ty.element(), FieldType::Float);
     let sql = match aggregate.function {
         Function::Count => format!("SELECT count(*) FROM ({values})"),
         Function::Min => format!("SELECT min(v) FROM ({values})"),
@@ -563,15 +571,17 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
             _ => Ok(Value::Null),
         },
         // halves first: the sum of two large floats is none
-        Function::Median => Ok(number(0)?.zip(number(1)?).map_or(Value::Null, |(low, high)| Value::Float(if low == high { low } else { low / 2.0 + high / 2.0 }))),
+        Function::Median => {
+            Ok(number(0)?.zip(number(1)?).map_or(Value::Null, |(low, high)| Value::Float(if low == high { low } else { low / 2.0 + high / 2.0 })))
+        }
     }
 }
 
 /// The mean of whole numbers.
 fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
     match ty.element() {
-        FieldType::Duration => Value::Int((sum as f64 / count as f64).round() as i64),
-        _ => Value::Float(sum as f64 / count as f64),
+        FieldType::Integer | FieldType::Size => Value::Float(sum as f64 / count as f64),
+        _ => Value::Int((sum as f64 / count as f64).round() as i64),
     }
 }
 

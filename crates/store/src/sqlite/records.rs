@@ -1,7 +1,7 @@
 //! Rows: reading records in bulk, and writing a unit of work.
 
 use super::failure;
-use super::tables::{CollectionTables, HEAD, Tables};
+use super::tables::{CollectionTables, Tables};
 use super::work;
 use crate::{
     Change, Conflict, Content, Detail, Edge, EdgeChange, Mark, Receipt, RecordWrite, Result, Settling, StoreError, StoredRecord, Tenant, Unit,
@@ -68,10 +68,17 @@ pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> Value {
         (ValueRef::Blob(bytes), _) => <[u8; 16]>::try_from(bytes).map_or(Value::Null, |bytes| Value::Uuid(u128::from_be_bytes(bytes))),
         (ValueRef::Text(text), FieldType::Json) => serde_json::from_slice(text).map_or(Value::Null, |json| Value::Json(Box::new(json))),
         (ValueRef::Text(text), FieldType::List(element)) => {
+            if **element == FieldType::Text {
+                let items: Vec<Box<str>> = serde_json::from_slice(text).unwrap_or_default();
+                return Value::List(items.into_iter().map(Value::Text).collect());
+            }
             let items: Vec<serde_json::Value> = serde_json::from_slice(text).unwrap_or_default();
             Value::List(items.iter().map(|item| unbind_element(item, element)).collect())
         }
-        (ValueRef::Text(text), _) => Value::text(String::from_utf8_lossy(text).into_owned()),
+        (ValueRef::Text(text), _) => match std::str::from_utf8(text) {
+            Ok(text) => Value::text(text),
+            Err(_) => Value::text(String::from_utf8_lossy(text)),
+        },
     }
 }
 
@@ -114,18 +121,27 @@ fn pack_conflicts(conflicts: &[usize], collection: &Collection) -> Option<String
 // --- reading ------------------------------------------------------------------------------------------------------------
 
 /// Reads records by key, in the order of `keys`, with one statement.
-pub fn read(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>> {
+pub fn read(
+    connection: &Connection,
+    tables: &Tables,
+    tenant: i64,
+    collection: usize,
+    keys: &[Key],
+    detail: Detail,
+) -> Result<Vec<Option<StoredRecord>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-    let columns = match detail {
-        Detail::Head => HEAD.to_owned(),
-        Detail::Full => format!("{HEAD}, {}", own.full_columns),
-    };
-    let sql = format!("SELECT {columns} FROM rarray(?1) AS wanted CROSS JOIN {} AS r ON r.tenant = ?2 AND r.key = wanted.value", own.table);
-    let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+    let definition = &tables.catalogue().collections[collection];
+    let which = usize::from(detail == Detail::Full);
+    if let [key] = keys {
+        let mut statement = connection.prepare_cached(&own.read_one[which]).map_err(failure)?;
+        let mut rows = statement.query(params![tenant, key.as_str()]).map_err(failure)?;
+        let row = rows.next().map_err(failure)?;
+        return Ok(vec![row.map(|row| read_row(row, definition, detail)).transpose()?]);
+    }
+    let mut statement = connection.prepare_cached(&own.read_many[which]).map_err(failure)?;
     let wanted: Rc<Vec<Sql>> = Rc::new(keys.iter().map(|key| Sql::Text(key.as_str().to_owned())).collect());
     let mut rows = statement.query(params![wanted, tenant]).map_err(failure)?;
     let mut found: HashMap<Key, StoredRecord> = HashMap::with_capacity(keys.len());
-    let definition = &tables.catalogue().collections[collection];
     while let Some(row) = rows.next().map_err(failure)? {
         let record = read_row(row, definition, detail)?;
         found.insert(record.key.clone(), record);
@@ -134,7 +150,7 @@ pub fn read(connection: &Connection, tables: &Tables, tenant: i64, collection: u
 }
 
 fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<StoredRecord> {
-    let key: String = row.get(1).map_err(failure)?;
+    let key = row.get_ref(1).map_err(failure)?.as_str().map_err(|error| StoreError::Other(error.to_string()))?;
     let mut record = StoredRecord {
         key: Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?,
         version: Version { revision: row.get(2).map_err(failure)?, touch: row.get(3).map_err(failure)? },
@@ -166,7 +182,9 @@ fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<St
 pub fn edges(connection: &Connection, tenant: i64, link: u32, target: &str) -> Result<Vec<Edge>> {
     let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? ORDER BY grp, start, child";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let edge = |row: &Row<'_>| Ok(Edge { link, target: target.to_owned(), group: row.get(0)?, start: row.get(1)?, child: row.get(2)?, payload: row.get(3)? });
+    let edge = |row: &Row<'_>| {
+        Ok(Edge { link, target: target.to_owned(), group: row.get(0)?, start: row.get(1)?, child: row.get(2)?, payload: row.get(3)? })
+    };
     let rows = statement.query_map(params![tenant, link, target], edge).map_err(failure)?;
     rows.collect::<rusqlite::Result<_>>().map_err(failure)
 }
@@ -243,7 +261,10 @@ enum Applied {
     /// The record is not what was read.
     Changed,
     /// Another record has the value of a unique field.
-    Taken { field: usize, holder: String },
+    Taken {
+        field: usize,
+        holder: String,
+    },
 }
 
 fn apply(connection: &Connection, tables: &Tables, tenant: i64, write: &RecordWrite, stamp: i64, checked: bool) -> Result<Applied> {
@@ -253,7 +274,8 @@ fn apply(connection: &Connection, tables: &Tables, tenant: i64, write: &RecordWr
         Change::Put(content) => put(connection, own, collection, tenant, write, content, stamp),
         Change::Touch { contributions } => {
             let Some(version) = write.expect else { return Ok(Applied::Changed) };
-            let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?", own.table);
+            let sql =
+                format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?", own.table);
             let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
             let changed = statement.execute(params![contributions, tenant, write.key.as_str(), version.revision, version.touch]).map_err(failure)?;
             Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
@@ -274,7 +296,15 @@ fn apply(connection: &Connection, tables: &Tables, tenant: i64, write: &RecordWr
     }
 }
 
-fn put(connection: &Connection, own: &CollectionTables, collection: &Collection, tenant: i64, write: &RecordWrite, content: &Content, stamp: i64) -> Result<Applied> {
+fn put(
+    connection: &Connection,
+    own: &CollectionTables,
+    collection: &Collection,
+    tenant: i64,
+    write: &RecordWrite,
+    content: &Content,
+    stamp: i64,
+) -> Result<Applied> {
     if let Some(taken) = reserve(connection, own, collection, tenant, &write.key, content)? {
         return Ok(taken);
     }
@@ -347,7 +377,14 @@ fn put(connection: &Connection, own: &CollectionTables, collection: &Collection,
 }
 
 /// Takes the values of unique fields for a record, and gives back those it had. A record that does not exist holds none.
-fn reserve(connection: &Connection, own: &CollectionTables, collection: &Collection, tenant: i64, key: &Key, content: &Content) -> Result<Option<Applied>> {
+fn reserve(
+    connection: &Connection,
+    own: &CollectionTables,
+    collection: &Collection,
+    tenant: i64,
+    key: &Key,
+    content: &Content,
+) -> Result<Option<Applied>> {
     // look at all before taking any, so that a refused record leaves no trace
     for (field, side) in &own.uniques {
         let value = reserved_value(collection, *field, content);
@@ -362,9 +399,17 @@ fn reserve(connection: &Connection, own: &CollectionTables, collection: &Collect
     }
     for (field, side) in &own.uniques {
         let value = reserved_value(collection, *field, content);
-        execute(connection, &format!("DELETE FROM {side} WHERE tenant = ? AND key = ? AND value IS NOT ?"), params![tenant, key.as_str(), bind(&value)])?;
+        execute(
+            connection,
+            &format!("DELETE FROM {side} WHERE tenant = ? AND key = ? AND value IS NOT ?"),
+            params![tenant, key.as_str(), bind(&value)],
+        )?;
         if !value.is_null() {
-            execute(connection, &format!("INSERT OR IGNORE INTO {side}(tenant, value, key) VALUES (?, ?, ?)"), params![tenant, bind(&value), key.as_str()])?;
+            execute(
+                connection,
+                &format!("INSERT OR IGNORE INTO {side}(tenant, value, key) VALUES (?, ?, ?)"),
+                params![tenant, bind(&value), key.as_str()],
+            )?;
         }
     }
     Ok(None)

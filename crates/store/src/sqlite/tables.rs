@@ -53,16 +53,16 @@ CREATE TABLE corrections(job INTEGER NOT NULL, document INTEGER NOT NULL, collec
 
 /// Statements of one collection.
 pub struct CollectionTables {
-    /// Its index.
-    pub index: usize,
     /// The record table, quoted.
     pub table: String,
     /// `INSERT` of a new row that does nothing when the key exists.
     pub insert: String,
     /// `UPDATE` of a row that is still at the version read.
     pub update: String,
-    /// The columns of a whole row after the head, in the order of [`super::records`].
-    pub full_columns: String,
+    /// Reads one record by (tenant, key): its head, or all of it.
+    pub read_one: [String; 2],
+    /// Reads records by (array of keys, tenant): their heads, or all of them.
+    pub read_many: [String; 2],
     /// Fields whose folded form has a column.
     pub folded: Vec<usize>,
     /// Indexed list fields and their side tables.
@@ -99,7 +99,7 @@ fn affinity(ty: &FieldType) -> &'static str {
 
 impl Tables {
     pub fn new(catalogue: &std::sync::Arc<Catalogue>) -> Self {
-        let collections = catalogue.collections.iter().enumerate().map(|(index, collection)| CollectionTables::new(index, collection)).collect();
+        let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
         let names = catalogue.collections.iter().map(|collection| collection.name.clone()).collect();
         Self { collections, names, definition: catalogue.clone(), shape: Shape::of(catalogue), generations: OnceLock::new() }
     }
@@ -121,7 +121,7 @@ impl Tables {
 }
 
 impl CollectionTables {
-    fn new(index: usize, collection: &Collection) -> Self {
+    fn new(collection: &Collection) -> Self {
         let name = &collection.name;
         let table = format!("\"r_{name}\"");
         let folded: Vec<usize> = positions(collection, |field| field.fold && !field.ty.is_list());
@@ -132,14 +132,18 @@ impl CollectionTables {
         let assignments = names.iter().map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(", ");
         let stored = collection.fields.iter().map(|field| format!("\"f_{}\"", field.name));
         let states = collection.states.iter().map(|state| format!("\"s_{}\"", state.name));
+        let full =
+            [HEAD.to_owned()].into_iter().chain(stored).chain(states).chain(["conflict".to_owned(), "raw".to_owned()]).collect::<Vec<_>>().join(", ");
         Self {
-            index,
             insert: format!("INSERT INTO {table}({all}) VALUES ({marks}) ON CONFLICT(tenant, key) DO NOTHING"),
             update: format!(
                 "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {assignments}, conflict = ?, state = ?, contributions = ?, raw = ? \
                  WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
             ),
-            full_columns: stored.chain(states).chain(["conflict".to_owned(), "raw".to_owned()]).collect::<Vec<_>>().join(", "),
+            read_one: [HEAD, &full].map(|columns| format!("SELECT {columns} FROM {table} WHERE tenant = ? AND key = ?")),
+            read_many: [HEAD, &full].map(|columns| {
+                format!("SELECT {columns} FROM rarray(?1) AS wanted CROSS JOIN {table} AS r ON r.tenant = ?2 AND r.key = wanted.value")
+            }),
             table,
             folded,
             lists: side_tables(collection, "i", |field| field.index.ordered && field.ty.is_list()),
@@ -177,9 +181,8 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
         return Ok(Vec::new());
     }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failure)?;
-    let exists: bool = transaction
-        .query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0))
-        .map_err(failure)?;
+    let exists: bool =
+        transaction.query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0)).map_err(failure)?;
     if !exists {
         transaction.execute_batch(FIXED).map_err(failure)?;
         put_meta(&transaction, "format", FORMAT)?;
@@ -188,7 +191,9 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
     }
     let format = meta(&transaction, "format")?.unwrap_or_default();
     if format != FORMAT {
-        return Err(StoreError::Definition(format!("the store has format {format}, this program writes format {FORMAT}; use the program that wrote it")));
+        return Err(StoreError::Definition(format!(
+            "the store has format {format}, this program writes format {FORMAT}; use the program that wrote it"
+        )));
     }
     let definition = &tables.definition;
     let mut changes = Vec::new();
@@ -307,7 +312,8 @@ fn list_index(connection: &Connection, collection: &Collection, field: &stook_ca
                 collection.name, field.name
             );
             if field.fold {
-                let rows: i64 = connection.query_row(&format!("SELECT count(*) FROM \"r_{}\"", collection.name), [], |row| row.get(0)).map_err(failure)?;
+                let rows: i64 =
+                    connection.query_row(&format!("SELECT count(*) FROM \"r_{}\"", collection.name), [], |row| row.get(0)).map_err(failure)?;
                 if rows > 0 {
                     return Err(StoreError::Definition(format!(
                         "an index on the folded list `{}.{}` cannot be added to a store with records; import into a new store",

@@ -94,7 +94,9 @@ pub fn lease(connection: &Connection, job: Option<JobId>, limit: usize, seconds:
     let mut leases = Vec::with_capacity(ids.len());
     for (number, id) in ids.into_iter().enumerate() {
         let token = stamp + number as i64;
-        let sql = format!("UPDATE chunks SET state = 'leased', token = ?, until = ?, attempts = attempts + 1 WHERE id = ? RETURNING job, ordinal, attempts, {SLICE}");
+        let sql = format!(
+            "UPDATE chunks SET state = 'leased', token = ?, until = ?, attempts = attempts + 1 WHERE id = ? RETURNING job, ordinal, attempts, {SLICE}"
+        );
         let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
         let lease = statement.query_row(params![token, until, id], |row| {
             let chunk = ChunkId { job: row.get::<_, i64>(0)? as JobId, ordinal: row.get(1)? };
@@ -110,9 +112,8 @@ pub fn lease(connection: &Connection, job: Option<JobId>, limit: usize, seconds:
 pub fn renew(connection: &Connection, fences: &[Fence], seconds: u64, stamp: i64) -> Result<Vec<Fence>> {
     let until = stamp + seconds as i64 * SECOND;
     let mut held = Vec::with_capacity(fences.len());
-    let mut statement = connection
-        .prepare_cached("UPDATE chunks SET until = ? WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'")
-        .map_err(failure)?;
+    let mut statement =
+        connection.prepare_cached("UPDATE chunks SET until = ? WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'").map_err(failure)?;
     for fence in fences {
         if statement.execute(params![until, fence.chunk.job as i64, fence.chunk.ordinal, fence.token]).map_err(failure)? == 1 {
             held.push(*fence);
@@ -200,7 +201,9 @@ pub fn finish_chunk(connection: &Connection, chunk: ChunkId, stamp: i64) -> Resu
 
 fn finish_job(connection: &Connection, job: JobId, stamp: i64) -> Result<()> {
     let mut left = connection
-        .prepare_cached("SELECT EXISTS(SELECT 1 FROM chunks WHERE job = ?1 AND state IN ('waiting', 'leased')), EXISTS(SELECT 1 FROM chunks WHERE job = ?1)")
+        .prepare_cached(
+            "SELECT EXISTS(SELECT 1 FROM chunks WHERE job = ?1 AND state IN ('waiting', 'leased')), EXISTS(SELECT 1 FROM chunks WHERE job = ?1)",
+        )
         .map_err(failure)?;
     let (working, any): (bool, bool) = left.query_row([job as i64], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failure)?;
     if working {
@@ -279,10 +282,18 @@ pub fn end_job(connection: &Connection, job: JobId, state: JobState, reason: &st
     Ok(())
 }
 
-pub fn journal(connection: &Connection, catalogue: &Catalogue, job: &Job, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
+pub fn journal(
+    connection: &Connection,
+    catalogue: &Catalogue,
+    job: &Job,
+    after: u64,
+    limit: usize,
+    troubles_only: bool,
+) -> Result<Vec<JournalEntry>> {
     let mut troubles: HashMap<u64, Vec<JournalTrouble>> = HashMap::new();
     let mut order: Vec<u64> = Vec::new();
-    let sql = "SELECT document, file, record, position, key, failed, reason FROM troubles WHERE job = ?1 AND document > ?2 ORDER BY document, id LIMIT ?3";
+    let sql =
+        "SELECT document, file, record, position, key, failed, reason FROM troubles WHERE job = ?1 AND document > ?2 ORDER BY document, id LIMIT ?3";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let most = if troubles_only { limit.saturating_mul(8) as i64 } else { -1 };
     let rows = statement.query_map(params![job.id as i64, after as i64, most], |row| {
@@ -322,13 +333,12 @@ pub fn journal(connection: &Connection, catalogue: &Catalogue, job: &Job, after:
         for document in order.into_iter().take(limit) {
             let own = &troubles[&document];
             let mut entry = entry_of_trouble(document, own);
-            if !own.iter().any(|trouble| trouble.failed) {
-                if let Some(line) = line_of(connection, job, document)? {
+            if !own.iter().any(|trouble| trouble.failed)
+                && let Some(line) = line_of(connection, job, document)? {
                     entry.outcome = line.outcome;
                     entry.collection = catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
                     entry.key = Some(line.key);
                 }
-            }
             entries.push(entry);
         }
         return Ok(entries);
@@ -376,8 +386,10 @@ struct JournalTrouble {
 
 fn line_of(connection: &Connection, job: &Job, document: u64) -> Result<Option<journal::Line>> {
     let sql = "SELECT lines FROM chunk_journals WHERE job = ? AND first <= ? ORDER BY first DESC LIMIT 1";
-    let packed: Option<Vec<u8>> =
-        connection.prepare_cached(sql).and_then(|mut statement| statement.query_row(params![job.id as i64, document as i64], |row| row.get(0)).optional()).map_err(failure)?;
+    let packed: Option<Vec<u8>> = connection
+        .prepare_cached(sql)
+        .and_then(|mut statement| statement.query_row(params![job.id as i64, document as i64], |row| row.get(0)).optional())
+        .map_err(failure)?;
     let lines = packed.map(|packed| unpack(&packed)).transpose()?.unwrap_or_default();
     Ok(lines.into_iter().find(|line| line.document == document))
 }
@@ -443,9 +455,8 @@ pub fn retry(connection: &Connection, job: JobId, ordinal: Option<u32>) -> Resul
 pub fn load_chunk(connection: &Connection, chunk: ChunkId, slice: &Slice) -> Result<()> {
     let sql = "SELECT EXISTS(SELECT 1 FROM jobs WHERE id = ?1), EXISTS(SELECT 1 FROM chunk_journals WHERE job = ?1 AND ordinal = ?2),
         EXISTS(SELECT 1 FROM chunks WHERE job = ?1 AND ordinal = ?2 AND state = 'leased')";
-    let (known, done, leased): (bool, bool, bool) = connection
-        .query_row(sql, params![chunk.job as i64, chunk.ordinal], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .map_err(failure)?;
+    let (known, done, leased): (bool, bool, bool) =
+        connection.query_row(sql, params![chunk.job as i64, chunk.ordinal], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).map_err(failure)?;
     if !known {
         return Err(StoreError::Wrong(format!("there is no job {}", chunk.job)));
     }

@@ -4,10 +4,10 @@
 //! stays empty for a moment, or an interactive request waits; interactive requests that wait together share a transaction. A
 //! request that fails takes nothing with it: the transaction is begun again without it. Answers are given after COMMIT.
 
+use super::records;
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
 use crate::{Pending, Receipt, Result, StoreError, Unit, Urgency};
-use super::records;
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -128,7 +128,7 @@ struct Worker {
 /// A thread with a connection of its own that copies the log into the file while the writer goes on, each time it is woken
 /// and the log has grown.
 fn start_checkpointer(path: &Path, options: &Options, closing: Arc<AtomicBool>) -> Result<JoinHandle<()>> {
-    let connection = super::connect(path, &Options { page_cache: 1 << 20, ..options.clone() })?;
+    let connection = super::connect(path, &Options { writer_cache: 1 << 20, ..options.clone() })?;
     let log = PathBuf::from(format!("{}-wal", path.display()));
     let work = move || {
         while !closing.load(Ordering::SeqCst) {
@@ -280,7 +280,9 @@ impl Worker {
     /// Begins a transaction. One that somebody waits for is synced to the disk when it commits, a bulk one with the next such.
     fn begin(&mut self, interactive: bool) -> Result<()> {
         self.connection.execute_batch(if interactive { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" }).map_err(failure)?;
-        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| if is_busy(&error) { StoreError::Busy(self.wait) } else { failure(error) })?;
+        self.connection
+            .execute_batch("BEGIN IMMEDIATE")
+            .map_err(|error| if is_busy(&error) { StoreError::Busy(self.wait) } else { failure(error) })?;
         let checked = tables::check(&self.connection, &self.tables).and_then(|()| tables::read_clock(&self.connection));
         match checked {
             Ok(stored) => {

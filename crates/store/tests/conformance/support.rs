@@ -1,6 +1,5 @@
 //! What specifications are written with: a place to open stores in, units of work, short ways to say records and plans.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
@@ -141,7 +140,7 @@ pub struct Work {
     settling: Settling,
     journal: Option<ChunkJournal>,
     told: Arc<Mutex<Told>>,
-    resolved: AtomicBool,
+    resolved: bool,
 }
 
 impl Work {
@@ -154,7 +153,7 @@ impl Work {
             settling: Settling::default(),
             journal: None,
             told: Arc::default(),
-            resolved: AtomicBool::new(false),
+            resolved: false,
         }
     }
 
@@ -228,7 +227,7 @@ impl Unit for Work {
     }
 
     fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
-        assert!(!self.resolved.swap(true, Ordering::SeqCst), "resolve is called at most once");
+        assert!(!std::mem::replace(&mut self.resolved, true), "resolve is called at most once");
         self.told.lock().expect("not poisoned").conflicts.extend(conflicts.iter().cloned());
         match &mut self.resolve {
             Some(resolve) => resolve(conflicts),

@@ -1,0 +1,55 @@
+# The whole vocabulary of the workbench: fmt lint test bench demo (and bench-GROUP).
+# Build output lives outside the clone, so that clean clones rebuild little.
+CACHE ?= $(HOME)/.cache/stook
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+VENV := $(CACHE)/venv
+export STOOK_TEST_PYTHON ?= $(VENV)/bin/python
+STOOK := $(CARGO_TARGET_DIR)/release/stook
+BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
+DEMO := $(CACHE)/demo
+
+.PHONY: help fmt lint test bench bench-import demo build reference
+
+help:
+	@echo "make fmt | lint | test | bench | bench-import | demo"
+
+build:
+	cargo build --release --quiet --package stook-cli
+
+fmt:
+	cargo fmt --all
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --quiet -- -D warnings
+	cargo clippy --workspace --all-targets --quiet -- -D warnings -A clippy::unwrap_used -A clippy::expect_used
+
+# Reference implementations that tests and benches compare with. Without them those tests say "skipped" and the rest runs.
+reference:
+	@if [ -x $(STOOK_TEST_PYTHON) ] && $(STOOK_TEST_PYTHON) -c 'import pymarc, jsonschema, yaml' 2>/dev/null; then :; else \
+	  { python3 -m venv $(VENV) && $(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/reference/requirements.txt; } \
+	  || echo "skipped: no Python packages of reference implementations; tests that need them will say so"; fi
+
+test: reference lint
+	cargo test --workspace --quiet --no-fail-fast
+
+bench: bench-import
+
+bench-import: reference build
+	cargo build --release --quiet --package stook-benches
+	@command -v yaz-marcdump >/dev/null || echo "note: install yaz for the figure beside yaz-marcdump"
+	$(BENCH) import
+
+demo: build
+	@rm -rf $(DEMO) && mkdir -p $(DEMO) && cp examples/authorities/catalogue.yaml $(DEMO)/
+	@echo "--- generate 20 000 authority records of a library"
+	$(STOOK) sample authorities --records 20000 --seed 1 -o $(DEMO)/names.mrc
+	@echo "--- import them, then once more"
+	$(STOOK) -C $(DEMO) import $(DEMO)/names.mrc --profile upsert
+	$(STOOK) -C $(DEMO) import $(DEMO)/names.mrc --profile upsert
+	@echo "--- ask"
+	$(STOOK) -C $(DEMO) query 'authority heading=Ma* kind=personal | grep heading, changed | sort changed-' --limit 5
+	$(STOOK) -C $(DEMO) query 'authority | count(lccn), max(changed)'
+	@echo "--- why is this record what it is?"
+	$(STOOK) -C $(DEMO) get authority 'n  00000042 ' --explain
+	@echo "--- the catalogue is in $(DEMO); go on with: $(STOOK) -C $(DEMO) --help"
