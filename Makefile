@@ -40,16 +40,21 @@ bench-import: reference build
 	@command -v yaz-marcdump >/dev/null || echo "note: install yaz for the figure beside yaz-marcdump"
 	$(BENCH) import
 
+# Runs a command and shows it as a person would type it.
+define stook
+	@printf '\n$$ stook %s\n' '$(subst ','"'"',$(1))'
+	@cd $(DEMO) && $(STOOK) $(1)
+endef
+
 demo: build
 	@rm -rf $(DEMO) && mkdir -p $(DEMO) && cp examples/authorities/catalogue.yaml $(DEMO)/
-	@echo "--- generate 20 000 authority records of a library"
-	$(STOOK) sample authorities --records 20000 --seed 1 -o $(DEMO)/names.mrc
-	@echo "--- import them, then once more"
-	$(STOOK) -C $(DEMO) import $(DEMO)/names.mrc --profile upsert
-	$(STOOK) -C $(DEMO) import $(DEMO)/names.mrc --profile upsert
-	@echo "--- ask"
-	$(STOOK) -C $(DEMO) query 'authority heading=Ma* kind=personal | grep heading, changed | sort changed-' --limit 5
-	$(STOOK) -C $(DEMO) query 'authority | count(lccn), max(changed)'
-	@echo "--- why is this record what it is?"
-	$(STOOK) -C $(DEMO) get authority 'n  00000042 ' --explain
-	@echo "--- the catalogue is in $(DEMO); go on with: $(STOOK) -C $(DEMO) --help"
+	@echo "A library's catalogue in $(DEMO)"
+	$(call stook,sample authorities --records 20000 --seed 1 -o names.mrc)
+	$(call stook,import names.mrc --profile upsert)
+	$(call stook,import names.mrc --profile upsert)
+	$(call stook,query "authority heading=Ma* kind=personal | grep heading$(,) changed | sort changed-" --limit 5)
+	$(call stook,query "authority | count(lccn)$(,) max(changed)")
+	$(call stook,get authority "n  00000042 " --explain)
+	@printf '\nGo on in %s with %s\n' '$(DEMO)' '$(STOOK) --help'
+
+, := ,

@@ -300,9 +300,10 @@ impl SpecParser<'_> {
         let start = self.position()?;
         let end = if self.eat(b'-') { self.position()? } else { start };
         if let (Position::At(a), Position::At(b)) = (start, end)
-            && b < a {
-                return Err(self.error("a range goes from the lower to the higher position"));
-            }
+            && b < a
+        {
+            return Err(self.error("a range goes from the lower to the higher position"));
+        }
         Ok(Range { start, end })
     }
 

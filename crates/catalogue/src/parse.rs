@@ -899,9 +899,10 @@ impl<'t> Reader<'t> {
                     }
                 }
                 if let KeyRule::Field(index) = collection.key
-                    && feed.map.iter().all(|entry| entry.field != index) {
-                        self.problem(name_node, format!("the key `{}` gets no value from source `{}`", collection.fields[index].name, source.name));
-                    }
+                    && feed.map.iter().all(|entry| entry.field != index)
+                {
+                    self.problem(name_node, format!("the key `{}` gets no value from source `{}`", collection.fields[index].name, source.name));
+                }
             }
         }
     }

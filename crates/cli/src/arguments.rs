@@ -231,9 +231,9 @@ pub struct Get {
     /// Show where each value comes from and what it won against.
     #[arg(long)]
     pub explain: bool,
-    /// How to show it.
-    #[arg(long, default_value = "yaml")]
-    pub format: GetFormat,
+    /// How to show it [default: yaml; with --explain a table].
+    #[arg(long)]
+    pub format: Option<GetFormat>,
     /// Whose record.
     #[arg(long, default_value = "main", value_name = "T")]
     pub tenant: String,

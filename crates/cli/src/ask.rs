@@ -26,19 +26,20 @@ pub fn get(place: &Place, arguments: &Get) -> Outcome {
         return Err(Failure::new(format!("there is no {} {:?}{hint}", arguments.collection, arguments.key)));
     };
     match arguments.format {
-        GetFormat::Json | GetFormat::Yaml => {
+        None if arguments.explain => explain_table(&found.explain(&catalogue)),
+        None | Some(GetFormat::Json | GetFormat::Yaml) => {
             let json = if arguments.explain { found.explain(&catalogue) } else { found.to_json() };
-            if arguments.format == GetFormat::Json {
+            if arguments.format == Some(GetFormat::Json) {
                 println!("{json}");
             } else {
                 print!("{}", yaml(&json));
             }
         }
-        GetFormat::Marc | GetFormat::Marcxml => {
+        Some(format) => {
             let Some((number, bytes)) = found.document() else {
                 return Err(Failure::new("the record has no document (its collection needs `raw: keep`)"));
             };
-            let syntax = if arguments.format == GetFormat::Marc { Syntax::Marc } else { Syntax::MarcXml };
+            let syntax = if format == GetFormat::Marc { Syntax::Marc } else { Syntax::MarcXml };
             let mut out = std::io::stdout().lock();
             let mut writer = MarcWriter::new(&mut out, syntax);
             writer.write(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc))?;
@@ -46,6 +47,43 @@ pub fn get(place: &Place, arguments: &Get) -> Outcome {
         }
     }
     Ok(0)
+}
+
+/// An explanation as a person reads it: a line per field and per value that lost, then who has spoken.
+fn explain_table(explained: &Json) {
+    let text = |value: &Json| match value {
+        Json::Null => String::new(),
+        Json::String(text) => text.clone(),
+        Json::Array(items) => items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect::<Vec<_>>().join("; "),
+        other => other.to_string(),
+    };
+    let entries = |name: &str| explained[name].as_object().cloned().unwrap_or_default();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (name, field) in entries("fields") {
+        let conflict = if field["conflict"] == Json::Bool(true) { " (conflict)" } else { "" };
+        let (from, rule) = match field.get("derived") {
+            Some(derived) => ("derived".to_owned(), text(derived)),
+            None => (text(&field["from"]), format!("{}{conflict}", text(&field["rule"]))),
+        };
+        rows.push(vec![name, text(&field["value"]), from, rule]);
+        for lost in field["lost"].as_array().into_iter().flatten() {
+            rows.push(vec![String::new(), text(&lost["value"]), text(&lost["contributor"]), format!("lost, as of {}", text(&lost["as_of"]))]);
+        }
+    }
+    for (name, state) in entries("state") {
+        rows.push(vec![name, text(&state["value"]), text(&state["from"]), "state".to_owned()]);
+    }
+    println!("{}", table(&["field", "value", "from", "rule"], &rows, &[]));
+    println!();
+    let contributions: Vec<Vec<String>> = explained["contributions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| ["contributor", "says", "as_of", "job", "document"].iter().map(|name| text(&one[*name])).collect())
+        .collect();
+    println!("{}", table(&["contributor", "says", "as of", "job", "document"], &contributions, &[false, false, false, true, true]));
+    let exists = if explained["exists"] == Json::Bool(true) { "exists" } else { "is deleted" };
+    println!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
 }
 
 pub fn query(place: &Place, arguments: &Query) -> Outcome {

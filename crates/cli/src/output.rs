@@ -59,7 +59,7 @@ pub fn seconds(duration: std::time::Duration) -> String {
 
 /// Columns under their headings. Long cells are cut where the terminal ends, unless the output is not a terminal.
 pub fn table(headings: &[&str], rows: &[Vec<String>], right: &[bool]) -> String {
-    let width = |text: &str| text.chars().count();
+    let width = console::measure_text_width;
     let clean = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
     let mut widths: Vec<usize> = headings.iter().map(|heading| width(heading)).collect();

@@ -162,9 +162,10 @@ impl Read for Tee {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.inner.read(buffer)?;
         if self.keeps
-            && let Ok(mut kept) = self.kept.lock() {
-                kept.bytes.extend(&buffer[..count]);
-            }
+            && let Ok(mut kept) = self.kept.lock()
+        {
+            kept.bytes.extend(&buffer[..count]);
+        }
         Ok(count)
     }
 }

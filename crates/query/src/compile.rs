@@ -174,9 +174,10 @@ impl<'c> Resolver<'c> {
             Function::Min | Function::Max if ordered => Ok(element),
             Function::Min | Function::Max => wrong("which has no order"),
             Function::Sum | Function::Avg | Function::Median if !numeric => wrong("not a number"),
-            Function::Sum => Ok(element),
+            // the middle one is a value; the mean of two shows its fraction whatever the type
+            Function::Sum | Function::Median => Ok(element),
             // a mean of integers need not be one
-            Function::Avg | Function::Median => Ok(if element == FieldType::Duration { element } else { FieldType::Float }),
+            Function::Avg => Ok(if element == FieldType::Duration { element } else { FieldType::Float }),
         }
     }
 

@@ -39,7 +39,7 @@
 //!   by bytes. Records without a value come first, in a descending order last. Lists and JSON cannot be sorted by; as columns of
 //!   unique rows their order is always the same, but means nothing.
 //! * `count` counts values, the elements of lists one by one, and so do the others; of nothing, they are nothing and `count`
-//!   is 0. `median` of an even number is the mean of the two middle values. `avg` and `median` are floats, or durations.
+//!   is 0. `median` of an even number is the mean of the two middle values.
 
 mod compile;
 mod parse;

@@ -309,7 +309,10 @@ pub struct Receipt {
 
 /// A unit on its way; [`Pending::wait`] blocks until it is committed. The unit itself comes back with the answer, so that
 /// giving back its memory is not the writer's work.
-pub struct Pending(pub std::sync::mpsc::Receiver<(Result<Receipt>, Option<Box<dyn Unit>>)>);
+pub struct Pending(pub std::sync::mpsc::Receiver<Answered>);
+
+/// The answer to a unit, and the unit if it came so far.
+pub type Answered = (Result<Receipt>, Option<Box<dyn Unit>>);
 
 impl Pending {
     /// Waits until the unit is committed.

@@ -83,9 +83,10 @@ struct Scope<'s> {
 impl Scope<'_> {
     fn variable(&self, name: &str) -> cel::Value {
         if let Some((collection, values)) = self.feed
-            && let Some((index, field)) = collection.field(name) {
-                return to_cel(&values[index], &field.ty);
-            }
+            && let Some((index, field)) = collection.field(name)
+        {
+            return to_cel(&values[index], &field.ty);
+        }
         if let Some(index) = self.source.lets.iter().position(|known| known.name == name) {
             return self.lets.get(index).map_or(cel::Value::Null, |value| to_cel(value, &self.source.lets[index].rule.ty));
         }
@@ -134,9 +135,10 @@ impl<'c> Mapper<'c> {
     pub fn map(&self, document: &Document<'_>, bytes: &[u8], syntax: Syntax, envelope: &Envelope<'_>) -> Mapped {
         let mut mapped = Mapped::default();
         if let Document::Marc(record) = document
-            && record.unknown_characters > 0 {
-                mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
-            }
+            && record.unknown_characters > 0
+        {
+            mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
+        }
         let mut scope = Scope { source: self.source, lets: Vec::with_capacity(self.source.lets.len()), feed: None, meta: envelope };
         for known in &self.source.lets {
             let value = self.value(document, &known.rule, &scope).or_else(|trouble| self.note(&known.name, trouble, &mut mapped));

@@ -95,9 +95,10 @@ impl SqliteStore {
         };
         let result = read(&connection);
         if let Ok(mut readers) = self.readers.lock()
-            && readers.len() < 16 {
-                readers.push(connection);
-            }
+            && readers.len() < 16
+        {
+            readers.push(connection);
+        }
         result
     }
 

@@ -505,7 +505,8 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
     Ok(count as u64)
 }
 
-/// One aggregate. Sum, min and max have the type of the column; avg and median are floats, of times and durations those.
+/// One aggregate. Its type is that of the column for sum, min, max, a median with a whole middle, and means of times and durations;
+/// other means are floats.
 pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Result<Value> {
     let plan = all_rows(plan);
     let builder = Builder::new(connection, catalogue, tenant, &plan)?;
@@ -566,10 +567,11 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
             }
             i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()))
         }
-        Function::Median if whole => match (integer(0)?, integer(1)?) {
-            (Some(low), Some(high)) => Ok(mean_of(i128::from(low) + i128::from(high), 2, &column.ty)),
-            _ => Ok(Value::Null),
-        },
+        Function::Median if whole => Ok(match integer(0)?.zip(integer(1)?) {
+            Some((low, high)) if (low ^ high) & 1 == 0 => Value::Int(low.midpoint(high)),
+            Some((low, high)) => mean_of(i128::from(low) + i128::from(high), 2, &column.ty),
+            None => Value::Null,
+        }),
         // halves first: the sum of two large floats is none
         Function::Median => {
             Ok(number(0)?.zip(number(1)?).map_or(Value::Null, |(low, high)| Value::Float(if low == high { low } else { low / 2.0 + high / 2.0 })))
@@ -577,7 +579,7 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     }
 }
 
-/// The mean of whole numbers.
+/// The mean of whole numbers, rounded for types that have no fractions.
 fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
     match ty.element() {
         FieldType::Integer | FieldType::Size => Value::Float(sum as f64 / count as f64),

@@ -334,11 +334,12 @@ pub fn journal(
             let own = &troubles[&document];
             let mut entry = entry_of_trouble(document, own);
             if !own.iter().any(|trouble| trouble.failed)
-                && let Some(line) = line_of(connection, job, document)? {
-                    entry.outcome = line.outcome;
-                    entry.collection = catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
-                    entry.key = Some(line.key);
-                }
+                && let Some(line) = line_of(connection, job, document)?
+            {
+                entry.outcome = line.outcome;
+                entry.collection = catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
+                entry.key = Some(line.key);
+            }
             entries.push(entry);
         }
         return Ok(entries);

@@ -7,7 +7,7 @@
 use super::records;
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
-use crate::{Pending, Receipt, Result, StoreError, Unit, Urgency};
+use crate::{Answered, Pending, Receipt, Result, StoreError, Unit, Urgency};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub enum Work {
     /// A unit.
     Unit(Box<dyn Unit>),
-    /// Anything small; it is given the connection and the store's clock.
-    Small(Box<dyn FnOnce(&Connection, i64) -> Result<Receipt> + Send>),
+    /// Anything small.
+    Small(Small),
 }
 
-type Answer = Sender<(Result<Receipt>, Option<Box<dyn Unit>>)>;
+/// A function of the connection and the store's clock.
+pub type Small = Box<dyn FnOnce(&Connection, i64) -> Result<Receipt> + Send>;
+
+type Answer = Sender<Answered>;
 
 /// Longest time a group of bulk requests collects.
 const GROUP_TIME: Duration = Duration::from_millis(250);

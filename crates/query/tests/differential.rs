@@ -1,0 +1,843 @@
+//! Random queries over random records, answered by the embedded store and by a reader that knows nothing of SQL.
+//!
+//! The reader is written from the semantics in the front page of the crate: it looks at every record, one condition after
+//! the other. A failure prints the query; `STOOK_TEST_SEED` chooses other records and queries than the usual ones.
+
+#![allow(clippy::expect_used, reason = "a test may stop")]
+
+mod support;
+
+use proptest::prelude::{Rng, RngCore};
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use std::cmp::Ordering;
+use std::fmt::Write;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::fold::fold;
+use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_query::Compiled;
+use stook_store::plan::{Function, Plan};
+use stook_store::{Store, Tenant};
+use support::{Filled, NOW, Record, compiled, definition, filled, main_tenant};
+
+const DEFINITION: &str = "
+catalogue: differential
+collections:
+  thing:
+    key: code
+    fields:
+      code: text
+      serial: { type: text, unique: true, index: equal }
+      title: { type: text, index: [equal, prefix] }
+      note: text
+      heading: { type: text, fold: true, index: prefix }
+      label: { type: text, fold: true }
+      body: { type: text, index: contains }
+      abstract: { type: text, fold: true, index: contains }
+      name: { type: text, index: [prefix, contains] }
+      alias: { type: text, fold: true, index: [equal, prefix, contains] }
+      pages: { type: integer, index: equal }
+      rank: integer
+      weight: { type: float, index: equal }
+      price: float
+      active: { type: boolean, index: equal }
+      visible: boolean
+      changed: { type: timestamp, index: equal }
+      seen: timestamp
+      born: { type: date, index: equal }
+      died: date
+      length: { type: duration, index: equal }
+      pause: duration
+      bytes: { type: size, index: equal }
+      disk: size
+      owner: { type: uuid, index: equal }
+      other: uuid
+      tags: { type: [text], index: [equal, prefix] }
+      words: [text]
+      echoes: { type: [text], fold: true, index: equal }
+      numbers: { type: [integer], index: equal }
+      steps: [integer]
+      measures: [float]
+      amounts: { type: [float], index: equal }
+      marks: { type: [uuid], index: equal }
+      moments: [timestamp]
+      flags: [boolean]
+      extra: json
+      extras: [json]
+    state:
+      status: { type: text, index: equal }
+      patron: text
+      visits: { type: integer, index: equal }
+";
+
+/// Parts of texts. Some differ only in case, width or composition; some mean something to SQL, to its patterns, or here.
+const SYLLABLES: [&str; 44] = [
+    "a",
+    "b",
+    "ab",
+    "abc",
+    "A",
+    "B",
+    "Ab",
+    "é",
+    "e\u{301}",
+    "É",
+    "ß",
+    "ẞ",
+    "Ａ",
+    "ﬁ",
+    "fi",
+    "İ",
+    "i",
+    "σ",
+    "ς",
+    " ",
+    "  ",
+    "\u{a0}",
+    "[",
+    "]",
+    "?",
+    "*",
+    "^",
+    "-",
+    "[a-c]",
+    "%",
+    "_",
+    "\\",
+    "\"",
+    "'",
+    ",",
+    "|",
+    "=",
+    "(",
+    "\u{d7ff}",
+    "\u{e000}",
+    "\u{fffd}",
+    "\u{ffff}",
+    "\u{10000}",
+    "\u{10ffff}",
+];
+
+/// Microseconds of a day.
+const DAY: i64 = 86_400_000_000;
+
+struct Dice(TestRng);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        Self(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.0.random_range(0..limit)
+    }
+
+    fn whole(&mut self, low: i64, high: i64) -> i64 {
+        self.0.random_range(low..=high)
+    }
+
+    /// True once in `times`.
+    fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    fn one<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for index in (1..items.len()).rev() {
+            items.swap(index, self.below(index + 1));
+        }
+    }
+
+    fn syllables(&mut self, most: usize) -> String {
+        (0..self.below(most + 1)).map(|_| *self.one(&SYLLABLES)).collect()
+    }
+
+    /// A value of a type; often one of few, so that values are equal and conditions hold.
+    fn scalar(&mut self, ty: &FieldType) -> Value {
+        let common = !self.once_in(4);
+        match ty {
+            FieldType::Text => Value::text(self.syllables(if common { 3 } else { 12 })),
+            FieldType::Integer if common => Value::Int(self.whole(-5, 15)),
+            FieldType::Integer => Value::Int(*self.one(&[i64::MAX, i64::MIN, 1 << 53, (1 << 53) + 1, -1_000_000, 77])),
+            FieldType::Float if common => Value::Float(self.whole(-12, 30) as f64 / 4.0),
+            FieldType::Float if self.once_in(10) => Value::Float(*self.one(&[1e300, -1e300, 1e-300, 5e-324, 123_456_789.123_456_79])),
+            FieldType::Float => Value::Float((self.0.next_u64() >> 11) as f64 * self.one(&[1.0, -1.0, 1e-9, 1e-17])),
+            FieldType::Boolean => Value::Bool(self.once_in(2)),
+            FieldType::Timestamp => Value::Int(self.moment()),
+            FieldType::Date => Value::Int(if common { self.whole(19_840, 19_850) } else { self.whole(-40_000, 60_000) }),
+            FieldType::Duration => Value::Int(if common { self.whole(-2, 8) * 1_800_000_000 } else { self.whole(-1 << 40, 1 << 40) }),
+            FieldType::Size => Value::Int(if common { self.whole(0, 10) } else { self.whole(0, 1 << 50) }),
+            FieldType::Uuid if common => Value::Uuid(self.below(8) as u128),
+            FieldType::Uuid => Value::Uuid((u128::from(self.0.next_u64()) << 64) | u128::from(self.0.next_u64())),
+            FieldType::Json => {
+                let text = self.one(&["1", "1.5", "\"a\"", "[1,2]", "{\"b\":1,\"a\":[true]}", "{}", "\"é\u{10ffff}\""]);
+                from_text(text, ty, None).expect("JSON")
+            }
+            FieldType::List(element) => Value::List((0..self.below(5)).map(|_| self.scalar(element)).collect()),
+        }
+    }
+
+    /// A moment of few days before and after now; often one at which something begins or ends.
+    fn moment(&mut self) -> i64 {
+        let day = NOW.div_euclid(DAY) * DAY + self.whole(-6, 1) * DAY;
+        match self.below(5) {
+            0 => day,
+            1 => day + DAY - 1,
+            2 => NOW + self.whole(-2, 2) * 1_800_000_000,
+            3 => NOW,
+            _ => day + self.whole(0, DAY - 1),
+        }
+    }
+
+    fn record(&mut self, key: String, collection: &Collection) -> Record {
+        let mut record = Record::empty(key.clone(), collection);
+        for (value, field) in record.golden.iter_mut().zip(&collection.fields) {
+            *value = match field.name.as_str() {
+                "code" => Value::text(key.as_str()),
+                "serial" if self.once_in(3) => Value::Null,
+                "serial" => Value::text(format!("{}-{key}", self.one(&["A", "é", "ab"]))),
+                _ if self.once_in(6) => Value::Null,
+                _ => self.scalar(&field.ty),
+            };
+        }
+        for (value, state) in record.state.iter_mut().zip(&collection.states) {
+            *value = match state.name.as_str() {
+                "status" => Value::text(*self.one(&["available", "available", "available", "lent", "lost"])),
+                _ if self.once_in(3) => Value::Null,
+                _ => self.scalar(&state.ty),
+            };
+        }
+        record.alive = !self.once_in(20);
+        record.conflicts = (0..collection.fields.len()).filter(|_| self.once_in(60)).collect();
+        record
+    }
+
+    fn records(&mut self, count: usize, collection: &Collection) -> Vec<Record> {
+        let mut keys: Vec<String> = (0..count).map(|number| format!("{}{}{number}", self.one(&["k", "K", "é", "\u{e000}"]), self.one(&["", "*", " "]))).collect();
+        keys.push("a".into());
+        keys.push("\u{10ffff}".into());
+        keys.iter().map(|key| self.record(key.clone(), collection)).collect()
+    }
+}
+
+/// What a query can name.
+#[derive(Debug, Clone)]
+struct Named {
+    name: String,
+    ty: FieldType,
+    fold: bool,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Place {
+    Key,
+    Conflict,
+    Field(usize),
+    State(usize),
+}
+
+impl Named {
+    fn all(collection: &Collection) -> Vec<Named> {
+        let named = |name: &str, ty: &FieldType, fold: bool, place: Place| Named { name: name.to_owned(), ty: ty.clone(), fold, place };
+        let mut all = vec![named("key", &FieldType::Text, false, Place::Key)];
+        let fields = collection.fields.iter().enumerate();
+        all.extend(fields.map(|(index, field)| named(&field.name, &field.ty, field.fold, Place::Field(index))));
+        let states = collection.states.iter().enumerate();
+        all.extend(states.map(|(index, state)| named(&state.name, &state.ty, false, Place::State(index))));
+        all.push(named("conflict", &FieldType::List(Box::new(FieldType::Text)), false, Place::Conflict));
+        all
+    }
+
+    fn has_order(&self) -> bool {
+        !self.ty.is_list() && self.ty != FieldType::Json
+    }
+
+    /// The text a comparison sees.
+    fn seen<'v>(&self, value: &'v Value) -> std::borrow::Cow<'v, Value> {
+        match value {
+            Value::Text(text) if self.fold => std::borrow::Cow::Owned(Value::text(fold(text))),
+            other => std::borrow::Cow::Borrowed(other),
+        }
+    }
+
+    fn compare(&self, a: &Value, b: &Value) -> Ordering {
+        compare(&self.seen(a), &self.seen(b))
+    }
+}
+
+/// The order of two values of one type; no value comes first.
+fn compare(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Null, Value::Null) => Ordering::Equal,
+        (Value::Null, _) => Ordering::Less,
+        (_, Value::Null) => Ordering::Greater,
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::Float(a), Value::Float(b)) => a.partial_cmp(b).expect("no NaN"),
+        (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+        _ => panic!("{a:?} and {b:?} have no order"),
+    }
+}
+
+/// A condition, before it is text.
+#[derive(Debug, Clone)]
+enum Asked {
+    Equal(Operand),
+    NotEqual(Operand),
+    Less(Operand),
+    AtMost(Operand),
+    Greater(Operand),
+    AtLeast(Operand),
+    Between(Operand, Operand),
+    In(Vec<Value>),
+    /// Microseconds before now.
+    Last(i64),
+}
+
+#[derive(Debug, Clone)]
+enum Operand {
+    Value(Value),
+    /// Texts between wildcards.
+    Pattern(Vec<String>),
+    /// The first moment of a day.
+    Day(i64),
+}
+
+impl Asked {
+    /// Whether a value satisfies it.
+    fn holds(&self, named: &Named, value: &Value) -> bool {
+        match self {
+            Asked::NotEqual(operand) => !value.elements().iter().any(|element| equals(named, element, operand)),
+            positive => value.elements().iter().any(|element| positive.holds_of(named, element)),
+        }
+    }
+
+    fn holds_of(&self, named: &Named, element: &Value) -> bool {
+        let at_least = |operand: &Operand| match operand {
+            Operand::Day(day) => element.as_int() >= Some(*day),
+            operand => order(named, element, operand).is_ge(),
+        };
+        let at_most = |operand: &Operand| match operand {
+            Operand::Day(day) => element.as_int() < Some(*day + DAY),
+            operand => order(named, element, operand).is_le(),
+        };
+        match self {
+            Asked::Equal(operand) => equals(named, element, operand),
+            Asked::NotEqual(operand) => !equals(named, element, operand),
+            Asked::Less(operand) => !at_least(operand),
+            Asked::AtMost(operand) => at_most(operand),
+            Asked::Greater(operand) => !at_most(operand),
+            Asked::AtLeast(operand) => at_least(operand),
+            Asked::Between(low, high) => at_least(low) && at_most(high),
+            Asked::In(values) => values.iter().any(|value| named.compare(element, value).is_eq()),
+            Asked::Last(span) => (Some(NOW - span)..=Some(NOW)).contains(&element.as_int()),
+        }
+    }
+}
+
+fn order(named: &Named, element: &Value, operand: &Operand) -> Ordering {
+    match operand {
+        Operand::Value(value) => named.compare(element, value),
+        other => panic!("{other:?} has no order"),
+    }
+}
+
+fn equals(named: &Named, element: &Value, operand: &Operand) -> bool {
+    match operand {
+        Operand::Value(value) => named.compare(element, value).is_eq(),
+        Operand::Day(day) => (Some(*day)..Some(*day + DAY)).contains(&element.as_int()),
+        Operand::Pattern(pieces) => {
+            let seen = named.seen(element);
+            let pieces = if named.fold { folded_pattern(pieces) } else { pieces.clone() };
+            matches(seen.as_text().expect("patterns are for text"), &pieces)
+        }
+    }
+}
+
+/// A pattern folded as text is, with the blanks beside wildcards.
+fn folded_pattern(pieces: &[String]) -> Vec<String> {
+    let last = pieces.len() - 1;
+    let folded = pieces.iter().enumerate().map(|(index, piece)| {
+        let words = fold(piece);
+        let before = if index > 0 && piece.starts_with(char::is_whitespace) { " " } else { "" };
+        let after = if index < last && piece.ends_with(char::is_whitespace) { " " } else { "" };
+        match (words.is_empty(), index) {
+            (false, _) => format!("{before}{words}{after}"),
+            (true, 0) => String::new(),
+            (true, _) => format!("{before}{after}").trim_end_matches(' ').to_owned() + if index < last && !piece.is_empty() { " " } else { "" },
+        }
+    });
+    folded.collect()
+}
+
+/// Whether the pieces cover the whole text, with anything between them.
+fn matches(text: &str, pieces: &[String]) -> bool {
+    match pieces {
+        [] => text.is_empty(),
+        [only] => text == only,
+        [first, rest @ ..] => {
+            let Some(behind) = text.strip_prefix(first.as_str()) else { return false };
+            let mut starts = behind.char_indices().map(|(at, _)| at).chain([behind.len()]);
+            starts.any(|at| matches(&behind[at..], rest))
+        }
+    }
+}
+
+/// A query, before it is text.
+#[derive(Debug, Clone, Default)]
+struct Question {
+    conditions: Vec<(usize, Asked)>,
+    columns: Vec<usize>,
+    sort: Vec<(usize, bool)>,
+    unique: bool,
+    aggregates: Vec<(Function, usize)>,
+    text: String,
+}
+
+const FUNCTIONS: [(Function, &str); 6] = [
+    (Function::Sum, "sum"),
+    (Function::Count, "count"),
+    (Function::Min, "min"),
+    (Function::Max, "max"),
+    (Function::Avg, "avg"),
+    (Function::Median, "median"),
+];
+
+/// Asks about the records of one tenant.
+struct Asker<'a> {
+    dice: Dice,
+    names: &'a [Named],
+    records: &'a [Record],
+}
+
+impl Asker<'_> {
+    fn value(&self, record: &Record, name: usize) -> Value {
+        match self.names[name].place {
+            Place::Key => Value::text(record.key.as_str()),
+            Place::Field(index) => record.golden[index].clone(),
+            Place::State(index) => record.state[index].clone(),
+            Place::Conflict if record.conflicts.is_empty() => Value::Null,
+            Place::Conflict => {
+                let names = record.conflicts.iter().map(|index| self.names.iter().find(|named| named.place == Place::Field(*index)));
+                Value::List(names.flatten().map(|named| Value::text(named.name.as_str())).collect())
+            }
+        }
+    }
+
+    /// A value to compare a field with: mostly one that some record has.
+    fn wanted(&mut self, name: usize) -> Value {
+        let ty = self.names[name].ty.element().clone();
+        for _ in 0..4 {
+            let record = self.dice.below(self.records.len());
+            let value = self.value(&self.records[record], name);
+            if !value.elements().is_empty() && !self.dice.once_in(3) {
+                return self.dice.one(value.elements()).clone();
+            }
+        }
+        self.dice.scalar(&ty)
+    }
+
+    fn operand(&mut self, name: usize, days: bool) -> Operand {
+        let value = self.wanted(name);
+        match value {
+            Value::Int(moment) if days && self.names[name].ty.element() == &FieldType::Timestamp && self.dice.once_in(2) => {
+                Operand::Day(moment.div_euclid(DAY) * DAY)
+            }
+            value => Operand::Value(value),
+        }
+    }
+
+    fn pattern(&mut self, name: usize) -> Operand {
+        let text = self.wanted(name).as_text().expect("patterns are for text").to_owned();
+        let mut characters: Vec<char> = text.chars().collect();
+        let mut pieces = vec![String::new()];
+        for _ in 0..=self.dice.below(3) {
+            let kept = self.dice.below(characters.len() + 1);
+            let dropped = if self.dice.once_in(2) { 0 } else { self.dice.below(characters.len() - kept + 1) };
+            pieces.last_mut().expect("one").extend(characters.drain(..kept));
+            characters.drain(..dropped);
+            pieces.push(String::new());
+        }
+        if self.dice.once_in(2) {
+            pieces.last_mut().expect("one").extend(characters);
+        }
+        Operand::Pattern(pieces)
+    }
+
+    fn condition(&mut self, name: usize) -> Asked {
+        let element = self.names[name].ty.element().clone();
+        let pattern = element == FieldType::Text && self.dice.once_in(2);
+        match self.dice.below(11) {
+            0..=2 if pattern => Asked::Equal(self.pattern(name)),
+            3 if pattern => Asked::NotEqual(self.pattern(name)),
+            0..=1 => Asked::Equal(self.operand(name, true)),
+            2 => Asked::In((0..=self.dice.below(4)).map(|_| self.wanted(name)).collect()),
+            3 => Asked::NotEqual(self.operand(name, false)),
+            4 => Asked::Less(self.operand(name, true)),
+            5 => Asked::AtMost(self.operand(name, true)),
+            6 => Asked::Greater(self.operand(name, true)),
+            7 => Asked::AtLeast(self.operand(name, true)),
+            8 if element == FieldType::Timestamp => Asked::Last(self.dice.whole(1, 96) * 1_800_000_000),
+            _ => {
+                let mut ends = [self.wanted(name), self.wanted(name)];
+                if !self.dice.once_in(5) {
+                    ends.sort_by(|a, b| self.names[name].compare(a, b));
+                }
+                let [low, high] = ends;
+                let mut end = |value: Value| match value {
+                    Value::Int(moment) if element == FieldType::Timestamp && self.dice.once_in(2) => Operand::Day(moment.div_euclid(DAY) * DAY),
+                    value => Operand::Value(value),
+                };
+                Asked::Between(end(low), end(high))
+            }
+        }
+    }
+
+    fn question(&mut self) -> Question {
+        let mut question = Question::default();
+        let comparable: Vec<usize> = (0..self.names.len()).filter(|name| self.names[*name].ty.element() != &FieldType::Json).collect();
+        for _ in 0..*self.dice.one(&[0, 1, 1, 1, 1, 2, 2, 3]) {
+            let name = *self.dice.one(&comparable);
+            let asked = self.condition(name);
+            question.conditions.push((name, asked));
+        }
+        for _ in 0..*self.dice.one(&[0, 0, 1, 2, 3]) {
+            let name = self.dice.below(self.names.len());
+            if !question.columns.contains(&name) {
+                question.columns.push(name);
+            }
+        }
+        question.unique = self.dice.once_in(4);
+        let choices: Vec<usize> =
+            if question.unique && !question.columns.is_empty() { question.columns.clone() } else { (0..self.names.len() - 1).collect() };
+        let sortable: Vec<usize> = choices.iter().copied().filter(|name| self.names[*name].has_order()).collect();
+        if !sortable.is_empty() {
+            question.sort = (0..*self.dice.one(&[0, 0, 1, 1, 2])).map(|_| (*self.dice.one(&sortable), self.dice.once_in(2))).collect();
+        }
+        if self.dice.once_in(4) {
+            for _ in 0..=self.dice.below(3) {
+                let name = *self.dice.one(&choices);
+                let element = self.names[name].ty.element();
+                let numeric = matches!(element, FieldType::Integer | FieldType::Float | FieldType::Size | FieldType::Duration);
+                let possible = FUNCTIONS.iter().map(|(function, _)| *function).filter(|function| match function {
+                    Function::Count => true,
+                    Function::Min | Function::Max => element != &FieldType::Json,
+                    Function::Sum | Function::Avg | Function::Median => numeric,
+                });
+                let possible: Vec<Function> = possible.collect();
+                question.aggregates.push((*self.dice.one(&possible), name));
+            }
+        }
+        question.text = self.written(&question);
+        question
+    }
+
+    // --- a question as text
+
+    fn path(&mut self, name: usize) -> String {
+        let plain = &self.names[name].name;
+        match self.dice.below(4) {
+            0 => format!("thing.{plain}"),
+            1 if plain == "key" => "thing".to_owned(),
+            _ => plain.clone(),
+        }
+    }
+
+    fn blank(&mut self) -> &'static str {
+        self.dice.one(&["", "", " ", "  ", "\n"])
+    }
+
+    fn text_value(&mut self, pieces: &[String]) -> String {
+        let special = |character: char| character.is_whitespace() || ",|[]()=<>!\"'*".contains(character);
+        let bare = !pieces.concat().contains(special) && (pieces.len() > 1 || !pieces[0].is_empty());
+        let single = pieces.len() == 1 && !pieces[0].contains('\'');
+        match self.dice.below(3) {
+            0 if bare => pieces.join("*"),
+            1 if single => format!("'{}'", pieces[0]),
+            _ => {
+                let escaped = pieces.iter().map(|piece| piece.replace('\\', "\\\\").replace('"', "\\\"").replace('*', "\\*"));
+                format!("\"{}\"", escaped.collect::<Vec<_>>().join("*"))
+            }
+        }
+    }
+
+    fn operand_text(&mut self, name: usize, operand: &Operand) -> String {
+        let ty = self.names[name].ty.element().clone();
+        let plain = match operand {
+            Operand::Pattern(pieces) => return self.text_value(pieces),
+            Operand::Value(Value::Text(text)) => return self.text_value(&[text.to_string()]),
+            Operand::Day(day) => {
+                let text = Value::Int(day / DAY).show(&FieldType::Date);
+                if self.dice.once_in(2) { text.replace('-', "") } else { text }
+            }
+            Operand::Value(Value::Float(number)) if self.dice.once_in(2) => format!("{number:e}"),
+            Operand::Value(Value::Int(number)) if ty == FieldType::Integer && number.unsigned_abs() < 1 << 50 && self.dice.once_in(4) => format!("{number}e0"),
+            Operand::Value(Value::Bool(true)) => (*self.dice.one(&["true", "yes", "1"])).to_owned(),
+            Operand::Value(value) => value.show(&ty),
+        };
+        match self.dice.below(4) {
+            0 => format!("'{plain}'"),
+            1 => format!("\"{plain}\""),
+            _ => plain,
+        }
+    }
+
+    fn condition_text(&mut self, name: usize, asked: &Asked) -> String {
+        let one = |asker: &mut Self, operator: &str, operand: &Operand| format!("{}{operator}{}{}", asker.blank(), asker.blank(), asker.operand_text(name, operand));
+        match asked {
+            Asked::Equal(operand) => one(self, "=", operand),
+            Asked::NotEqual(operand) => one(self, "!=", operand),
+            Asked::Less(operand) => one(self, "<", operand),
+            Asked::AtMost(operand) => one(self, "<=", operand),
+            Asked::Greater(operand) => one(self, ">", operand),
+            Asked::AtLeast(operand) => one(self, ">=", operand),
+            Asked::Between(low, high) => {
+                let (low, high) = (self.operand_text(name, low), self.operand_text(name, high));
+                format!(" between{}[{low},{}{high}{}]", self.blank(), self.blank(), self.blank())
+            }
+            Asked::In(values) => {
+                let values: Vec<String> = values.iter().map(|value| self.operand_text(name, &Operand::Value(value.clone()))).collect();
+                format!(" in{}[{}]", self.blank(), values.join(", "))
+            }
+            Asked::Last(span) => match span / 1_800_000_000 {
+                halves if halves % 48 == 0 => format!(" last {}d", halves / 48),
+                halves if halves % 2 == 0 => format!(" last {}h", halves / 2),
+                halves => format!(" last {}m", halves * 30),
+            },
+        }
+    }
+
+    fn written(&mut self, question: &Question) -> String {
+        let mut text = "thing".to_owned();
+        let mut greps: Vec<String> = Vec::new();
+        let mut bare_key = true;
+        for (name, asked) in &question.conditions {
+            let written = self.condition_text(*name, asked);
+            if self.dice.once_in(3) {
+                greps.push(self.path(*name) + &written);
+            } else if bare_key && self.names[*name].place == Place::Key && self.dice.once_in(2) {
+                text += &written;
+            } else {
+                let separator = *self.dice.one(&[" ", ", ", ",", " ,"]);
+                write!(text, "{separator}{}{written}", self.path(*name)).expect("fits");
+            }
+            bare_key = false;
+        }
+        greps.extend(question.columns.iter().map(|name| self.path(*name)));
+        let mut stages: Vec<String> = Vec::new();
+        // columns keep their order, the rest may stand anywhere
+        while !greps.is_empty() {
+            let rest = greps.split_off(1 + self.dice.below(greps.len()));
+            stages.push(format!("grep {}", greps.join(self.dice.one(&[", ", ","]))));
+            greps = rest;
+        }
+        let mut others: Vec<String> = Vec::new();
+        if question.unique {
+            others.push("unique".into());
+        }
+        if !question.sort.is_empty() {
+            let order: Vec<String> = question.sort.iter().map(|(name, descending)| self.path(*name) + if *descending { "-" } else { "" }).collect();
+            others.push(format!("sort {}", order.join(",")));
+        }
+        if !question.aggregates.is_empty() {
+            let named = |function: &Function| FUNCTIONS.iter().find(|(known, _)| known == function).expect("known").1;
+            let aggregates: Vec<String> = question.aggregates.iter().map(|(function, name)| format!("{}({})", named(function), self.path(*name))).collect();
+            others.push(aggregates.join(", "));
+        }
+        self.dice.shuffle(&mut others);
+        for other in others {
+            stages.insert(self.dice.below(stages.len() + 1), other);
+        }
+        for stage in stages {
+            write!(text, "{}|{}{stage}", self.blank(), self.blank()).expect("fits");
+        }
+        text
+    }
+
+    // --- answers, read from the records
+
+    fn columns(&self, question: &Question) -> Vec<usize> {
+        // the last name is `conflict`, which is not part of the whole record
+        if question.columns.is_empty() { (0..self.names.len() - 1).collect() } else { question.columns.clone() }
+    }
+
+    /// Rows in their order.
+    fn rows(&self, question: &Question) -> Vec<Vec<Value>> {
+        let holds = |record: &&Record| question.conditions.iter().all(|(name, asked)| asked.holds(&self.names[*name], &self.value(record, *name)));
+        let mut found: Vec<&Record> = self.records.iter().filter(|record| record.alive).filter(holds).collect();
+        let columns = self.columns(question);
+        let scalar: Vec<usize> = columns.iter().copied().take_while(|name| self.names[*name].has_order()).collect();
+        found.sort_by(|a, b| {
+            let criteria = question.sort.iter().map(|(name, descending)| {
+                let order = self.names[*name].compare(&self.value(a, *name), &self.value(b, *name));
+                if *descending { order.reverse() } else { order }
+            });
+            let columns = scalar.iter().filter(|_| question.unique).map(|name| compare(&self.value(a, *name), &self.value(b, *name)));
+            criteria.chain(columns).find(|order| order.is_ne()).unwrap_or_else(|| a.key.cmp(&b.key))
+        });
+        let mut rows: Vec<Vec<Value>> = Vec::new();
+        for record in found {
+            let row: Vec<Value> = columns.iter().map(|name| self.value(record, *name)).collect();
+            if !question.unique || !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    /// Whether the order of rows is said in full: unique rows of lists and JSON come in an order that means nothing.
+    fn has_order(&self, question: &Question) -> bool {
+        !question.unique || self.columns(question).iter().all(|name| self.names[*name].has_order())
+    }
+
+    /// An aggregate over all rows; nothing when the sum does not fit.
+    fn aggregate(&self, question: &Question, function: Function, name: usize) -> Option<Value> {
+        let rows = if question.unique {
+            let column = self.columns(question).iter().position(|column| *column == name).expect("a column");
+            self.rows(question).into_iter().map(|mut row| row.swap_remove(column)).collect()
+        } else {
+            self.rows(&Question { columns: vec![name], sort: Vec::new(), ..question.clone() })
+        };
+        let rows: Vec<Value> = if question.unique { rows } else { rows.into_iter().map(|mut row| row.swap_remove(0)).collect() };
+        let mut values: Vec<&Value> = rows.iter().flat_map(Value::elements).collect();
+        values.sort_by(|a, b| if function == Function::Count { Ordering::Equal } else { compare(a, b) });
+        let number = |value: &Value| match value {
+            Value::Int(number) => *number as f64,
+            Value::Float(number) => *number,
+            other => panic!("{other:?} is not a number"),
+        };
+        let duration = self.names[name].ty.element() == &FieldType::Duration;
+        let mean = |mean: f64| Some(if duration { Value::Int(mean.round() as i64) } else { Value::Float(mean) });
+        if function == Function::Count {
+            return Some(Value::Int(values.len() as i64));
+        }
+        let (Some(first), Some(last)) = (values.first(), values.last()) else { return Some(Value::Null) };
+        let whole: Option<Vec<i128>> = values.iter().map(|value| value.as_int().map(i128::from)).collect();
+        match function {
+            Function::Count | Function::Min => Some((*first).clone()),
+            Function::Max => Some((*last).clone()),
+            Function::Sum => match whole {
+                Some(whole) => i64::try_from(whole.iter().sum::<i128>()).ok().map(Value::Int),
+                None => Some(Value::Float(values.iter().map(|value| number(value)).sum())),
+            },
+            Function::Avg => match whole {
+                Some(whole) => mean(whole.iter().sum::<i128>() as f64 / whole.len() as f64),
+                None => mean(values.iter().map(|value| number(value)).sum::<f64>() / values.len() as f64),
+            },
+            Function::Median => {
+                let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+                match (low.as_int(), high.as_int()) {
+                    (Some(low), Some(high)) if (i128::from(low) + i128::from(high)) % 2 == 0 => Some(Value::Int(low.midpoint(high))),
+                    (Some(low), Some(high)) => mean((i128::from(low) + i128::from(high)) as f64 / 2.0),
+                    _ => mean(number(low) / 2.0 + number(high) / 2.0),
+                }
+            }
+        }
+    }
+
+    /// How far sums of these values may be apart, because floats are added in another order.
+    fn tolerance(&self, question: &Question, name: usize) -> f64 {
+        let rows = self.rows(&Question { columns: vec![name], sort: Vec::new(), unique: false, ..question.clone() });
+        let sizes = rows.iter().flatten().flat_map(Value::elements).map(|value| match value {
+            Value::Float(number) => number.abs(),
+            Value::Int(number) => number.unsigned_abs() as f64,
+            _ => 0.0,
+        });
+        1e-9 * sizes.sum::<f64>()
+    }
+}
+
+fn near(a: &Value, b: &Value, tolerance: f64) -> bool {
+    match (a, b) {
+        (Value::Float(a), Value::Float(b)) => a == b || (a - b).abs() <= tolerance,
+        (a, b) => a == b,
+    }
+}
+
+/// What differs between the store's answer and the records, if anything does.
+fn difference(asker: &mut Asker<'_>, filled: &Filled, question: &Question, compiled: &Compiled) -> Option<String> {
+    let store = &filled.store;
+    let expected = asker.rows(question);
+    let same_rows = |found: &[Vec<Value>]| {
+        if asker.has_order(question) {
+            return found == expected;
+        }
+        found.len() == expected.len() && expected.iter().all(|row| found.contains(row))
+    };
+    let plan = &compiled.plan;
+    let found = store.find(plan).expect("rows are found").rows;
+    if !same_rows(&found) {
+        let only = |a: &[Vec<Value>], b: &[Vec<Value>]| a.iter().filter(|row| !b.contains(row)).take(3).cloned().collect::<Vec<_>>();
+        let (missing, wrong) = (only(&expected, &found), only(&found, &expected));
+        return Some(format!("{} rows instead of {}\nmissing: {missing:#?}\nwrong: {wrong:#?}", found.len(), expected.len()));
+    }
+    let count = store.count(plan).expect("rows are counted");
+    if count != expected.len() as u64 {
+        return Some(format!("count is {count} instead of {}", expected.len()));
+    }
+    let size = 1 + asker.dice.below(expected.len() + 3);
+    let page = |offset: usize| Plan { offset: offset as u64, limit: Some(size as u64), ..plan.clone() };
+    let pages = (0..=expected.len()).step_by(size).flat_map(|offset| store.find(&page(offset)).expect("a page is found").rows);
+    if pages.take(found.len() + 1).collect::<Vec<_>>() != found {
+        return Some(format!("pages of {size} are not the whole"));
+    }
+    if compiled.headings.len() != if question.aggregates.is_empty() { plan.columns.len() } else { question.aggregates.len() } {
+        return Some(format!("{} headings", compiled.headings.len()));
+    }
+    for ((function, name), aggregate) in question.aggregates.iter().zip(&compiled.aggregates) {
+        let expected = asker.aggregate(question, *function, *name);
+        let found = store.aggregate(plan, &[*aggregate]);
+        let tolerance = if matches!(function, Function::Sum | Function::Avg) { asker.tolerance(question, *name) } else { 0.0 };
+        let same = match (&expected, &found) {
+            (None, Err(error)) => error.to_string().contains("does not fit"),
+            (Some(expected), Ok(found)) => near(expected, &found[0], tolerance),
+            _ => false,
+        };
+        if !same {
+            return Some(format!("{function:?} of {} is {found:?} instead of {expected:?}", asker.names[*name].name));
+        }
+    }
+    None
+}
+
+fn check(seed: u64, records: usize, questions: usize) {
+    let catalogue = definition(DEFINITION);
+    let collection = &catalogue.collections[0];
+    let mut dice = Dice::new(seed);
+    let own = dice.records(records, collection);
+    let foreign = dice.records(50, collection);
+    let names = Named::all(collection);
+    let filled = filled(catalogue, &[(Tenant::new("foreign").expect("a name"), &foreign), (main_tenant(), &own)]);
+    let mut asker = Asker { dice, names: &names, records: &own };
+    let mut answered = 0;
+    for number in 0..questions {
+        let question = asker.question();
+        let compiled = compiled(&filled.catalogue, &question.text);
+        answered += usize::from(!asker.rows(&question).is_empty());
+        if let Some(difference) = difference(&mut asker, &filled, &question, &compiled) {
+            let lines = filled.store.explain(&compiled.plan).expect("it is explained").join("\n");
+            panic!("query {number} of seed {seed}:\n{}\n\n{difference}\n\n{:?}\n\n{lines}", question.text, question.conditions);
+        }
+    }
+    assert!(answered * 2 > questions, "only {answered} of {questions} queries find anything");
+}
+
+#[test]
+fn thousands_of_random_queries_give_what_a_reader_of_all_records_gives() {
+    let seed = std::env::var("STOOK_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    check(seed, 400, 3_000);
+}
+
+#[test]
+fn random_queries_over_few_records_give_what_a_reader_of_all_records_gives() {
+    let seed = std::env::var("STOOK_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(2);
+    for round in 0..10 {
+        check(seed + round, 5, 200);
+    }
+}

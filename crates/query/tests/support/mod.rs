@@ -1,0 +1,115 @@
+//! A store in a temporary file, filled with records made by hand.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::expect_used, reason = "a test may stop")]
+
+use std::sync::Arc;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::diagnostic::{Diagnostic, render};
+use stook_catalogue::key::Key;
+use stook_catalogue::value::Value;
+use stook_query::{Compiled, compile, parse};
+use stook_store::sqlite::{Options, SqliteStore};
+use stook_store::{Change, Conflict, Content, DEFAULT_TENANT, RecordWrite, Result, Store, Tenant, Unit};
+use tempfile::TempDir;
+
+/// The time queries are asked at: 2024-05-06T07:08:09Z.
+pub const NOW: i64 = 1_714_979_289_000_000;
+
+/// A record, as far as queries see it.
+#[derive(Debug, Clone)]
+pub struct Record {
+    pub key: String,
+    pub alive: bool,
+    /// A value per field.
+    pub golden: Vec<Value>,
+    /// A value per state field.
+    pub state: Vec<Value>,
+    /// Fields on which contributors disagree.
+    pub conflicts: Vec<usize>,
+}
+
+impl Record {
+    /// A living record without values.
+    pub fn empty(key: impl Into<String>, collection: &Collection) -> Self {
+        let golden = vec![Value::Null; collection.fields.len()];
+        let state = vec![Value::Null; collection.states.len()];
+        Self { key: key.into(), alive: true, golden, state, conflicts: Vec::new() }
+    }
+}
+
+pub struct Filled {
+    pub catalogue: Arc<Catalogue>,
+    pub store: SqliteStore,
+    _folder: TempDir,
+}
+
+pub fn definition(text: &str) -> Catalogue {
+    let problems = |problems: Vec<Diagnostic>| panic!("{}", render("catalogue.yaml", text, &problems, false));
+    stook_catalogue::parse::parse(text).unwrap_or_else(problems)
+}
+
+pub fn main_tenant() -> Tenant {
+    Tenant::new(DEFAULT_TENANT).expect("a name")
+}
+
+/// A new store; records belong to the first collection.
+pub fn filled(catalogue: Catalogue, tenants: &[(Tenant, &[Record])]) -> Filled {
+    let folder = tempfile::tempdir().expect("a folder");
+    let catalogue = Arc::new(catalogue);
+    let store = SqliteStore::open(&folder.path().join("records.db"), catalogue.clone(), Options::default()).expect("a store");
+    for (tenant, records) in tenants {
+        let mut writes: Vec<RecordWrite> = records.iter().map(write).collect();
+        writes.sort_by(|a, b| a.key.cmp(&b.key));
+        store.commit(Box::new(Load { tenant: tenant.clone(), writes })).expect("records are written");
+    }
+    Filled { catalogue, store, _folder: folder }
+}
+
+fn write(record: &Record) -> RecordWrite {
+    let content = Content {
+        created_job: 0,
+        alive: record.alive,
+        golden: record.golden.clone().into(),
+        state: record.state.clone(),
+        state_set: Vec::new(),
+        conflicts: record.conflicts.clone(),
+        contributions: Vec::new(),
+        raw: None,
+    };
+    RecordWrite { collection: 0, key: Key::new(record.key.as_str()).expect("a key"), expect: None, change: Change::Put(Box::new(content)) }
+}
+
+/// Writes records that are all new.
+struct Load {
+    tenant: Tenant,
+    writes: Vec<RecordWrite>,
+}
+
+impl Unit for Load {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &self.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
+        panic!("{} records are not new", conflicts.len())
+    }
+
+    fn refused(&mut self, _collection: usize, key: &Key, field: usize, holder: &str) {
+        panic!("{key} has the value of {holder} in unique field {field}")
+    }
+}
+
+/// A query compiled at [`NOW`], or the problem in it.
+pub fn try_compile(catalogue: &Catalogue, query: &str) -> std::result::Result<Compiled, Diagnostic> {
+    parse(query).and_then(|parsed| compile(&parsed, catalogue, &main_tenant(), NOW))
+}
+
+/// A query compiled at [`NOW`].
+pub fn compiled(catalogue: &Catalogue, query: &str) -> Compiled {
+    try_compile(catalogue, query).unwrap_or_else(|problem| panic!("{}", render("query", query, &[problem], false)))
+}

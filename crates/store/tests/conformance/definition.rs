@@ -1,0 +1,387 @@
+//! What a store does when it is opened with another definition than before.
+
+use super::support::*;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::Value;
+use stook_store::plan::{Aggregate, Function, Test};
+use stook_store::*;
+
+const FIRST: &str = "
+catalogue: growing
+sources:
+  shop: { format: json, into: item, as_of: meta.received }
+  maker: { format: json, into: [item, company], as_of: meta.received }
+collections:
+  item:
+    key: name
+    exists: latest
+    fields:
+      name: text
+      code: { type: text, unique: true }
+      title: text
+      folded: { type: text, fold: true }
+      price: { type: integer, survivorship: latest, index: equal }
+      words: { type: [text] }
+      old_words: { type: [text], index: equal }
+      note: { type: text, index: contains }
+      trusted: { type: text, survivorship: { prefer: [shop], then: latest } }
+      heard: { type: text, from: [shop] }
+      both: { type: text, derive: \"title\" }
+      checked: { type: text, compare: true }
+    state:
+      place: text
+      count: { type: integer, index: equal }
+  company:
+    key: name
+    fields:
+      name: text
+";
+
+/// The first definition with one text in the place of another.
+fn changed(changes: &[(&str, &str)]) -> Catalogue {
+    let mut text = FIRST.to_owned();
+    for (from, to) in changes {
+        assert_eq!(text.matches(from).count(), 1, "{from:?} occurs once");
+        text = text.replace(from, to);
+    }
+    definition(&text)
+}
+
+/// A desk on the first definition, with records called a, b and c.
+fn first_desk(place: &Place) -> Desk {
+    let desk = Desk::open(place, FIRST);
+    for (name, number) in [("a", 1), ("b", 2), ("c", 3)] {
+        let values = [
+            ("name", text(name)),
+            ("code", text(name)),
+            ("title", text(&format!("Title {name}"))),
+            ("folded", text(&format!("FOLDED {name}"))),
+            ("price", Value::Int(number)),
+            ("words", texts(&[name, "all"])),
+            ("old_words", texts(&[name, "all"])),
+            ("note", text(&format!("a note of {name}"))),
+            ("place", text(&format!("shelf {name}"))),
+            ("count", Value::Int(number)),
+        ];
+        desk.put(name, &values);
+    }
+    // a record that is dead is no less old
+    let dead = Content { alive: false, ..desk.content(&[("title", text("Title a")), ("words", texts(&["a"]))]) };
+    desk.work().write(put(0, "dead", None, dead)).done(&*desk.store);
+    desk
+}
+
+/// The same store with another definition.
+fn reopened(desk: Desk, place: &Place, catalogue: Catalogue) -> Desk {
+    drop(desk.store);
+    let store = place.open(&catalogue);
+    Desk { catalogue, store, tenant: desk.tenant, collection: desk.collection }
+}
+
+pub fn a_new_store_and_an_unchanged_definition_report_nothing(place: &Place) {
+    let desk = first_desk(place);
+    assert_eq!(desk.store.changes(), Vec::<String>::new());
+    let desk = desk.reopen(place);
+    assert_eq!(desk.store.changes(), Vec::<String>::new());
+    // comments and layout are not the definition
+    let desk = reopened(desk, place, changed(&[("      title: text\n", "\n      # a comment\n      title:   text\n")]));
+    assert_eq!(desk.store.changes(), Vec::<String>::new());
+    assert!(desk.record("a").is_some());
+}
+
+pub fn additions_are_applied_and_reported(place: &Place) {
+    let desk = first_desk(place);
+    let additions = [
+        ("      title: text\n", "      title: { type: text, index: [equal, prefix] }\n      size: integer\n      badge: { type: text, unique: true, index: equal }\n"),
+        ("      words: { type: [text] }\n", "      words: { type: [text], index: equal }\n"),
+        ("      place: text\n", "      place: { type: text, index: equal }\n      since: timestamp\n"),
+        ("price: { type: integer, survivorship: latest, index: equal }", "price: { type: integer, survivorship: latest }"),
+        ("      name: text\n", "      name: text\n"),
+    ];
+    let with_collection = format!("{}  shelf:\n    key: name\n    fields:\n      name: text\n", FIRST.replace("[item, company]", "[item, company, shelf]"));
+    let mut wanted = with_collection;
+    for (from, to) in &additions[..4] {
+        wanted = wanted.replace(from, to);
+    }
+    let desk = reopened(desk, place, definition(&wanted));
+    let mut changes = desk.store.changes().to_vec();
+    changes.sort();
+    let expected = [
+        "collection `shelf` is new",
+        "field `item.badge` is new; records get it when their documents are imported again",
+        "field `item.size` is new; records get it when their documents are imported again",
+        "index on `item.place` is new",
+        "index on `item.price` was dropped",
+        "index on `item.title` is new",
+        "index on `item.words` is new",
+        "state field `item.since` is new",
+    ];
+    assert_eq!(changes, expected);
+    // and everything new works
+    desk.put("d", &[("size", Value::Int(5)), ("badge", text("1")), ("since", Value::Int(7)), ("title", text("Title a"))]);
+    assert_eq!(desk.keys_where("size", equal(Value::Int(5))), ["d"]);
+    assert_eq!(desk.keys_where("badge", equal(text("1"))), ["d"]);
+    assert_eq!(desk.keys_where("since", Test::Exists(true)), ["d"]);
+    assert_eq!(desk.keys_where("title", equal(text("Title a"))), ["a", "d"]);
+    let (result, told) = desk.work().write(desk.write_of("e", &[("badge", text("1"))])).commit(&*desk.store);
+    result.expect("the unit is written");
+    assert_eq!(told.refused.len(), 1);
+    let shelf = desk.catalogue.collection("shelf").expect("it is new").0;
+    desk.work().write(put(shelf, "s", None, content(&desk.catalogue, shelf, &[]))).done(&*desk.store);
+    // once applied there is nothing to report
+    assert_eq!(desk.reopen(place).store.changes(), Vec::<String>::new());
+}
+
+pub fn records_from_before_an_addition_have_no_value_there(place: &Place) {
+    let desk = first_desk(place);
+    let before = desk.record("a").expect("it is there");
+    // in front of the others, so that positions move
+    let added = "      aside: { type: [integer], index: equal }\n      first: { type: text, fold: true, index: [equal, contains] }\n      code:";
+    let desk = reopened(desk, place, changed(&[("      code:", added), ("      place: text\n", "      mood: text\n      place: text\n")]));
+    let after = desk.record("a").expect("it is there");
+    assert_eq!((after.version, &after.contributions), (before.version, &before.contributions));
+    assert_eq!(after.golden[..3], [text("a"), Value::Null, Value::Null]);
+    assert_eq!(after.golden[3..], before.golden[1..]);
+    assert_eq!(after.state, [Value::Null, text("shelf a"), Value::Int(1)]);
+    assert_eq!(desk.keys_where("first", Test::Exists(false)), ["a", "b", "c"]);
+    desk.put("a", &[("first", text("NOW known")), ("aside", Value::List(vec![Value::Int(1)]))]);
+    assert_eq!(desk.keys_where("first", wildcard("*know*")), ["a"]);
+    assert_eq!(desk.keys_where("first", equal(text("now KNOWN"))), ["a"]);
+    assert_eq!(desk.keys_where("aside", equal(Value::Int(1))), ["a"]);
+}
+
+pub fn an_index_added_later_answers_for_old_records(place: &Place) {
+    let desk = first_desk(place);
+    let indexed = changed(&[
+        ("      title: text\n", "      title: { type: text, index: [equal, prefix, contains] }\n"),
+        ("folded: { type: text, fold: true }", "folded: { type: text, fold: true, index: [equal, prefix, contains] }"),
+        ("      words: { type: [text] }", "      words: { type: [text], index: equal }"),
+        ("      place: text\n", "      place: { type: text, index: equal }\n"),
+    ]);
+    let desk = reopened(desk, place, indexed);
+    for (name, test, expected) in [
+        ("title", equal(text("Title b")), vec!["b"]),
+        ("title", Test::Prefix("Title".into()), vec!["a", "b", "c"]),
+        ("title", wildcard("*tle c*"), vec!["c"]),
+        ("folded", equal(text("folded B")), vec!["b"]),
+        ("folded", Test::Prefix("Fold".into()), vec!["a", "b", "c"]),
+        ("folded", wildcard("*ded A*"), vec!["a"]),
+        ("words", equal(text("b")), vec!["b"]),
+        ("words", Test::In(vec![text("all")]), vec!["a", "b", "c"]),
+        ("place", equal(text("shelf a")), vec!["a"]),
+    ] {
+        assert_eq!(desk.keys_where(name, test.clone()), expected, "{name} {test:?}");
+        let explanation = desk.store.explain(&desk.plan(vec![(name, test.clone())])).expect("explaining works");
+        assert!(!place.scans(&explanation), "{name} {test:?}: {explanation:?}");
+    }
+    // and it follows what happens to them
+    desk.put("a", &[("title", text("Other")), ("words", texts(&["other"]))]);
+    desk.delete("b");
+    assert_eq!(desk.keys_where("title", Test::Prefix("Title".into())), ["c"]);
+    assert_eq!(desk.keys_where("title", wildcard("*itle*")), ["c"]);
+    assert_eq!(desk.keys_where("words", equal(text("all"))), ["c"]);
+    desk.put("dead", &[("words", texts(&["alive"]))]);
+    assert_eq!(desk.keys_where("words", equal(text("a"))), Vec::<String>::new());
+    assert_eq!(desk.keys_where("words", equal(text("alive"))), ["dead"]);
+}
+
+pub fn an_index_taken_away_and_given_back_answers_again(place: &Place) {
+    let desk = first_desk(place);
+    let without = || {
+        changed(&[
+            ("survivorship: latest, index: equal }", "survivorship: latest }"),
+            ("old_words: { type: [text], index: equal }", "old_words: { type: [text] }"),
+            ("note: { type: text, index: contains }", "note: text"),
+            ("count: { type: integer, index: equal }", "count: integer"),
+        ])
+    };
+    let answers = |desk: &Desk, number: i64, word: &str| {
+        [
+            desk.keys_where("price", equal(Value::Int(number))),
+            desk.keys_where("old_words", equal(text(word))),
+            desk.keys_where("note", wildcard(&format!("*note of {word}*"))),
+            desk.keys_where("count", equal(Value::Int(number))),
+        ]
+    };
+    let everywhere = |name: &str| [(); 4].map(|()| vec![name.to_owned()]);
+    let desk = reopened(desk, place, without());
+    assert_eq!(answers(&desk, 1, "a"), everywhere("a"));
+    desk.put("a", &[("price", Value::Int(10)), ("old_words", texts(&["x"])), ("note", text("a note of x")), ("count", Value::Int(10))]);
+    desk.delete("b");
+    let desk = reopened(desk, place, definition(FIRST));
+    assert_eq!(answers(&desk, 10, "x"), everywhere("a"));
+    assert_eq!(answers(&desk, 1, "a"), [(); 4].map(|()| Vec::<String>::new()));
+    assert_eq!(answers(&desk, 2, "b"), [(); 4].map(|()| Vec::<String>::new()));
+    assert_eq!(answers(&desk, 3, "c"), everywhere("c"));
+}
+
+pub fn a_folded_list_may_be_added_to_a_collection_with_records(place: &Place) {
+    let desk = first_desk(place);
+    let desk = reopened(desk, place, changed(&[("      title: text\n", "      title: text\n      names: { type: [text], fold: true, index: equal }\n")]));
+    assert_eq!(desk.keys_where("names", Test::Exists(true)), Vec::<String>::new());
+    desk.put("a", &[("names", texts(&["\u{c4}da"]))]);
+    assert_eq!(desk.keys_where("names", equal(text("\u{e4}DA"))), ["a"]);
+}
+
+pub fn a_field_that_is_no_longer_unique_takes_any_value(place: &Place) {
+    let desk = first_desk(place);
+    let desk = reopened(desk, place, changed(&[("code: { type: text, unique: true }", "code: text")]));
+    assert_eq!(desk.store.changes(), ["`item.code` is not unique any more"]);
+    desk.put("d", &[("code", text("a"))]);
+    assert_eq!(desk.keys_where("code", equal(text("a"))), ["a", "d"]);
+}
+
+pub fn a_changed_map_has_a_number_of_its_own_and_is_no_change_of_shape(place: &Place) {
+    let desk = first_desk(place);
+    let numbers = |desk: &Desk| [(0, 0), (1, 0), (1, 1)].map(|(source, feed)| desk.store.generation(source, feed));
+    let first = numbers(&desk);
+    assert!(first.iter().all(|number| *number > 0));
+    assert_eq!(numbers(&desk.reopen(place)), first);
+    let desk = reopened(first_desk(place), place, changed(&[("      title: text\n", "      title: { type: text, path: \"$.caption\" }\n")]));
+    assert_eq!(desk.store.changes(), Vec::<String>::new());
+    let second = numbers(&desk);
+    assert!(first[..2].iter().all(|number| !second.contains(number)), "items are mapped anew");
+    assert_eq!(second[2], first[2], "companies are mapped as before");
+    let desk = reopened(desk, place, definition(FIRST));
+    assert_eq!(numbers(&desk), first, "the old map has its old number");
+}
+
+/// Changes that are refused, and what is said of them.
+fn refusals() -> Vec<(Catalogue, &'static str)> {
+    let one = |from: &str, to: &str, reason: &'static str| (changed(&[(from, to)]), reason);
+    let company = "  company:\n    key: name\n    fields:\n      name: text\n";
+    vec![
+        (
+            changed(&[("[item, company]", "item"), (company, "")]),
+            "collection `company` is not in the definition any more, its records are in the store",
+        ),
+        one("  item:\n    key: name", "  item:\n    key: title", "the key of `item` was `name` and is now `title`"),
+        one("  item:\n    key: name", "  item:\n    key: \"{name}/{title}\"", "the key of `item` was `name` and is now `{name}/{title}`"),
+        one("exists: latest", "exists: any", "`exists` of `item` changed"),
+        one("      folded: { type: text, fold: true }\n", "", "field `item.folded` is not in the definition any more"),
+        one("      place: text\n", "", "state field `item.place` is not in the definition any more"),
+        one("price: { type: integer,", "price: { type: text,", "field `item.price` was of type integer and is now text"),
+        one("      words: { type: [text] }", "      words: text", "field `item.words` was of type [text] and is now text"),
+        one("      place: text\n", "      place: uuid\n", "state field `item.place` was of type text and is now uuid"),
+        one("survivorship: latest, index", "survivorship: earliest, index", "how `item.price` gets its golden value changed"),
+        one("prefer: [shop], then: latest", "prefer: [shop], then: earliest", "how `item.trusted` gets its golden value changed"),
+        one("prefer: [shop], then: latest", "prefer: [maker, shop], then: latest", "how `item.trusted` gets its golden value changed"),
+        one("heard: { type: text, from: [shop] }", "heard: text", "how `item.heard` gets its golden value changed"),
+        one("derive: \"title\"", "derive: \"folded\"", "how `item.both` gets its golden value changed"),
+        one("checked: { type: text, compare: true }", "checked: text", "how `item.checked` gets its golden value changed"),
+        one("folded: { type: text, fold: true }", "folded: text", "`fold` of `item.folded` changed"),
+        one("      title: text\n", "      title: { type: text, fold: true }\n", "`fold` of `item.title` changed"),
+        one("      title: text\n", "      title: { type: text, unique: true }\n", "`item.title` is now unique, records in the store may not be"),
+    ]
+}
+
+fn refused(place: &Place, catalogue: &Catalogue) -> String {
+    match place.try_open(catalogue) {
+        Ok(_) => panic!("it is opened with a definition that does not fit"),
+        Err(StoreError::Definition(reasons)) => reasons,
+        Err(error) => panic!("it is refused with another error: {error}"),
+    }
+}
+
+pub fn every_change_that_would_make_stored_values_wrong_is_refused_with_its_reason(place: &Place) {
+    drop(first_desk(place));
+    for (catalogue, reason) in refusals() {
+        let said = refused(place, &catalogue);
+        let reasons: Vec<&str> = said.lines().filter_map(|line| line.trim().strip_prefix("- ")).collect();
+        assert_eq!(reasons, [reason]);
+    }
+}
+
+pub fn all_reasons_are_given_at_once(place: &Place) {
+    drop(first_desk(place));
+    let catalogue = changed(&[("exists: latest", "exists: any"), ("      place: text\n", ""), ("derive: \"title\"", "derive: \"folded\"")]);
+    let said = refused(place, &catalogue);
+    for reason in ["`exists` of `item` changed", "how `item.both` gets", "state field `item.place` is not"] {
+        assert!(said.contains(reason), "{said}");
+    }
+    assert!(said.contains("put that back, or export with the old definition"), "it says what to do: {said}");
+}
+
+pub fn a_refused_definition_leaves_the_store_to_the_old_one(place: &Place) {
+    let desk = first_desk(place);
+    let before = desk.record("a");
+    drop(desk);
+    // an addition beside the refusal is not applied either
+    let catalogue = changed(&[("exists: latest", "exists: any"), ("      title: text\n", "      title: { type: text, index: equal }\n      new: text\n")]);
+    refused(place, &catalogue);
+    let desk = Desk::open(place, FIRST);
+    assert_eq!(desk.store.changes(), Vec::<String>::new());
+    assert_eq!(desk.record("a"), before);
+    desk.put("a", &[("title", text("goes on"))]);
+    drop(desk);
+    let addition = changed(&[("      title: text\n", "      title: text\n      new: text\n")]);
+    assert_eq!(place.open(&addition).changes().len(), 1);
+}
+
+/// A desk on the first definition while another process has opened the store with one that has more.
+fn overtaken_desk(place: &Place) -> (Desk, Desk) {
+    let old = first_desk(place);
+    let catalogue = changed(&[("      title: text\n", "      title: text\n      new: text\n"), ("survivorship: latest, index: equal }", "survivorship: latest }")]);
+    let store = place.open(&catalogue);
+    let new = Desk { catalogue, store, tenant: old.tenant.clone(), collection: 0 };
+    (old, new)
+}
+
+pub fn a_process_with_the_old_definition_is_told_when_it_writes(place: &Place) {
+    let (old, new) = overtaken_desk(place);
+    let write = put(0, "d", None, old.content(&[]));
+    let (result, _) = old.work().write(write).commit(&*old.store);
+    assert!(matches!(result, Err(StoreError::DefinitionChanged)), "{result:?}");
+    let job = old.store.create_job(super::queue::new_job(&old.tenant, 1));
+    assert!(matches!(job, Err(StoreError::DefinitionChanged)), "{job:?}");
+    assert_eq!(new.record("d"), None);
+    new.put("d", &[("new", text("value"))]);
+    assert_eq!(new.keys_where("new", equal(text("value"))), ["d"]);
+    // reading by key still works, so that what is under way can be shown
+    assert_eq!(old.value("a", "title"), text("Title a"));
+    drop(old);
+    assert!(matches!(place.try_open(&definition(FIRST)), Err(StoreError::Definition(_))), "the old definition has a field less");
+}
+
+pub fn a_process_with_the_old_definition_is_told_when_its_questions_fail(place: &Place) {
+    // the index it counts on is gone: that the definition changed is the reason, not a damaged store
+    let (old, new) = overtaken_desk(place);
+    let plan = || old.plan(vec![("price", equal(Value::Int(1)))]);
+    let found = old.store.find(&plan());
+    assert!(matches!(&found, Err(StoreError::DefinitionChanged)) || found.as_ref().is_ok_and(|found| found.rows.len() == 1), "{found:?}");
+    let counted = old.store.count(&plan());
+    assert!(matches!(counted, Err(StoreError::DefinitionChanged) | Ok(1)), "{counted:?}");
+    let sum = Aggregate { function: Function::Sum, column: old.column("price") };
+    let summed = old.store.aggregate(&plan(), &[sum]);
+    assert!(matches!(&summed, Err(StoreError::DefinitionChanged)) || summed.as_ref().is_ok_and(|sum| sum == &[Value::Int(1)]), "{summed:?}");
+    assert_eq!(new.keys_where("price", equal(Value::Int(1))), ["a"]);
+}
+
+pub fn a_new_store_may_be_opened_by_several_at_once(place: &Place) {
+    let catalogue = definition(FIRST);
+    let stores: Vec<Box<dyn Store>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| place.try_open(&catalogue))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic").expect("it waits for the others")).collect()
+    });
+    for (number, store) in stores.iter().enumerate() {
+        let write = put(0, &number.to_string(), None, content(&catalogue, 0, &[]));
+        Work::of(&main_tenant()).write(write).done(&**store);
+    }
+    let desk = Desk::open(place, FIRST);
+    assert_eq!(desk.keys(desk.plan(vec![])).len(), 8);
+}
+
+pub fn indexed_state_of_every_kind_can_be_asked_for(place: &Place) {
+    let state = "\
+      place: { type: text, index: contains }
+      flags: { type: [text], index: equal }
+";
+    let catalogue = changed(&[("      place: text\n", state)]);
+    let desk = Desk { store: place.open(&catalogue), catalogue, tenant: main_tenant(), collection: 0 };
+    desk.put("a", &[("place", text("upper shelf")), ("flags", texts(&["new", "red"]))]);
+    desk.put("b", &[("place", text("box")), ("flags", texts(&["red"]))]);
+    assert_eq!(desk.keys_where("place", wildcard("*shelf*")), ["a"]);
+    assert_eq!(desk.keys_where("place", Test::Prefix("box".into())), ["b"]);
+    assert_eq!(desk.keys_where("flags", equal(text("red"))), ["a", "b"]);
+    assert_eq!(desk.keys_where("flags", Test::In(vec![text("new")])), ["a"]);
+}

@@ -1,0 +1,244 @@
+//! Any history of two writers who interleave, each with what it has read at some time before, ends where a naive model ends.
+
+use super::support::*;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::collections::BTreeMap;
+use stook_catalogue::value::Value;
+use stook_store::plan::{Plan, Test};
+use stook_store::*;
+
+const MERGED: &str = "
+catalogue: merged
+sources:
+  deliveries: { format: json, into: item, as_of: meta.received }
+collections:
+  item:
+    key: name
+    fields:
+      name: text
+      said: { type: [integer], index: equal }
+      badge: { type: integer, unique: true, index: equal }
+      note: { type: text, index: contains, fold: true }
+";
+
+const KEYS: [&str; 4] = ["a", "b", "c", "d"];
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A writer reads everything.
+    Read(usize),
+    /// A writer submits changes of some keys, computed from what it has read.
+    Write { writer: usize, changes: Vec<(usize, Kind)>, fails: bool },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Put { badge: i64, alive: bool },
+    Touch,
+    Delete,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let kind = prop_oneof![
+        4 => (0_i64..4, proptest::bool::weighted(0.8)).prop_map(|(badge, alive)| Kind::Put { badge, alive }),
+        1 => Just(Kind::Touch),
+        2 => Just(Kind::Delete),
+    ];
+    let changes = proptest::collection::btree_map(0..KEYS.len(), kind, 1..4).prop_map(|changes| changes.into_iter().collect::<Vec<_>>());
+    let write = (0_usize..2, changes, proptest::bool::weighted(0.1)).prop_map(|(writer, changes, fails)| Step::Write { writer, changes, fails });
+    proptest::collection::vec(prop_oneof![1 => (0_usize..2).prop_map(Step::Read), 3 => write], 1..25)
+}
+
+/// A record of the model: every statement that was merged into it, in order.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Held {
+    said: Vec<i64>,
+    badge: i64,
+    alive: bool,
+    touches: i64,
+    contributions: Vec<u8>,
+    /// Counts up with every put, as revisions do.
+    generation: i64,
+}
+
+fn content(desk: &Desk, held: &Held) -> Content {
+    let said = Value::List(held.said.iter().map(|number| Value::Int(*number)).collect());
+    let note = text(&format!("Note {}", held.said.last().unwrap_or(&0)));
+    let values = [("said", said), ("badge", Value::Int(held.badge)), ("note", note)];
+    Content { alive: held.alive, contributions: held.contributions.clone(), ..desk.content(&values) }
+}
+
+/// What a change makes of a record: puts add a statement, a touch of nothing is nothing.
+fn merge(now: Option<&Held>, kind: Kind, statement: i64) -> Option<Held> {
+    let mut held = now.cloned().unwrap_or_default();
+    match kind {
+        Kind::Put { badge, alive } => {
+            held.said.push(statement);
+            (held.badge, held.alive) = (badge, alive);
+            held.touches = 0;
+            held.generation += 1;
+            held.contributions = statement.to_le_bytes().to_vec();
+            Some(held)
+        }
+        Kind::Touch => {
+            now?;
+            held.touches += 1;
+            held.contributions = statement.to_le_bytes().to_vec();
+            Some(held)
+        }
+        Kind::Delete => None,
+    }
+}
+
+fn write_of(desk: &Desk, name: &str, expect: Option<Version>, now: Option<&Held>, kind: Kind, statement: i64) -> Option<RecordWrite> {
+    let merged = merge(now, kind, statement);
+    match (kind, merged) {
+        (Kind::Put { .. }, Some(held)) => Some(put(0, name, expect, content(desk, &held))),
+        (Kind::Touch, Some(held)) => Some(touch(0, name, expect, &held.contributions)),
+        (Kind::Delete, _) if now.is_some() => Some(delete(0, name, expect)),
+        _ => None,
+    }
+}
+
+/// What the store says of a record, in the model's terms.
+fn held_of(record: &StoredRecord) -> Held {
+    let said: Vec<i64> = record.golden[1].elements().iter().filter_map(Value::as_int).collect();
+    Held {
+        generation: said.len() as i64,
+        said,
+        badge: record.golden[2].as_int().unwrap_or_default(),
+        alive: record.alive,
+        touches: record.version.touch,
+        contributions: record.contributions.clone(),
+    }
+}
+
+type Read = BTreeMap<usize, (Option<Version>, Option<Held>)>;
+
+fn read_all(desk: &Desk) -> Read {
+    let found = desk.store.read(&desk.tenant, 0, &KEYS.map(key), Detail::Full).expect("reading works");
+    found.into_iter().enumerate().map(|(number, record)| (number, (record.as_ref().map(|it| it.version), record.as_ref().map(held_of)))).collect()
+}
+
+/// What the model makes of a unit: every change merged with what is there at that moment, refused when the badge is taken.
+///
+/// A write that is still current is applied in the first pass, one that is stale is merged in the second; both in key order.
+fn apply(model: &mut BTreeMap<usize, Held>, read: &Read, changes: &[(usize, Kind)], statement: i64) -> Vec<usize> {
+    let mut refused = Vec::new();
+    let mut stale = Vec::new();
+    let mut write = |model: &mut BTreeMap<usize, Held>, number: usize, kind: Kind| {
+        let merged = merge(model.get(&number), kind, statement);
+        let Some(merged) = merged else {
+            model.remove(&number);
+            return;
+        };
+        let puts = matches!(kind, Kind::Put { .. });
+        let taken = puts && merged.alive && model.iter().any(|(other, held)| *other != number && held.alive && held.badge == merged.badge);
+        if taken {
+            refused.push(number);
+        } else {
+            model.insert(number, merged);
+        }
+    };
+    for (number, kind) in changes {
+        let was = read.get(number).and_then(|(_, held)| held.as_ref());
+        if was == model.get(number) {
+            write(model, *number, *kind);
+        } else if matches!((kind, was), (Kind::Touch | Kind::Delete, None)) {
+            // nothing was there when it was read, so nothing is written and nothing can be stale
+        } else {
+            stale.push((*number, *kind));
+        }
+    }
+    for (number, kind) in stale {
+        write(model, number, kind);
+    }
+    refused
+}
+
+fn check(desk: &Desk, model: &BTreeMap<usize, Held>, revisions: &mut BTreeMap<usize, i64>) {
+    for (number, (version, held)) in read_all(desk) {
+        assert_eq!(held.as_ref(), model.get(&number), "record {}", KEYS[number]);
+        if let Some(version) = version {
+            let last = revisions.entry(number).or_insert(version.revision);
+            assert!(*last <= version.revision, "revisions only grow");
+            *last = version.revision;
+        }
+    }
+    let alive: Vec<&str> = model.iter().filter(|(_, held)| held.alive).map(|(number, _)| KEYS[*number]).collect();
+    assert_eq!(desk.keys(desk.plan(vec![])), alive);
+    for badge in 0..4 {
+        let holders: Vec<&str> = model.iter().filter(|(_, held)| held.alive && held.badge == badge).map(|(number, _)| KEYS[*number]).collect();
+        assert_eq!(desk.keys_where("badge", equal(Value::Int(badge))), holders);
+    }
+    for statement in 0..25 {
+        let said = |held: &&Held| held.alive && held.said.contains(&statement);
+        let sayers: Vec<&str> = model.iter().filter(|(_, held)| said(held)).map(|(number, _)| KEYS[*number]).collect();
+        assert_eq!(desk.keys_where("said", equal(Value::Int(statement))), sayers);
+        let last = |held: &&Held| held.alive && held.said.last() == Some(&statement);
+        let noted: Vec<&str> = model.iter().filter(|(_, held)| last(held)).map(|(number, _)| KEYS[*number]).collect();
+        assert_eq!(desk.keys_where("note", Test::Wildcard(vec!["NOTE ".into(), statement.to_string()])), Vec::from_iter(noted.iter().map(|name| name.to_string())));
+    }
+    let all = Plan { distinct: true, ..desk.columns(desk.plan(vec![]), &["badge"]) };
+    assert_eq!(desk.store.count(&all).expect("counting works"), alive.len() as u64, "badges are unique");
+}
+
+pub fn two_interleaved_writers_end_where_a_naive_model_ends(place: &Place) {
+    let mut desk = Desk::open(place, MERGED);
+    let mut runner = TestRunner::new(Config { failure_persistence: None, cases: 48, ..Config::default() });
+    let case = std::cell::Cell::new(0);
+    let desk = std::cell::RefCell::new(&mut desk);
+    let checked = runner.run(&steps(), |steps| {
+        // every history has a tenant of its own: one store serves all of them
+        case.set(case.get() + 1);
+        let mut desk = desk.borrow_mut();
+        desk.tenant = tenant(&format!("case-{}", case.get()));
+        let mut model = BTreeMap::new();
+        let mut revisions = BTreeMap::new();
+        let mut reads = [Read::new(), Read::new()];
+        for (statement, step) in steps.iter().enumerate() {
+            let statement = statement as i64;
+            let (writer, changes, fails) = match step {
+                Step::Read(writer) => {
+                    reads[*writer] = read_all(&desk);
+                    continue;
+                }
+                Step::Write { writer, changes, fails } => (*writer, changes, *fails),
+            };
+            let read = &reads[writer];
+            let mut work = desk.work();
+            for (number, kind) in changes {
+                let (version, held) = read.get(number).cloned().unwrap_or_default();
+                work = work.writes(write_of(&desk, KEYS[*number], version, held.as_ref(), *kind, statement));
+            }
+            let again: Vec<(usize, Kind)> = changes.clone();
+            let definition = desk.catalogue.clone();
+            let merge_again = move |conflicts: Vec<Conflict>| {
+                let merged = conflicts.into_iter().filter_map(|conflict| {
+                    let (number, kind) = *again.iter().find(|(number, _)| KEYS[*number] == conflict.key.as_str()).expect("one of those written");
+                    let held = conflict.record.as_ref().map(held_of);
+                    let version = conflict.record.as_ref().map(|record| record.version);
+                    let scratch = Scratch { catalogue: &definition };
+                    scratch.write_of(KEYS[number], version, held.as_ref(), kind, statement)
+                });
+                Ok(merged.collect())
+            };
+            let work = work.resolve(merge_again);
+            // a unit that fails at its end has written everything before that
+            let work = if fails { work.write(put(9, "z", None, desk.content(&[]))) } else { work };
+            let (result, told) = work.commit(&*desk.store);
+            if fails {
+                prop_assert!(result.is_err());
+            } else {
+                prop_assert!(result.is_ok(), "{:?}", result);
+                let refused = apply(&mut model, read, changes, statement);
+                let told: Vec<&str> = told.refused.iter().map(|(_, name, ..)| name.as_str()).collect();
+                prop_assert_eq!(told, refused.iter().map(|number| KEYS[*number]).collect::<Vec<_>>());
+            }
+            check(&desk, &model, &mut revisions);
+        }
+        Ok(())
+    });
+    checked.unwrap_or_else(|error| panic!("{error}"));
+}

@@ -1,0 +1,971 @@
+//! Questions: conditions, order, pages, aggregates. Many answers are compared with those of [`Naive`], which reads everything.
+
+use super::support::*;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::cmp::Ordering;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::fold::fold;
+use stook_catalogue::value::{FieldType, Value};
+use stook_store::plan::*;
+use stook_store::*;
+
+const LIBRARY: &str = "
+catalogue: library
+sources:
+  deliveries: { format: json, into: book, as_of: meta.received }
+collections:
+  book:
+    key: name
+    fields:
+      name: { type: text, compare: true }
+      plain: { type: text, compare: true }
+      ordered: { type: text, index: [equal, prefix] }
+      searched: { type: text, index: contains }
+      both: { type: text, index: [equal, contains] }
+      folded: { type: text, fold: true, index: [equal, prefix, contains] }
+      folded_plain: { type: text, fold: true }
+      folded_searched: { type: text, fold: true, index: contains }
+      badge: { type: text, unique: true, index: equal }
+      number: integer
+      number_i: { type: integer, index: equal }
+      ratio: float
+      ratio_i: { type: float, index: equal }
+      flag: boolean
+      flag_i: { type: boolean, index: equal }
+      moment_i: { type: timestamp, index: equal }
+      day: date
+      id: uuid
+      id_i: { type: uuid, index: equal }
+      tree: json
+      words: { type: [text] }
+      words_i: { type: [text], index: equal }
+      words_f: { type: [text], fold: true, index: equal }
+      numbers: { type: [integer] }
+      numbers_i: { type: [integer], index: equal }
+      ratios: { type: [float] }
+      flags: { type: [boolean] }
+      ids: { type: [uuid] }
+      ids_i: { type: [uuid], index: equal }
+      moments: { type: [timestamp] }
+      trees: { type: [json] }
+    state:
+      s_text: text
+      s_text_i: { type: text, index: [equal, prefix] }
+      s_number_i: { type: integer, index: equal }
+      s_words: { type: [text] }
+";
+
+const TEXTS: [&str; 16] = [
+    "", "a", "A", "ab", "aB", "abc", "abcd", "b", "ba bc", "Ba  Bc", "b*c", "b?[c]", "\u{e4}bc", "\u{c4}BC", "\u{ffff}", "\u{10000}",
+];
+
+fn scalars(ty: &FieldType) -> Vec<Value> {
+    match ty {
+        FieldType::Text => TEXTS.map(text).to_vec(),
+        FieldType::Float => [-1.5, -1.0, 0.0, 0.1, 0.5, 1.0, 2.5, 1e9].map(Value::Float).to_vec(),
+        FieldType::Boolean => [false, true].map(Value::Bool).to_vec(),
+        FieldType::Uuid => [0, 1, 1 << 64, u128::MAX].map(Value::Uuid).to_vec(),
+        FieldType::Json => ["{\"a\":1}", "[1,2]", "\"x\"", "1"].map(|json| Value::Json(Box::new(serde_json::from_str(json).expect("JSON")))).to_vec(),
+        _ => [-7, -1, 0, 1, 2, 3, 1_000].map(Value::Int).to_vec(),
+    }
+}
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit
+    }
+
+    fn value(&mut self, ty: &FieldType) -> Value {
+        if self.below(6) == 0 {
+            return Value::Null;
+        }
+        let choices = scalars(ty.element());
+        if ty.is_list() {
+            let length = self.below(4);
+            return Value::List((0..length).map(|_| choices[self.below(choices.len())].clone()).collect());
+        }
+        choices[self.below(choices.len())].clone()
+    }
+}
+
+/// A column as the naive reader knows it.
+#[derive(Clone)]
+struct Known {
+    name: String,
+    column: Column,
+    ty: FieldType,
+    fold: bool,
+}
+
+fn known_columns(catalogue: &Catalogue) -> Vec<Known> {
+    let collection = &catalogue.collections[0];
+    let own = |name: &str, column, ty| Known { name: name.into(), column, ty, fold: false };
+    let mut columns = vec![own("key", Column::Key, FieldType::Text)];
+    for (index, field) in collection.fields.iter().enumerate() {
+        columns.push(Known { name: field.name.clone(), column: Column::Field(index), ty: field.ty.clone(), fold: field.fold });
+    }
+    for (index, state) in collection.states.iter().enumerate() {
+        columns.push(own(&state.name, Column::State(index), state.ty.clone()));
+    }
+    columns
+}
+
+/// Living records in memory, and what the plan's own documentation says about them.
+struct Naive {
+    columns: Vec<Known>,
+    records: Vec<(String, Content)>,
+}
+
+impl Naive {
+    fn value(record: &(String, Content), column: Column) -> Value {
+        match column {
+            Column::Key => text(&record.0),
+            Column::Field(index) => record.1.golden[index].clone(),
+            Column::State(index) => record.1.state[index].clone(),
+            _ => panic!("not asked of the naive reader"),
+        }
+    }
+
+    fn known(&self, column: Column) -> &Known {
+        self.columns.iter().find(|known| known.column == column).expect("a column of the library")
+    }
+
+    fn satisfying(&self, conditions: &[Condition]) -> Vec<&(String, Content)> {
+        let holds = |record: &(String, Content), condition: &Condition| satisfies(&Self::value(record, condition.column), &condition.test, self.known(condition.column));
+        self.records.iter().filter(|record| conditions.iter().all(|condition| holds(record, condition))).collect()
+    }
+
+    fn compare(&self, a: &(String, Content), b: &(String, Content), sort: &Sort) -> Ordering {
+        let fold = self.known(sort.column).fold;
+        let order = comparable(&Self::value(a, sort.column), fold).compare(&comparable(&Self::value(b, sort.column), fold));
+        if sort.descending { order.reverse() } else { order }
+    }
+
+    fn rows(&self, plan: &Plan) -> Vec<Vec<Value>> {
+        let mut found = self.satisfying(&plan.conditions);
+        let row = |record: &(String, Content)| plan.columns.iter().map(|column| Self::value(record, *column)).collect::<Vec<Value>>();
+        let by_columns = |a: &(String, Content), b: &(String, Content)| {
+            let orders = row(a).into_iter().zip(row(b)).map(|(a, b)| a.compare(&b));
+            orders.fold(Ordering::Equal, Ordering::then)
+        };
+        found.sort_by(|a, b| {
+            let sorted = plan.sort.iter().map(|sort| self.compare(a, b, sort)).fold(Ordering::Equal, Ordering::then);
+            sorted.then_with(|| if plan.distinct { by_columns(a, b) } else { a.0.cmp(&b.0) })
+        });
+        let mut rows: Vec<Vec<Value>> = found.into_iter().map(row).collect();
+        if plan.distinct {
+            let mut seen = Vec::new();
+            rows.retain(|row| !seen.contains(row) && { seen.push(row.clone()); true });
+        }
+        let rows = rows.into_iter().skip(plan.offset as usize);
+        rows.take(plan.limit.map_or(usize::MAX, |limit| limit as usize)).collect()
+    }
+
+    fn aggregate(&self, plan: &Plan, aggregate: &Aggregate) -> Value {
+        let found = self.satisfying(&plan.conditions);
+        let mut values: Vec<Value> = found.iter().flat_map(|record| Self::value(record, aggregate.column).elements().to_vec()).collect();
+        values.sort_by(Value::compare);
+        let numbers = || values.iter().map(as_number);
+        let whole = values.iter().all(|value| matches!(value, Value::Int(_)));
+        match aggregate.function {
+            Function::Count => Value::Int(values.len() as i64),
+            _ if values.is_empty() => Value::Null,
+            Function::Min => values[0].clone(),
+            Function::Max => values[values.len() - 1].clone(),
+            Function::Sum if whole => Value::Int(values.iter().filter_map(Value::as_int).sum()),
+            Function::Sum => Value::Float(numbers().sum()),
+            Function::Avg => Value::Float(numbers().sum::<f64>() / values.len() as f64),
+            Function::Median => {
+                let (low, high) = (&values[(values.len() - 1) / 2], &values[values.len() / 2]);
+                if low == high { low.clone() } else { Value::Float((as_number(low) + as_number(high)) / 2.0) }
+            }
+        }
+    }
+}
+
+fn as_number(value: &Value) -> f64 {
+    match value {
+        Value::Int(number) => *number as f64,
+        Value::Float(number) => *number,
+        _ => panic!("not a number"),
+    }
+}
+
+fn comparable(value: &Value, folds: bool) -> Value {
+    match value {
+        Value::Text(text) if folds => Value::text(fold(text)),
+        other => other.clone(),
+    }
+}
+
+fn satisfies(value: &Value, test: &Test, known: &Known) -> bool {
+    match test {
+        Test::Exists(wanted) => value.is_null() != *wanted,
+        Test::NotEqual(wanted) => !satisfies(value, &Test::Equal(wanted.clone()), known),
+        Test::NotWildcard(pieces) => !satisfies(value, &Test::Wildcard(pieces.clone()), known),
+        test => value.elements().iter().any(|element| element_satisfies(element, test, known)),
+    }
+}
+
+fn element_satisfies(element: &Value, test: &Test, known: &Known) -> bool {
+    let own = comparable(element, known.fold);
+    let own_text = own.as_text().unwrap_or_default();
+    let compare = |wanted: &Value| own.compare(&comparable(wanted, known.fold));
+    match test {
+        Test::Equal(wanted) => compare(wanted).is_eq(),
+        Test::In(wanted) => wanted.iter().any(|wanted| compare(wanted).is_eq()),
+        Test::Range { low, high } => {
+            let above = low.as_ref().is_none_or(|(bound, included)| compare(bound).is_gt() || *included && compare(bound).is_eq());
+            let below = high.as_ref().is_none_or(|(bound, included)| compare(bound).is_lt() || *included && compare(bound).is_eq());
+            above && below
+        }
+        Test::Prefix(prefix) => own_text.starts_with(&if known.fold { fold(prefix) } else { prefix.clone() }),
+        Test::Wildcard(pieces) => {
+            let pieces: Vec<String> = pieces.iter().map(|piece| if known.fold { fold(piece) } else { piece.clone() }).collect();
+            matches_pieces(own_text, &pieces)
+        }
+        Test::NotEqual(_) | Test::NotWildcard(_) | Test::Exists(_) => unreachable!("handled for the whole value"),
+    }
+}
+
+fn matches_pieces(text: &str, pieces: &[String]) -> bool {
+    let (first, rest) = pieces.split_first().expect("one piece at least");
+    let Some(text) = text.strip_prefix(first.as_str()) else { return false };
+    let Some((last, middle)) = rest.split_last() else { return text.is_empty() };
+    let mut text = text;
+    for piece in middle {
+        let Some(at) = text.find(piece.as_str()) else { return false };
+        text = &text[at + piece.len()..];
+    }
+    text.ends_with(last.as_str())
+}
+
+/// Tests worth asking of a column.
+fn tests_of(known: &Known) -> Vec<Test> {
+    let values = scalars(known.ty.element());
+    let mut tests = vec![Test::Exists(true), Test::Exists(false), Test::In(Vec::new())];
+    for value in &values {
+        tests.push(Test::Equal(value.clone()));
+        tests.push(Test::NotEqual(value.clone()));
+    }
+    tests.push(Test::In(values[..2].to_vec()));
+    tests.push(Test::In([&values[1..2], &values[1..2]].concat()));
+    if known.fold && known.ty.is_list() || known.ty.element() == &FieldType::Json {
+        return tests;
+    }
+    for (number, low) in values.iter().enumerate() {
+        let high = &values[values.len() - 1 - number];
+        for included in [false, true] {
+            tests.push(between(Some((low.clone(), included)), None));
+            tests.push(between(None, Some((low.clone(), included))));
+            tests.push(between(Some((low.clone(), included)), Some((high.clone(), !included))));
+        }
+    }
+    tests.push(between(None, None));
+    if known.ty.element() == &FieldType::Text {
+        tests.extend(TEXTS.map(|prefix| Test::Prefix(prefix.into())));
+        let patterns = [
+            "", "*", "a", "a*", "*a", "*a*", "a*c", "a*a", "ab*bc", "*bc*", "*abc*", "*abcd", "a*b*c*", "*b*", "b\\*c", "*[c]*", "*?*", "\u{e4}*", "*\u{e4}bc*", "x*",
+            "*a bc*", "b*\u{10000}*",
+        ];
+        for pattern in patterns {
+            tests.push(wildcard(pattern));
+            tests.push(Test::NotWildcard(pattern.split('*').map(str::to_owned).collect()));
+        }
+        tests.push(Test::Wildcard(vec!["b*c".into()]));
+        tests.push(Test::Wildcard(vec!["b?".into(), "".into()]));
+    }
+    tests
+}
+
+/// A library whose records have been changed, killed and deleted on the way, and the same in memory.
+fn library(place: &Place) -> (Desk, Naive) {
+    let desk = Desk::open(place, LIBRARY);
+    let columns = known_columns(&desk.catalogue);
+    let mut dice = Dice(1);
+    let mut records = Vec::new();
+    for round in 0..3 {
+        let mut writes = Vec::new();
+        for number in 0..150 {
+            let name = format!("{}{number}", TEXTS[number % 7]);
+            // some are written once, some twice, some three times
+            if round > 0 && dice.below(3) == 0 {
+                continue;
+            }
+            let golden = columns.iter().filter(|known| matches!(known.column, Column::Field(_)));
+            let golden: Vec<Value> = golden.map(|known| if known.name == "badge" { text(&format!("badge {name}")) } else { dice.value(&known.ty) }).collect();
+            let state = columns.iter().filter(|known| matches!(known.column, Column::State(_)));
+            let state: Vec<Value> = state.map(|known| dice.value(&known.ty)).collect();
+            let alive = round < 2 || dice.below(6) > 0;
+            let content = Content { golden: golden.into(), state, alive, ..desk.content(&[]) };
+            let gone = round == 2 && dice.below(8) == 0;
+            records.retain(|(known, _): &(String, Content)| *known != name);
+            if gone {
+                writes.push(delete(0, &name, desk.version(&name)));
+            } else {
+                writes.push(put(0, &name, desk.version(&name), content.clone()));
+                records.push((name, content));
+            }
+        }
+        desk.work().writes(writes).done(&*desk.store);
+    }
+    records.retain(|(_, content)| content.alive);
+    // what another tenant has must change no answer
+    let theirs = records.iter().take(50).map(|(name, content)| put(0, name, None, content.clone()));
+    Work::of(&tenant("other")).writes(theirs).done(&*desk.store);
+    (desk, Naive { columns, records })
+}
+
+pub fn every_condition_on_every_column_finds_what_a_naive_reader_finds(place: &Place) {
+    let (desk, naive) = library(place);
+    let mut hits = 0;
+    for known in &naive.columns {
+        for test in tests_of(known) {
+            let plan = Plan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..desk.plan(vec![]) };
+            let expected: Vec<String> = naive.rows(&plan).iter().map(|row| row[0].as_text().expect("a key").to_owned()).collect();
+            assert_eq!(desk.keys(plan.clone()), expected, "{} {test:?}", known.name);
+            assert_eq!(desk.store.count(&plan).expect("counting works"), expected.len() as u64, "{} {test:?}", known.name);
+            hits += expected.len();
+        }
+    }
+    assert!(hits > 10_000, "the questions have answers");
+}
+
+/// Choices, as numbers that are taken modulo what there is to choose from.
+#[derive(Debug, Clone)]
+struct Choices {
+    conditions: Vec<(usize, usize)>,
+    sort: Vec<(usize, bool)>,
+    columns: Vec<usize>,
+    distinct: bool,
+    offset: u64,
+    limit: Option<u64>,
+    aggregates: Vec<(usize, usize)>,
+}
+
+prop_compose! {
+    fn choices()(
+        conditions in proptest::collection::vec((any::<usize>(), any::<usize>()), 0..4),
+        sort in proptest::collection::vec((any::<usize>(), any::<bool>()), 0..4),
+        columns in proptest::collection::vec(any::<usize>(), 1..5),
+        distinct in any::<bool>(),
+        offset in prop_oneof![Just(0_u64), 0_u64..40],
+        limit in proptest::option::of(0_u64..40),
+        aggregates in proptest::collection::vec((any::<usize>(), any::<usize>()), 1..4),
+    ) -> Choices {
+        Choices { conditions, sort, columns, distinct, offset, limit, aggregates }
+    }
+}
+
+fn chosen_plan(choices: &Choices, naive: &Naive, plan: Plan) -> (Plan, Vec<Aggregate>) {
+    // lists have no order that stores agree on
+    let scalar: Vec<&Known> = naive.columns.iter().filter(|known| !known.ty.is_list()).collect();
+    let conditions = choices.conditions.iter().map(|(which, test)| {
+        let known = &naive.columns[which % naive.columns.len()];
+        let tests = tests_of(known);
+        Condition { column: known.column, test: tests[test % tests.len()].clone() }
+    });
+    let from = if choices.distinct { &scalar } else { &naive.columns.iter().collect::<Vec<_>>() };
+    let columns: Vec<Column> = choices.columns.iter().map(|which| from[which % from.len()].column).collect();
+    let sort = choices.sort.iter().map(|(which, descending)| {
+        // of equal rows only one is left, so their order can only be that of what they show
+        let column = if choices.distinct { columns[which % columns.len()] } else { scalar[which % scalar.len()].column };
+        Sort { column, descending: *descending }
+    });
+    let aggregates = choices.aggregates.iter().map(|(which, function)| {
+        let known = &naive.columns[which % naive.columns.len()];
+        let numeric = matches!(known.ty.element(), FieldType::Integer | FieldType::Float);
+        let functions: Vec<Function> = FUNCTIONS.iter().map(|(function, _)| *function).collect();
+        let function = if numeric { functions[function % functions.len()] } else { [Function::Count, Function::Min, Function::Max][function % 3] };
+        Aggregate { function, column: known.column }
+    });
+    let (conditions, sort, aggregates) = (conditions.collect(), sort.collect(), aggregates.collect());
+    (Plan { conditions, sort, columns, distinct: choices.distinct, offset: choices.offset, limit: choices.limit, ..plan }, aggregates)
+}
+
+/// Equal, floats up to the last digits: sums depend on the order they are made in.
+fn about_equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Float(a), Value::Float(b)) => (a - b).abs() <= 1e-9 * a.abs().max(1.0),
+        _ => a == b,
+    }
+}
+
+pub fn random_plans_give_what_a_naive_reader_gives(place: &Place) {
+    let (desk, naive) = library(place);
+    let mut runner = TestRunner::new(Config { failure_persistence: None, cases: 1_500, ..Config::default() });
+    let checked = runner.run(&choices(), |choices| {
+        let (plan, aggregates) = chosen_plan(&choices, &naive, desk.plan(vec![]));
+        let expected = naive.rows(&plan);
+        prop_assert_eq!(desk.rows(&plan), expected, "{:?}", plan);
+        let whole = Plan { offset: 0, limit: None, ..plan.clone() };
+        prop_assert_eq!(desk.store.count(&plan).expect("counting works"), naive.rows(&whole).len() as u64, "{:?}", plan);
+        let plan = Plan { distinct: false, ..plan };
+        let found = desk.store.aggregate(&plan, &aggregates).unwrap_or_else(|error| panic!("{error}: {plan:?} {aggregates:?}"));
+        for (aggregate, value) in aggregates.iter().zip(found) {
+            let expected = naive.aggregate(&plan, aggregate);
+            prop_assert!(about_equal(&value, &expected), "{:?} is {:?}, not {:?}, of {:?}", aggregate, value, expected, plan);
+        }
+        Ok(())
+    });
+    checked.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Records called 0, 1, 2 ... with one value each.
+fn with_values(place: &Place, field: &str, values: &[Value]) -> Desk {
+    let desk = Desk::open(place, LIBRARY);
+    let writes = values.iter().enumerate().map(|(number, value)| put(0, &number.to_string(), None, desk.content(&[(field, value.clone())])));
+    desk.work().writes(writes).done(&*desk.store);
+    desk
+}
+
+fn with_texts(place: &Place, field: &str, values: &[&str]) -> Desk {
+    with_values(place, field, &values.iter().map(|value| text(value)).collect::<Vec<_>>())
+}
+
+pub fn text_is_ordered_by_its_bytes(place: &Place) {
+    let mut values = ["b", "a", "B", "A", "", "aa", "a b", "10", "9", "\u{e4}", "\u{ffff}", "\u{10000}", "z", "\u{7f}"];
+    for field in ["plain", "ordered", "s_text_i"] {
+        let desk = with_texts(place, field, &values);
+        let plan = desk.columns(desk.sorted(desk.plan(vec![]), &[(field, false)]), &[field]);
+        values.sort_unstable();
+        assert_eq!(desk.rows(&plan), values.map(|value| vec![text(value)]));
+        assert_eq!(desk.keys_where(field, between(Some((text("a"), false)), Some((text("b"), false)))).len(), 2, "aa and a b");
+        desk.work().writes((0..values.len()).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+    }
+    let desk = Desk::open(place, LIBRARY);
+    desk.work().writes(["b", "\u{10000}", "a", "B", "\u{ffff}", "10", "9"].map(|name| put(0, name, None, desk.content(&[])))).done(&*desk.store);
+    let mut keys = ["10", "9", "B", "a", "b", "\u{ffff}", "\u{10000}"];
+    assert_eq!(desk.keys(desk.plan(vec![])), keys);
+    keys.reverse();
+    assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("key", true)])), keys);
+}
+
+pub fn folded_fields_are_compared_and_sorted_folded_and_shown_as_they_are(place: &Place) {
+    for field in ["folded", "folded_plain"] {
+        let desk = with_texts(place, field, &["b", "A", " a  x ", "B", "\u{c4}", "\u{ff21}"]);
+        assert_eq!(desk.keys_where(field, equal(text("B"))), ["0", "3"]);
+        assert_eq!(desk.keys_where(field, equal(text("a"))), ["1", "5"], "compatible forms are the same");
+        assert_eq!(desk.keys_where(field, equal(text("A X"))), ["2"]);
+        assert_eq!(desk.keys_where(field, equal(text("a\u{308}"))), ["4"]);
+        assert_eq!(desk.keys_where(field, Test::In(vec![text("X"), text("\u{e4}")])), ["4"]);
+        assert_eq!(desk.keys_where(field, Test::NotEqual(text("a"))), ["0", "2", "3", "4"]);
+        assert_eq!(desk.keys_where(field, between(Some((text("A"), false)), Some((text("B"), true)))), ["0", "2", "3"]);
+        assert_eq!(desk.keys_where(field, Test::Prefix("A".into())), ["1", "2", "5"]);
+        let plan = desk.columns(desk.sorted(desk.plan(vec![]), &[(field, false)]), &[field]);
+        assert_eq!(desk.rows(&plan), ["A", "\u{ff21}", " a  x ", "b", "B", "\u{c4}"].map(|value| vec![text(value)]));
+        desk.work().writes((0..6).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+    }
+}
+
+pub fn a_wildcard_on_a_folded_field_is_folded_like_the_field(place: &Place) {
+    for field in ["folded", "folded_plain", "folded_searched"] {
+        let desk = with_texts(place, field, &["M\u{e4}rchen  und Sagen", "Maerchen", "\u{fb01}nale"]);
+        for pattern in ["M\u{c4}RCHEN*", "ma\u{308}rchen*", "*A\u{308}RCHEN UND*", "*und  sagen", " m\u{e4}rchen*", "*SAGEN ", "*\u{ff35}ND*"] {
+            assert_eq!(desk.keys_where(field, wildcard(pattern)), ["0"], "{field} {pattern:?}");
+        }
+        assert_eq!(desk.keys_where(field, wildcard("FINA*")), ["2"], "{field}");
+        assert_eq!(desk.keys_where(field, wildcard("*\u{fb01}nal*")), ["2"], "{field}");
+        assert_eq!(desk.keys_where(field, wildcard("*chen u*")), ["0"], "{field}");
+        assert_eq!(desk.keys_where(field, wildcard("*chen *")), ["0"], "{field}: a blank between two pieces is a blank");
+        desk.work().writes((0..3).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+    }
+}
+
+pub fn wildcard_characters_of_other_languages_are_plain_text(place: &Place) {
+    for field in ["plain", "ordered", "searched", "both", "folded"] {
+        let desk = with_texts(place, field, &["a%c", "abc", "a_c", "a?c", "a[b]c", "a*c", "a\\c", "a\"c\"", "a'c"]);
+        for (pieces, expected) in [
+            (vec!["a%", ""], "0"),
+            (vec!["a_", ""], "2"),
+            (vec!["", "a?c", ""], "3"),
+            (vec!["", "a[b]c", ""], "4"),
+            (vec!["a*c"], "5"),
+            (vec!["", "a*c", ""], "5"),
+            (vec!["a\\", ""], "6"),
+            (vec!["", "a\"c\"", ""], "7"),
+            (vec!["", "a'c", ""], "8"),
+        ] {
+            let test = Test::Wildcard(pieces.iter().map(|piece| (*piece).to_owned()).collect());
+            assert_eq!(desk.keys_where(field, test), [expected], "{field} {pieces:?}");
+        }
+        assert_eq!(desk.keys_where(field, Test::Prefix("a%".into())), ["0"]);
+        desk.work().writes((0..9).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+    }
+}
+
+pub fn a_prefix_may_end_in_any_character(place: &Place) {
+    let ends = ["a", "\u{7f}", "\u{7ff}", "\u{d7ff}", "\u{e000}", "\u{ffff}", "\u{10ffff}", "\u{10ffff}\u{10ffff}"];
+    let values: Vec<String> = ends.iter().flat_map(|end| [format!("x{end}"), format!("x{end}b")]).chain(["x".into(), "y".into()]).collect();
+    for field in ["plain", "ordered"] {
+        let desk = with_texts(place, field, &values.iter().map(String::as_str).collect::<Vec<_>>());
+        for end in ends {
+            let prefix = format!("x{end}");
+            let mut expected: Vec<String> = (0..values.len()).filter(|number| values[*number].starts_with(&prefix)).map(|number| number.to_string()).collect();
+            expected.sort();
+            assert_eq!(desk.keys_where(field, Test::Prefix(prefix)), expected, "{field} {end:?}");
+        }
+        assert_eq!(desk.keys_where(field, Test::Prefix(String::new())).len(), values.len());
+        desk.work().writes((0..values.len()).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+    }
+}
+
+pub fn a_prefix_with_a_blank_at_its_end_means_the_next_word(place: &Place) {
+    let desk = with_texts(place, "folded", &["Sea", "sea horse", "SEASIDE"]);
+    assert_eq!(desk.keys_where("folded", Test::Prefix("SEA".into())), ["0", "1", "2"]);
+    assert_eq!(desk.keys_where("folded", Test::Prefix("sea ".into())), ["1"]);
+    assert_eq!(desk.keys_where("folded", Test::Prefix(" sea  h".into())), ["1"]);
+}
+
+pub fn a_record_without_a_value_satisfies_only_negations(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    desk.put("empty", &[]);
+    for known in known_columns(&desk.catalogue).iter().filter(|known| known.column != Column::Key) {
+        for test in tests_of(known) {
+            let negation = matches!(test, Test::Exists(false) | Test::NotEqual(_) | Test::NotWildcard(_));
+            let plan = Plan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..desk.plan(vec![]) };
+            assert_eq!(desk.keys(plan).len(), usize::from(negation), "{} {test:?}", known.name);
+        }
+    }
+}
+
+pub fn a_list_satisfies_a_condition_when_an_element_does(place: &Place) {
+    for field in ["words", "words_i", "s_words"] {
+        let desk = with_values(place, field, &[texts(&["a", "b"]), texts(&["b", "c"]), texts(&["c"]), texts(&["ab"])]);
+        assert_eq!(desk.keys_where(field, equal(text("b"))), ["0", "1"]);
+        assert_eq!(desk.keys_where(field, Test::NotEqual(text("b"))), ["2", "3"], "no element is");
+        assert_eq!(desk.keys_where(field, Test::In(vec![text("a"), text("c")])), ["0", "1", "2"]);
+        assert_eq!(desk.keys_where(field, Test::Prefix("a".into())), ["0", "3"]);
+        assert_eq!(desk.keys_where(field, wildcard("*b")), ["0", "1", "3"]);
+        assert_eq!(desk.keys_where(field, Test::NotWildcard(vec!["".into(), "b".into()])), ["2"]);
+        // one element must be inside both bounds
+        assert_eq!(desk.keys_where(field, between(Some((text("aa"), true)), Some((text("b"), false)))), ["3"]);
+        let both = desk.plan(vec![(field, equal(text("b"))), (field, equal(text("c")))]);
+        assert_eq!(desk.keys(both), ["1"], "two conditions may be satisfied by two elements");
+        desk.work().writes((0..4).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+    }
+}
+
+pub fn an_empty_list_is_a_value_without_elements(place: &Place) {
+    for field in ["words", "words_i", "words_f"] {
+        let desk = with_values(place, field, &[Value::List(Vec::new()), Value::Null, texts(&["a"])]);
+        assert_eq!(desk.keys_where(field, Test::Exists(true)), ["0", "2"]);
+        assert_eq!(desk.keys_where(field, Test::Exists(false)), ["1"]);
+        assert_eq!(desk.keys_where(field, equal(text("a"))), ["2"]);
+        assert_eq!(desk.keys_where(field, Test::NotEqual(text("a"))), ["0", "1"]);
+        desk.work().writes((0..3).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+    }
+}
+
+pub fn a_folded_list_answers_equal_and_in_and_refuses_the_rest_in_words(place: &Place) {
+    let desk = with_values(place, "words_f", &[texts(&["Red", "\u{c4}"]), texts(&["red  "]), texts(&["redder"])]);
+    assert_eq!(desk.keys_where("words_f", equal(text("RED"))), ["0", "1"]);
+    assert_eq!(desk.keys_where("words_f", Test::NotEqual(text("RED"))), ["2"]);
+    assert_eq!(desk.keys_where("words_f", Test::In(vec![text("a\u{308}"), text("Redder")])), ["0", "2"]);
+    assert_eq!(desk.value("0", "words_f"), texts(&["Red", "\u{c4}"]));
+    for test in [Test::Prefix("red".into()), wildcard("*e*"), Test::NotWildcard(vec!["red".into()]), between(Some((text("a"), true)), None)] {
+        let error = desk.store.find(&desk.plan(vec![("words_f", test.clone())])).expect_err("it is not answered");
+        assert!(matches!(&error, StoreError::Wrong(reason) if reason.contains("words_f")), "{test:?}: {error}");
+    }
+}
+
+pub fn conditions_on_key_revision_and_conflicts(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    let disputed = |conflicts: Vec<usize>| Content { conflicts, ..desk.content(&[]) };
+    let stamps = [("a", vec![]), ("ab", vec![0]), ("b", vec![0, 1]), ("B", vec![1])]
+        .map(|(name, conflicts)| desk.work().write(put(0, name, None, disputed(conflicts))).done(&*desk.store).stamp);
+    assert_eq!(desk.keys_where("key", equal(text("b"))), ["b"]);
+    assert_eq!(desk.keys_where("key", Test::In(vec![text("b"), text("B"), text("x")])), ["B", "b"]);
+    assert_eq!(desk.keys_where("key", Test::Prefix("a".into())), ["a", "ab"]);
+    assert_eq!(desk.keys_where("key", wildcard("*b")), ["ab", "b"]);
+    assert_eq!(desk.keys_where("key", between(Some((text("a"), false)), Some((text("b"), true)))), ["ab", "b"]);
+    assert_eq!(desk.keys_where("key", Test::NotEqual(text("a"))), ["B", "ab", "b"]);
+    assert_eq!(desk.keys_where("key", Test::Exists(true)).len(), 4);
+    assert_eq!(desk.keys_where("revision", equal(Value::Int(stamps[2]))), ["b"]);
+    assert_eq!(desk.keys_where("revision", between(Some((Value::Int(stamps[1]), false)), None)), ["B", "b"]);
+    assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("revision", true)])), ["B", "b", "ab", "a"]);
+    assert_eq!(desk.keys_where("conflict", equal(text("name"))), ["ab", "b"]);
+    assert_eq!(desk.keys_where("conflict", Test::Exists(true)), ["B", "ab", "b"]);
+    assert_eq!(desk.keys_where("conflict", Test::Exists(false)), ["a"]);
+    let shown = desk.columns(desk.plan(vec![("key", equal(text("b")))]), &["revision", "conflict"]);
+    assert_eq!(desk.rows(&shown), [[Value::Int(stamps[2]), texts(&["name", "plain"])]]);
+}
+
+pub fn conditions_on_state(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    desk.put("a", &[("s_text_i", text("out")), ("s_number_i", Value::Int(1)), ("s_words", texts(&["x"]))]);
+    desk.put("b", &[("s_text_i", text("in")), ("s_number_i", Value::Int(2))]);
+    assert_eq!(desk.keys_where("s_text_i", equal(text("out"))), ["a"]);
+    assert_eq!(desk.keys_where("s_number_i", between(Some((Value::Int(1), false)), None)), ["b"]);
+    assert_eq!(desk.keys_where("s_words", equal(text("x"))), ["a"]);
+    assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("s_text_i", false)])), ["b", "a"]);
+    desk.put("a", &[("s_text_i", text("in"))]);
+    assert_eq!(desk.keys_where("s_text_i", equal(text("in"))), ["a", "b"]);
+    assert_eq!(desk.keys_where("s_number_i", Test::Exists(false)), ["a"]);
+}
+
+pub fn none_of_no_values_is_found(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    desk.put("a", &[("ordered", text("x")), ("words", texts(&["x"])), ("words_i", texts(&["x"])), ("words_f", texts(&["x"]))]);
+    for name in ["key", "ordered", "plain", "words", "words_i", "words_f", "s_text"] {
+        assert_eq!(desk.keys_where(name, Test::In(Vec::new())), Vec::<String>::new(), "{name}");
+    }
+}
+
+pub fn thousands_of_values_may_be_asked_for_at_once(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    desk.put("5", &[("number", Value::Int(5)), ("number_i", Value::Int(5)), ("numbers", Value::List(vec![Value::Int(5)])), ("numbers_i", Value::List(vec![Value::Int(5)]))]);
+    desk.put("-5", &[("number", Value::Int(-5)), ("number_i", Value::Int(-5)), ("words_f", texts(&["a", "5"]))]);
+    let numbers: Vec<Value> = (0..40_000).map(Value::Int).collect();
+    let words: Vec<Value> = (0..40_000).map(|number: i64| text(&number.to_string())).collect();
+    for name in ["number", "number_i", "numbers", "numbers_i"] {
+        assert_eq!(desk.keys_where(name, Test::In(numbers.clone())), ["5"], "{name}");
+    }
+    assert_eq!(desk.keys_where("key", Test::In(words.clone())), ["5"]);
+    assert_eq!(desk.keys_where("words_f", Test::In(words)), ["-5"]);
+}
+
+pub fn several_sort_columns_decide_in_turn_and_the_key_last(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    for (name, ordered, number) in [("f", "x", 1), ("e", "x", 2), ("d", "y", 1), ("c", "y", 1), ("b", "x", 1)] {
+        desk.put(name, &[("ordered", text(ordered)), ("number", Value::Int(number))]);
+    }
+    desk.put("a", &[]);
+    let keys = |sort: &[(&str, bool)]| desk.keys(desk.sorted(desk.plan(vec![]), sort)).concat();
+    assert_eq!(keys(&[]), "abcdef");
+    assert_eq!(keys(&[("key", true)]), "fedcba");
+    assert_eq!(keys(&[("ordered", false)]), "abefcd", "no value comes first, the key decides between equals");
+    assert_eq!(keys(&[("ordered", true)]), "cdbefa");
+    assert_eq!(keys(&[("ordered", false), ("number", true)]), "aebfcd");
+    assert_eq!(keys(&[("number", false), ("ordered", true)]), "acdbfe");
+    assert_eq!(keys(&[("number", true), ("ordered", true), ("key", true)]), "edcfba");
+}
+
+pub fn pages_put_together_are_the_whole(place: &Place) {
+    let (desk, _) = library(place);
+    for sort in [vec![], vec![("ordered", true)], vec![("number", false), ("folded", true)], vec![("s_text", false)]] {
+        let plan = desk.columns(desk.sorted(desk.plan(vec![("flag", Test::Exists(true))]), &sort), &["key", "ordered"]);
+        let whole = desk.rows(&plan);
+        assert!(whole.len() > 50);
+        for size in [1, 7, 50, 1_000] {
+            let mut together = Vec::new();
+            while together.len() < whole.len() {
+                let page = desk.rows(&Plan { offset: together.len() as u64, limit: Some(size), ..plan.clone() });
+                assert_eq!(page.len(), (size as usize).min(whole.len() - together.len()));
+                together.extend(page);
+            }
+            assert_eq!(together, whole);
+        }
+        let rest = desk.rows(&Plan { offset: 10, ..plan.clone() });
+        assert_eq!(rest, whole[10..]);
+    }
+}
+
+pub fn a_page_behind_the_end_is_empty(place: &Place) {
+    let desk = with_texts(place, "plain", &["a", "b"]);
+    for (offset, limit) in [(2, None), (2, Some(5)), (0, Some(0)), (u64::MAX, Some(u64::MAX))] {
+        let plan = Plan { offset, limit, ..desk.plan(vec![]) };
+        assert_eq!(desk.keys(plan.clone()), Vec::<String>::new());
+        assert_eq!(desk.store.count(&plan).expect("counting works"), 2, "counting leaves the page aside");
+    }
+    assert_eq!(desk.keys(Plan { offset: 1, limit: Some(u64::MAX), ..desk.plan(vec![]) }), ["1"]);
+}
+
+pub fn distinct_rows_are_counted_and_paged_as_rows(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    for (name, plain, number) in [("a", Some("x"), 1), ("b", Some("x"), 1), ("c", Some("x"), 2), ("d", None, 1), ("e", None, 1)] {
+        desk.put(name, &[("plain", plain.map_or(Value::Null, text)), ("number", Value::Int(number))]);
+    }
+    let plan = Plan { distinct: true, ..desk.columns(desk.plan(vec![]), &["plain", "number"]) };
+    let rows = vec![vec![Value::Null, Value::Int(1)], vec![text("x"), Value::Int(1)], vec![text("x"), Value::Int(2)]];
+    assert_eq!(desk.rows(&plan), rows, "without a sort, by the columns");
+    assert_eq!(desk.store.count(&plan).expect("counting works"), 3);
+    assert_eq!(desk.rows(&Plan { offset: 1, limit: Some(1), ..plan.clone() }), rows[1..2]);
+    let sorted = desk.sorted(plan, &[("number", true)]);
+    assert_eq!(desk.rows(&sorted), [rows[2].clone(), rows[0].clone(), rows[1].clone()]);
+}
+
+fn aggregates(desk: &Desk, plan: &Plan, name: &str) -> Vec<Value> {
+    let column = desk.column(name);
+    let all: Vec<Aggregate> = FUNCTIONS.iter().map(|(function, _)| Aggregate { function: *function, column }).collect();
+    desk.store.aggregate(plan, &all).unwrap_or_else(|error| panic!("{error}: {plan:?}"))
+}
+
+fn aggregate(desk: &Desk, plan: &Plan, function: Function, name: &str) -> Value {
+    desk.store.aggregate(plan, &[Aggregate { function, column: desk.column(name) }]).unwrap_or_else(|error| panic!("{error}: {plan:?}")).remove(0)
+}
+
+pub fn every_aggregate_of_numbers(place: &Place) {
+    // sum, count, min, max, avg, median
+    let desk = with_values(place, "number", &[4, 1, 4, -3].map(Value::Int));
+    desk.put("nothing", &[]);
+    let all = desk.plan(vec![]);
+    let int = Value::Int;
+    assert_eq!(aggregates(&desk, &all, "number"), [int(6), int(4), int(-3), int(4), Value::Float(1.5), Value::Float(2.5)]);
+    desk.put("nothing", &[("number", int(1))]);
+    assert_eq!(aggregates(&desk, &all, "number"), [int(7), int(5), int(-3), int(4), Value::Float(1.4), int(1)]);
+    let some = desk.plan(vec![("number", between(Some((int(1), false)), None))]);
+    assert_eq!(aggregates(&desk, &some, "number"), [int(8), int(2), int(4), int(4), Value::Float(4.0), int(4)], "two equal middle values are the median");
+    for (number, value) in [0.5, 2.0, 1.0].into_iter().enumerate() {
+        desk.put(&number.to_string(), &[("ratio", Value::Float(value))]);
+    }
+    let float = Value::Float;
+    assert_eq!(aggregates(&desk, &all, "ratio"), [float(3.5), int(3), float(0.5), float(2.0), float(3.5 / 3.0), float(1.0)]);
+    desk.put("3", &[("ratio", float(4.0))]);
+    assert_eq!(aggregate(&desk, &all, Function::Median, "ratio"), float(1.5));
+}
+
+pub fn aggregates_of_text_times_and_uuids_keep_their_type(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    for (name, letter, number, flag) in [("1", "b", 20, true), ("2", "B", -10, false), ("3", "\u{e4}", 0, true)] {
+        let values = [
+            ("plain", text(letter)),
+            ("moment_i", Value::Int(number)),
+            ("day", Value::Int(number)),
+            ("id", Value::Uuid(number as u128)),
+            ("flag", Value::Bool(flag)),
+        ];
+        desk.put(name, &values);
+    }
+    let all = desk.plan(vec![]);
+    let ends = |name: &str| [Function::Min, Function::Max].map(|function| aggregate(&desk, &all, function, name));
+    assert_eq!(ends("plain"), [text("B"), text("\u{e4}")]);
+    assert_eq!(ends("moment_i"), [Value::Int(-10), Value::Int(20)]);
+    assert_eq!(ends("day"), [Value::Int(-10), Value::Int(20)]);
+    assert_eq!(ends("id"), [Value::Uuid(0), Value::Uuid(-10_i64 as u128)]);
+    assert_eq!(ends("flag"), [Value::Bool(false), Value::Bool(true)]);
+    assert_eq!(ends("key"), [text("1"), text("3")]);
+    assert_eq!(aggregate(&desk, &all, Function::Median, "moment_i"), Value::Int(0));
+    assert_eq!(aggregate(&desk, &all, Function::Count, "flag"), Value::Int(3));
+}
+
+pub fn aggregates_of_lists_count_elements(place: &Place) {
+    let list = |numbers: &[i64]| Value::List(numbers.iter().map(|number| Value::Int(*number)).collect());
+    for field in ["numbers", "numbers_i"] {
+        let desk = with_values(place, field, &[list(&[1, 2]), list(&[]), list(&[2, 2, 10]), Value::Null]);
+        let int = Value::Int;
+        assert_eq!(aggregates(&desk, &desk.plan(vec![]), field), [int(17), int(5), int(1), int(10), Value::Float(3.4), int(2)]);
+        desk.work().writes((0..4).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+    }
+    let desk = Desk::open(place, LIBRARY);
+    let ids = Value::List([7, u128::MAX, 3].map(Value::Uuid).to_vec());
+    desk.put("a", &[("ids_i", ids), ("words", texts(&["b", "a"])), ("flags", Value::List(vec![Value::Bool(true)])), ("ratios", Value::List(vec![Value::Float(0.5)]))]);
+    let all = desk.plan(vec![]);
+    assert_eq!(aggregate(&desk, &all, Function::Min, "ids_i"), Value::Uuid(3));
+    assert_eq!(aggregate(&desk, &all, Function::Max, "ids_i"), Value::Uuid(u128::MAX));
+    assert_eq!(aggregate(&desk, &all, Function::Min, "words"), text("a"));
+    assert_eq!(aggregate(&desk, &all, Function::Max, "flags"), Value::Bool(true));
+    assert_eq!(aggregate(&desk, &all, Function::Sum, "ratios"), Value::Float(0.5));
+}
+
+pub fn aggregates_of_lists_obey_conditions_on_key_and_lists(place: &Place) {
+    let list = |numbers: &[i64]| Value::List(numbers.iter().map(|number| Value::Int(*number)).collect());
+    let desk = with_values(place, "numbers_i", &[list(&[1, 2]), list(&[2, 3]), list(&[4])]);
+    for (name, test, sum) in [
+        ("key", equal(text("1")), 5),
+        ("key", Test::Prefix("0".into()), 3),
+        ("key", Test::NotEqual(text("0")), 9),
+        ("numbers_i", equal(Value::Int(2)), 8),
+        ("numbers_i", Test::NotEqual(Value::Int(2)), 4),
+        ("numbers_i", between(Some((Value::Int(3), true)), None), 9),
+        ("words_f", Test::NotEqual(text("x")), 12),
+        ("revision", Test::Exists(true), 12),
+        ("conflict", Test::Exists(false), 12),
+        ("searched", Test::NotWildcard(vec!["abc".into()]), 12),
+    ] {
+        assert_eq!(aggregate(&desk, &desk.plan(vec![(name, test.clone())]), Function::Sum, "numbers_i"), Value::Int(sum), "{name} {test:?}");
+    }
+}
+
+pub fn aggregates_of_nothing_are_null_and_zero(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    desk.put("a", &[]);
+    for name in ["number", "ratio", "numbers", "numbers_i", "ratios"] {
+        let nothing = Value::Null;
+        let expected = [nothing.clone(), Value::Int(0), nothing.clone(), nothing.clone(), nothing.clone(), nothing];
+        assert_eq!(aggregates(&desk, &desk.plan(vec![]), name), expected, "{name}");
+    }
+}
+
+pub fn aggregates_look_at_all_rows_whatever_the_page(place: &Place) {
+    let desk = with_values(place, "number", &[1, 2, 3].map(Value::Int));
+    let page = Plan { offset: 1, limit: Some(1), ..desk.sorted(desk.plan(vec![]), &[("number_i", true)]) };
+    assert_eq!(aggregate(&desk, &page, Function::Sum, "number"), Value::Int(6));
+    assert_eq!(desk.store.count(&page).expect("counting works"), 3);
+}
+
+pub fn a_sum_that_does_not_fit_is_an_error_in_words(place: &Place) {
+    let desk = with_values(place, "number", &[i64::MAX, 1].map(Value::Int));
+    let sum = Aggregate { function: Function::Sum, column: desk.column("number") };
+    let error = desk.store.aggregate(&desk.plan(vec![]), &[sum]).expect_err("it does not fit");
+    assert!(matches!(&error, StoreError::Wrong(reason) if reason.contains("64 bits")), "{error}");
+    desk.put("1", &[("number", Value::Int(-1))]);
+    assert_eq!(aggregate(&desk, &desk.plan(vec![]), Function::Sum, "number"), Value::Int(i64::MAX - 1));
+    let ends = [Function::Min, Function::Max].map(|function| aggregate(&desk, &desk.plan(vec![]), function, "number"));
+    assert_eq!(ends, [Value::Int(-1), Value::Int(i64::MAX)]);
+}
+
+pub fn floats_in_lists_are_exact(place: &Place) {
+    let mut dice = Dice(7);
+    let mut bits = || (dice.below(1 << 31) as u64) << 33 ^ (dice.below(1 << 31) as u64) << 10 ^ dice.below(1 << 31) as u64;
+    let floats: Vec<f64> = std::iter::from_fn(|| Some(f64::from_bits(bits()))).filter(|float| float.is_finite()).take(1_000).collect();
+    let desk = with_values(place, "ratios", &floats.iter().map(|float| Value::List(vec![Value::Float(*float)])).collect::<Vec<_>>());
+    let lost: Vec<&f64> = floats.iter().filter(|float| desk.keys_where("ratios", equal(Value::Float(**float))).is_empty()).collect();
+    assert!(lost.is_empty(), "{} are not found, such as {:e}", lost.len(), lost[0]);
+}
+
+pub fn an_indexed_condition_does_not_scan(place: &Place) {
+    let (desk, _) = library(place);
+    let scans = |conditions: Vec<(&str, Test)>| {
+        let explanation = desk.store.explain(&desk.plan(conditions)).expect("explaining works");
+        assert!(explanation.len() > 1);
+        place.scans(&explanation)
+    };
+    let int = |number| Value::Int(number);
+    for (name, test) in [
+        ("key", equal(text("a1"))),
+        ("key", Test::In(vec![text("a1"), text("a2")])),
+        ("key", Test::Prefix("a1".into())),
+        ("key", between(Some((text("a"), true)), Some((text("b"), true)))),
+        ("ordered", equal(text("a"))),
+        ("ordered", Test::In(vec![text("a"), text("b")])),
+        ("ordered", Test::Prefix("ab".into())),
+        ("ordered", wildcard("ab*c")),
+        ("ordered", between(Some((text("a"), true)), None)),
+        ("ordered", between(None, Some((text("a"), false)))),
+        ("searched", wildcard("*abc*")),
+        ("searched", Test::Prefix("abc".into())),
+        ("both", equal(text("abc"))),
+        ("both", wildcard("*abc")),
+        ("folded", equal(text("ABC"))),
+        ("folded", Test::Prefix("AB".into())),
+        ("folded", wildcard("*BCD*")),
+        ("folded_searched", wildcard("*BCD*")),
+        ("badge", equal(text("badge a1"))),
+        ("number_i", equal(int(1))),
+        ("number_i", Test::In(vec![int(1), int(2)])),
+        ("number_i", between(Some((int(1), true)), Some((int(2), true)))),
+        ("ratio_i", between(None, Some((Value::Float(0.5), true)))),
+        ("flag_i", equal(Value::Bool(true))),
+        ("moment_i", between(Some((int(0), true)), None)),
+        ("id_i", equal(Value::Uuid(1))),
+        ("words_i", equal(text("a"))),
+        ("words_i", Test::In(vec![text("a"), text("b")])),
+        ("words_f", equal(text("A"))),
+        ("numbers_i", equal(int(1))),
+        ("ids_i", Test::In(vec![Value::Uuid(1)])),
+        ("s_text_i", equal(text("a"))),
+        ("s_text_i", Test::Prefix("a".into())),
+        ("s_number_i", between(Some((int(1), true)), None)),
+    ] {
+        assert!(!scans(vec![(name, test.clone())]), "{name} {test:?} scans");
+        // beside a condition that has no index as well, whichever comes first
+        let other = || ("plain", Test::NotEqual(text("a")));
+        assert!(!scans(vec![other(), (name, test.clone())]), "{name} {test:?} scans beside another");
+        assert!(!scans(vec![(name, test.clone()), other()]), "{name} {test:?} scans beside another");
+    }
+    // or nothing would have been shown
+    for (name, test) in [("plain", equal(text("a"))), ("ordered", Test::NotEqual(text("a"))), ("searched", wildcard("*ab*")), ("words", equal(text("a")))] {
+        assert!(scans(vec![(name, test.clone())]), "{name} {test:?} cannot be answered without reading all");
+    }
+}
+
+pub fn indexes_follow_updates_deaths_and_deletions(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    let values = |word: &str, number: i64| {
+        let own = [
+            ("ordered", text(word)),
+            ("searched", text(word)),
+            ("folded", text(word)),
+            ("badge", text(word)),
+            ("number_i", Value::Int(number)),
+            ("words_i", texts(&[word, "all"])),
+            ("words_f", texts(&[word, "all"])),
+            ("ids_i", Value::List(vec![Value::Uuid(number as u128)])),
+            ("s_text_i", text(word)),
+        ];
+        own.to_vec()
+    };
+    let finds = |word: &str, number: i64| -> Vec<usize> {
+        let asked = [
+            ("ordered", equal(text(word))),
+            ("searched", wildcard(&format!("*{word}*"))),
+            ("folded", wildcard(&format!("*{word}*"))),
+            ("badge", equal(text(word))),
+            ("number_i", equal(Value::Int(number))),
+            ("words_i", equal(text(word))),
+            ("words_f", equal(text(word))),
+            ("ids_i", equal(Value::Uuid(number as u128))),
+            ("s_text_i", equal(text(word))),
+        ];
+        asked.into_iter().map(|(name, test)| desk.keys_where(name, test).len()).collect()
+    };
+    let (everywhere, nowhere) = (vec![1; 9], vec![0; 9]);
+    desk.put("x", &values("first", 1));
+    assert_eq!(finds("first", 1), everywhere);
+    desk.put("x", &values("second", 2));
+    assert_eq!((finds("first", 1), finds("second", 2)), (nowhere.clone(), everywhere.clone()));
+    let dead = Content { alive: false, ..desk.content(&values("second", 2)) };
+    desk.work().write(put(0, "x", desk.version("x"), dead)).done(&*desk.store);
+    assert_eq!(finds("second", 2), nowhere);
+    desk.put("x", &values("third", 3));
+    assert_eq!(finds("third", 3), everywhere);
+    desk.delete("x");
+    assert_eq!(finds("third", 3), nowhere);
+    // another record in the place of the deleted one inherits nothing
+    desk.put("y", &values("fourth", 4));
+    assert_eq!((finds("third", 3), finds("fourth", 4)), (nowhere, everywhere));
+}
+
+pub fn visiting_sees_one_snapshot_and_stops_when_told(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    let name = |number: usize| format!("{number:04}");
+    desk.work().writes((0..500).map(|number| put(0, &name(number), None, desk.content(&[("plain", text("old"))])))).done(&*desk.store);
+    let plan = desk.columns(desk.plan(vec![]), &["key", "plain"]);
+    let mut visited = Vec::new();
+    let whole = desk.store.visit(&plan, &mut |row| {
+        if visited.is_empty() {
+            desk.put(&name(400), &[("plain", text("new"))]);
+            desk.delete(&name(450));
+            desk.put(&name(999), &[]);
+        }
+        visited.push(row);
+        Ok(())
+    });
+    whole.expect("visiting works");
+    assert_eq!(visited, (0..500).map(|number| vec![text(&name(number)), text("old")]).collect::<Vec<_>>());
+    assert_eq!(desk.store.count(&plan).expect("counting works"), 500);
+
+    let mut seen = 0;
+    let stopped = desk.store.visit(&plan, &mut |_| {
+        seen += 1;
+        if seen == 3 { Err(StoreError::Wrong("enough".into())) } else { Ok(()) }
+    });
+    assert_eq!(stopped.expect_err("it was stopped").to_string(), "enough");
+    assert_eq!(seen, 3);
+    assert_eq!(desk.rows(&plan).len(), 500, "and another question is answered");
+}
+
+pub fn a_plan_of_another_catalogue_is_refused(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    desk.put("a", &[]);
+    let no_collection = Plan { collection: 9, ..desk.plan(vec![]) };
+    let no_column = |column| Plan { columns: vec![column], ..desk.plan(vec![]) };
+    let no_condition = Plan { conditions: vec![Condition { column: Column::Field(999), test: Test::Exists(true) }], ..desk.plan(vec![]) };
+    let no_sort = Plan { sort: vec![Sort { column: Column::State(999), descending: false }], ..desk.plan(vec![]) };
+    for plan in [no_collection.clone(), no_column(Column::Field(999)), no_column(Column::State(999)), no_condition, no_sort] {
+        let found = desk.store.find(&plan);
+        assert!(matches!(found, Err(StoreError::Wrong(_))), "{found:?}");
+        assert!(desk.store.explain(&plan).is_err());
+    }
+    assert!(matches!(desk.store.count(&no_collection), Err(StoreError::Wrong(_))));
+    let sum = Aggregate { function: Function::Sum, column: Column::Field(999) };
+    assert!(matches!(desk.store.aggregate(&desk.plan(vec![]), &[sum]), Err(StoreError::Wrong(_))));
+    assert!(matches!(desk.store.read(&desk.tenant, 9, &[key("a")], Detail::Head), Err(StoreError::Wrong(_))));
+    assert!(matches!(desk.store.find(&desk.plan(vec![("plain", Test::Wildcard(Vec::new()))])), Err(StoreError::Wrong(_))));
+}
