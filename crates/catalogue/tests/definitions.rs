@@ -22,6 +22,14 @@ fn the_authorities_example_is_accepted() {
 }
 
 #[test]
+fn the_definition_in_the_documentation_is_accepted() {
+    let page = include_str!("../../../docs/definition.md");
+    let text = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a definition");
+    let problems = parse(text).err().unwrap_or_default();
+    assert!(problems.is_empty(), "{}", render("docs/definition.md", text, &problems, false));
+}
+
+#[test]
 fn layout_and_comments_do_not_change_the_hash() {
     let a = parse("catalogue: a\ncollections: { x: { key: k, fields: { k: text } } }").expect("valid");
     let b = parse("# hello\ncollections:\n  x:\n    fields: {k: text}\n    key: k\ncatalogue: a").expect("valid");

@@ -81,7 +81,7 @@ pub fn table(headings: &[&str], rows: &[Vec<String>], right: &[bool]) -> String 
         let mut out = String::new();
         for (index, cell) in cells.iter().enumerate() {
             let wide = widths[index];
-            let shown: String = if width(cell) > wide { cell.chars().take(wide.saturating_sub(1)).chain(['…']).collect() } else { cell.clone() };
+            let shown = console::truncate_str(cell, wide, "…");
             let pad = " ".repeat(wide - width(&shown));
             let is_right = right.get(index).copied().unwrap_or(false);
             out.push_str(&if is_right { format!("{pad}{shown}") } else { format!("{shown}{pad}") });

@@ -7,7 +7,7 @@
 
 mod support;
 
-use proptest::prelude::{Rng, RngCore};
+use proptest::prelude::{Rng, RngExt};
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -634,7 +634,7 @@ impl Asker<'_> {
         // columns keep their order, the rest may stand anywhere
         while !greps.is_empty() {
             let rest = greps.split_off(1 + self.dice.below(greps.len()));
-            stages.push(format!("grep {}", greps.join(self.dice.one(&[", ", ","]))));
+            stages.push(format!("grep {}", greps.join(*self.dice.one(&[", ", ","]))));
             greps = rest;
         }
         let mut others: Vec<String> = Vec::new();
@@ -696,15 +696,16 @@ impl Asker<'_> {
         !question.unique || self.columns(question).iter().all(|name| self.names[*name].has_order())
     }
 
+    /// The values of a column in all rows.
+    fn values_of(&self, question: &Question, name: usize) -> Vec<Value> {
+        let columns = if question.unique { self.columns(question) } else { vec![name] };
+        let place = columns.iter().position(|column| *column == name).expect("a column");
+        self.rows(&Question { columns, sort: Vec::new(), ..question.clone() }).into_iter().map(|mut row| row.swap_remove(place)).collect()
+    }
+
     /// An aggregate over all rows; nothing when the sum does not fit.
     fn aggregate(&self, question: &Question, function: Function, name: usize) -> Option<Value> {
-        let rows = if question.unique {
-            let column = self.columns(question).iter().position(|column| *column == name).expect("a column");
-            self.rows(question).into_iter().map(|mut row| row.swap_remove(column)).collect()
-        } else {
-            self.rows(&Question { columns: vec![name], sort: Vec::new(), ..question.clone() })
-        };
-        let rows: Vec<Value> = if question.unique { rows } else { rows.into_iter().map(|mut row| row.swap_remove(0)).collect() };
+        let rows = self.values_of(question, name);
         let mut values: Vec<&Value> = rows.iter().flat_map(Value::elements).collect();
         values.sort_by(|a, b| if function == Function::Count { Ordering::Equal } else { compare(a, b) });
         let number = |value: &Value| match value {
@@ -743,8 +744,8 @@ impl Asker<'_> {
 
     /// How far sums of these values may be apart, because floats are added in another order.
     fn tolerance(&self, question: &Question, name: usize) -> f64 {
-        let rows = self.rows(&Question { columns: vec![name], sort: Vec::new(), unique: false, ..question.clone() });
-        let sizes = rows.iter().flatten().flat_map(Value::elements).map(|value| match value {
+        let rows = self.values_of(question, name);
+        let sizes = rows.iter().flat_map(Value::elements).map(|value| match value {
             Value::Float(number) => number.abs(),
             Value::Int(number) => number.unsigned_abs() as f64,
             _ => 0.0,

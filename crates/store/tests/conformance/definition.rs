@@ -10,7 +10,7 @@ const FIRST: &str = "
 catalogue: growing
 sources:
   shop: { format: json, into: item, as_of: meta.received }
-  maker: { format: json, into: [item, company], as_of: meta.received }
+  maker: { format: json, feeds: [{ into: item }, { into: company }], as_of: meta.received }
 collections:
   item:
     key: name
@@ -92,13 +92,19 @@ pub fn a_new_store_and_an_unchanged_definition_report_nothing(place: &Place) {
 pub fn additions_are_applied_and_reported(place: &Place) {
     let desk = first_desk(place);
     let additions = [
-        ("      title: text\n", "      title: { type: text, index: [equal, prefix] }\n      size: integer\n      badge: { type: text, unique: true, index: equal }\n"),
+        (
+            "      title: text\n",
+            "      title: { type: text, index: [equal, prefix] }\n      size: integer\n      badge: { type: text, unique: true, index: equal }\n",
+        ),
         ("      words: { type: [text] }\n", "      words: { type: [text], index: equal }\n"),
         ("      place: text\n", "      place: { type: text, index: equal }\n      since: timestamp\n"),
         ("price: { type: integer, survivorship: latest, index: equal }", "price: { type: integer, survivorship: latest }"),
         ("      name: text\n", "      name: text\n"),
     ];
-    let with_collection = format!("{}  shelf:\n    key: name\n    fields:\n      name: text\n", FIRST.replace("[item, company]", "[item, company, shelf]"));
+    let with_collection = format!(
+        "{}  shelf:\n    key: name\n    fields:\n      name: text\n",
+        FIRST.replace("{ into: company }]", "{ into: company }, { into: shelf }]")
+    );
     let mut wanted = with_collection;
     for (from, to) in &additions[..4] {
         wanted = wanted.replace(from, to);
@@ -217,7 +223,8 @@ pub fn an_index_taken_away_and_given_back_answers_again(place: &Place) {
 
 pub fn a_folded_list_may_be_added_to_a_collection_with_records(place: &Place) {
     let desk = first_desk(place);
-    let desk = reopened(desk, place, changed(&[("      title: text\n", "      title: text\n      names: { type: [text], fold: true, index: equal }\n")]));
+    let desk =
+        reopened(desk, place, changed(&[("      title: text\n", "      title: text\n      names: { type: [text], fold: true, index: equal }\n")]));
     assert_eq!(desk.keys_where("names", Test::Exists(true)), Vec::<String>::new());
     desk.put("a", &[("names", texts(&["\u{c4}da"]))]);
     assert_eq!(desk.keys_where("names", equal(text("\u{e4}DA"))), ["a"]);
@@ -252,7 +259,7 @@ fn refusals() -> Vec<(Catalogue, &'static str)> {
     let company = "  company:\n    key: name\n    fields:\n      name: text\n";
     vec![
         (
-            changed(&[("[item, company]", "item"), (company, "")]),
+            changed(&[(", { into: company }]", "]"), (company, "")]),
             "collection `company` is not in the definition any more, its records are in the store",
         ),
         one("  item:\n    key: name", "  item:\n    key: title", "the key of `item` was `name` and is now `title`"),
@@ -307,7 +314,8 @@ pub fn a_refused_definition_leaves_the_store_to_the_old_one(place: &Place) {
     let before = desk.record("a");
     drop(desk);
     // an addition beside the refusal is not applied either
-    let catalogue = changed(&[("exists: latest", "exists: any"), ("      title: text\n", "      title: { type: text, index: equal }\n      new: text\n")]);
+    let catalogue =
+        changed(&[("exists: latest", "exists: any"), ("      title: text\n", "      title: { type: text, index: equal }\n      new: text\n")]);
     refused(place, &catalogue);
     let desk = Desk::open(place, FIRST);
     assert_eq!(desk.store.changes(), Vec::<String>::new());
@@ -321,7 +329,10 @@ pub fn a_refused_definition_leaves_the_store_to_the_old_one(place: &Place) {
 /// A desk on the first definition while another process has opened the store with one that has more.
 fn overtaken_desk(place: &Place) -> (Desk, Desk) {
     let old = first_desk(place);
-    let catalogue = changed(&[("      title: text\n", "      title: text\n      new: text\n"), ("survivorship: latest, index: equal }", "survivorship: latest }")]);
+    let catalogue = changed(&[
+        ("      title: text\n", "      title: text\n      new: text\n"),
+        ("survivorship: latest, index: equal }", "survivorship: latest }"),
+    ]);
     let store = place.open(&catalogue);
     let new = Desk { catalogue, store, tenant: old.tenant.clone(), collection: 0 };
     (old, new)
@@ -372,10 +383,7 @@ pub fn a_new_store_may_be_opened_by_several_at_once(place: &Place) {
 }
 
 pub fn indexed_state_of_every_kind_can_be_asked_for(place: &Place) {
-    let state = "\
-      place: { type: text, index: contains }
-      flags: { type: [text], index: equal }
-";
+    let state = "      place: { type: text, index: contains }\n      flags: { type: [text], index: equal }\n";
     let catalogue = changed(&[("      place: text\n", state)]);
     let desk = Desk { store: place.open(&catalogue), catalogue, tenant: main_tenant(), collection: 0 };
     desk.put("a", &[("place", text("upper shelf")), ("flags", texts(&["new", "red"]))]);

@@ -3,7 +3,9 @@
 use super::support::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
 use stook_store::plan::{Plan, Test};
 use stook_store::*;
@@ -28,7 +30,7 @@ const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 enum Step {
     /// A writer reads everything.
     Read(usize),
-    /// A writer submits changes of some keys, computed from what it has read.
+    /// A writer submits changes of some keys, computed from what it has read; the unit may fail at its end.
     Write { writer: usize, changes: Vec<(usize, Kind)>, fails: bool },
 }
 
@@ -58,15 +60,13 @@ struct Held {
     alive: bool,
     touches: i64,
     contributions: Vec<u8>,
-    /// Counts up with every put, as revisions do.
-    generation: i64,
 }
 
-fn content(desk: &Desk, held: &Held) -> Content {
+fn content_of(catalogue: &Catalogue, held: &Held) -> Content {
     let said = Value::List(held.said.iter().map(|number| Value::Int(*number)).collect());
     let note = text(&format!("Note {}", held.said.last().unwrap_or(&0)));
     let values = [("said", said), ("badge", Value::Int(held.badge)), ("note", note)];
-    Content { alive: held.alive, contributions: held.contributions.clone(), ..desk.content(&values) }
+    Content { alive: held.alive, contributions: held.contributions.clone(), ..content(catalogue, 0, &values) }
 }
 
 /// What a change makes of a record: puts add a statement, a touch of nothing is nothing.
@@ -77,7 +77,6 @@ fn merge(now: Option<&Held>, kind: Kind, statement: i64) -> Option<Held> {
             held.said.push(statement);
             (held.badge, held.alive) = (badge, alive);
             held.touches = 0;
-            held.generation += 1;
             held.contributions = statement.to_le_bytes().to_vec();
             Some(held)
         }
@@ -91,22 +90,21 @@ fn merge(now: Option<&Held>, kind: Kind, statement: i64) -> Option<Held> {
     }
 }
 
-fn write_of(desk: &Desk, name: &str, expect: Option<Version>, now: Option<&Held>, kind: Kind, statement: i64) -> Option<RecordWrite> {
-    let merged = merge(now, kind, statement);
-    match (kind, merged) {
-        (Kind::Put { .. }, Some(held)) => Some(put(0, name, expect, content(desk, &held))),
-        (Kind::Touch, Some(held)) => Some(touch(0, name, expect, &held.contributions)),
-        (Kind::Delete, _) if now.is_some() => Some(delete(0, name, expect)),
+/// The write for a change of a record that was read like this; nothing when there is nothing to touch or delete.
+fn write_of(catalogue: &Catalogue, number: usize, read: &ReadRecord, kind: Kind, statement: i64) -> Option<RecordWrite> {
+    let (version, held) = read;
+    match (kind, merge(held.as_ref(), kind, statement)) {
+        (Kind::Put { .. }, Some(merged)) => Some(put(0, KEYS[number], *version, content_of(catalogue, &merged))),
+        (Kind::Touch, Some(merged)) => Some(touch(0, KEYS[number], *version, &merged.contributions)),
+        (Kind::Delete, _) if held.is_some() => Some(delete(0, KEYS[number], *version)),
         _ => None,
     }
 }
 
 /// What the store says of a record, in the model's terms.
 fn held_of(record: &StoredRecord) -> Held {
-    let said: Vec<i64> = record.golden[1].elements().iter().filter_map(Value::as_int).collect();
     Held {
-        generation: said.len() as i64,
-        said,
+        said: record.golden[1].elements().iter().filter_map(Value::as_int).collect(),
         badge: record.golden[2].as_int().unwrap_or_default(),
         alive: record.alive,
         touches: record.version.touch,
@@ -114,11 +112,16 @@ fn held_of(record: &StoredRecord) -> Held {
     }
 }
 
-type Read = BTreeMap<usize, (Option<Version>, Option<Held>)>;
+type ReadRecord = (Option<Version>, Option<Held>);
+type Read = BTreeMap<usize, ReadRecord>;
+
+fn as_read(record: Option<&StoredRecord>) -> ReadRecord {
+    (record.map(|record| record.version), record.map(held_of))
+}
 
 fn read_all(desk: &Desk) -> Read {
     let found = desk.store.read(&desk.tenant, 0, &KEYS.map(key), Detail::Full).expect("reading works");
-    found.into_iter().enumerate().map(|(number, record)| (number, (record.as_ref().map(|it| it.version), record.as_ref().map(held_of)))).collect()
+    found.iter().enumerate().map(|(number, record)| (number, as_read(record.as_ref()))).collect()
 }
 
 /// What the model makes of a unit: every change merged with what is there at that moment, refused when the badge is taken.
@@ -173,68 +176,58 @@ fn check(desk: &Desk, model: &BTreeMap<usize, Held>, revisions: &mut BTreeMap<us
         assert_eq!(desk.keys_where("badge", equal(Value::Int(badge))), holders);
     }
     for statement in 0..25 {
-        let said = |held: &&Held| held.alive && held.said.contains(&statement);
-        let sayers: Vec<&str> = model.iter().filter(|(_, held)| said(held)).map(|(number, _)| KEYS[*number]).collect();
-        assert_eq!(desk.keys_where("said", equal(Value::Int(statement))), sayers);
-        let last = |held: &&Held| held.alive && held.said.last() == Some(&statement);
-        let noted: Vec<&str> = model.iter().filter(|(_, held)| last(held)).map(|(number, _)| KEYS[*number]).collect();
-        assert_eq!(desk.keys_where("note", Test::Wildcard(vec!["NOTE ".into(), statement.to_string()])), Vec::from_iter(noted.iter().map(|name| name.to_string())));
+        let alive_with = |wanted: &dyn Fn(&Held) -> bool| -> Vec<&str> {
+            model.iter().filter(|(_, held)| held.alive && wanted(held)).map(|(number, _)| KEYS[*number]).collect()
+        };
+        assert_eq!(desk.keys_where("said", equal(Value::Int(statement))), alive_with(&|held| held.said.contains(&statement)));
+        let note = Test::Wildcard(vec![String::new(), format!("OTE {statement}")]);
+        assert_eq!(desk.keys_where("note", note), alive_with(&|held| held.said.last() == Some(&statement)));
     }
     let all = Plan { distinct: true, ..desk.columns(desk.plan(vec![]), &["badge"]) };
     assert_eq!(desk.store.count(&all).expect("counting works"), alive.len() as u64, "badges are unique");
 }
 
 pub fn two_interleaved_writers_end_where_a_naive_model_ends(place: &Place) {
-    let mut desk = Desk::open(place, MERGED);
+    let desk = RefCell::new(Desk::open(place, MERGED));
     let mut runner = TestRunner::new(Config { failure_persistence: None, cases: 48, ..Config::default() });
-    let case = std::cell::Cell::new(0);
-    let desk = std::cell::RefCell::new(&mut desk);
+    let cases = Cell::new(0);
     let checked = runner.run(&steps(), |steps| {
         // every history has a tenant of its own: one store serves all of them
-        case.set(case.get() + 1);
         let mut desk = desk.borrow_mut();
-        desk.tenant = tenant(&format!("case-{}", case.get()));
+        desk.tenant = tenant(&format!("case-{}", cases.replace(cases.get() + 1)));
         let mut model = BTreeMap::new();
         let mut revisions = BTreeMap::new();
         let mut reads = [Read::new(), Read::new()];
-        for (statement, step) in steps.iter().enumerate() {
-            let statement = statement as i64;
+        for (statement, step) in (0..).zip(steps) {
             let (writer, changes, fails) = match step {
                 Step::Read(writer) => {
-                    reads[*writer] = read_all(&desk);
+                    reads[writer] = read_all(&desk);
                     continue;
                 }
-                Step::Write { writer, changes, fails } => (*writer, changes, *fails),
+                Step::Write { writer, changes, fails } => (writer, changes, fails),
             };
             let read = &reads[writer];
-            let mut work = desk.work();
-            for (number, kind) in changes {
-                let (version, held) = read.get(number).cloned().unwrap_or_default();
-                work = work.writes(write_of(&desk, KEYS[*number], version, held.as_ref(), *kind, statement));
-            }
-            let again: Vec<(usize, Kind)> = changes.clone();
-            let definition = desk.catalogue.clone();
+            let as_it_was_read = |number: usize| read.get(&number).cloned().unwrap_or_default();
+            let write = |(number, kind): &(usize, Kind)| write_of(&desk.catalogue, *number, &as_it_was_read(*number), *kind, statement);
+            let writes: Vec<RecordWrite> = changes.iter().filter_map(write).collect();
+            let (kinds, catalogue) = (changes.clone(), desk.catalogue.clone());
             let merge_again = move |conflicts: Vec<Conflict>| {
-                let merged = conflicts.into_iter().filter_map(|conflict| {
-                    let (number, kind) = *again.iter().find(|(number, _)| KEYS[*number] == conflict.key.as_str()).expect("one of those written");
-                    let held = conflict.record.as_ref().map(held_of);
-                    let version = conflict.record.as_ref().map(|record| record.version);
-                    let scratch = Scratch { catalogue: &definition };
-                    scratch.write_of(KEYS[number], version, held.as_ref(), kind, statement)
-                });
-                Ok(merged.collect())
+                if fails {
+                    return Err(StoreError::Wrong("it fails when everything else is written".into()));
+                }
+                let again = |conflict: &Conflict| {
+                    let (number, kind) = *kinds.iter().find(|(number, _)| KEYS[*number] == conflict.key.as_str())?;
+                    write_of(&catalogue, number, &as_read(conflict.record.as_ref()), kind, statement)
+                };
+                Ok(conflicts.iter().filter_map(again).collect())
             };
-            let work = work.resolve(merge_again);
-            // a unit that fails at its end has written everything before that
-            let work = if fails { work.write(put(9, "z", None, desk.content(&[]))) } else { work };
-            let (result, told) = work.commit(&*desk.store);
-            if fails {
-                prop_assert!(result.is_err());
-            } else {
-                prop_assert!(result.is_ok(), "{:?}", result);
-                let refused = apply(&mut model, read, changes, statement);
+            let never_current = fails.then(|| put(0, "z", Some(Version::default()), desk.content(&[])));
+            let (result, told) = desk.work().writes(writes).writes(never_current).resolve(merge_again).commit(&*desk.store);
+            prop_assert_eq!(result.is_err(), fails, "{:?}", result);
+            if !fails {
+                let refused = apply(&mut model, read, &changes, statement);
                 let told: Vec<&str> = told.refused.iter().map(|(_, name, ..)| name.as_str()).collect();
-                prop_assert_eq!(told, refused.iter().map(|number| KEYS[*number]).collect::<Vec<_>>());
+                prop_assert_eq!(told, refused.into_iter().map(|number| KEYS[number]).collect::<Vec<_>>());
             }
             check(&desk, &model, &mut revisions);
         }

@@ -9,7 +9,7 @@ use stook_store::*;
 const TWO: &str = "
 catalogue: two
 sources:
-  deliveries: { format: json, into: [item, maker], as_of: meta.received }
+  deliveries: { format: json, feeds: [{ into: item }, { into: maker }], as_of: meta.received }
 collections:
   item:
     key: name
@@ -70,7 +70,8 @@ fn eventful(desk: &Desk) -> JobId {
         vec![line(4, 0, Skipped, "c"), line(5, 0, Updated, "a"), line(5, 1, Unchanged, "m"), line(6, 1, Failed, "n")],
         vec![trouble(4, 0, false, "a blank year"), trouble(6, 0, true, "no key"), trouble(6, 0, false, "and no year")],
     );
-    second.corrections = vec![Correction { document: 1, collection: 0, outcome: Superseded }, Correction { document: 2, collection: 0, outcome: Superseded }];
+    second.corrections =
+        vec![Correction { document: 1, collection: 0, outcome: Superseded }, Correction { document: 2, collection: 0, outcome: Superseded }];
     second.counts.add(Created, -2);
     second.counts.add(Superseded, 2);
     let in_second_file = |journal: ChunkJournal| ChunkJournal { file: 1, file_start: 6, ..journal };
@@ -109,16 +110,17 @@ pub fn the_journal_lists_documents_in_the_order_of_the_files(place: &Place) {
     let entries = whole(&desk, job);
     assert_eq!(entries.len(), 4 + 4 + 48);
     assert!(entries.is_sorted_by_key(|entry| entry.document));
-    let entry = |document: u64, file: &str, record: u64, collection: Option<&str>, key: Option<&str>, outcome: Outcome, reasons: &[&str]| JournalEntry {
-        document,
-        file: file.into(),
-        record,
-        offset: document * 10,
-        collection: collection.map(str::to_owned),
-        key: key.map(str::to_owned),
-        outcome,
-        reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
-    };
+    let entry =
+        |document: u64, file: &str, record: u64, collection: Option<&str>, key: Option<&str>, outcome: Outcome, reasons: &[&str]| JournalEntry {
+            document,
+            file: file.into(),
+            record,
+            offset: document * 10,
+            collection: collection.map(str::to_owned),
+            key: key.map(str::to_owned),
+            outcome,
+            reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+        };
     assert_eq!(entries[1], entry(1, "file0.json", 1, Some("maker"), Some("m"), Outcome::Created, &[]));
     assert_eq!(entries[3], entry(3, "file0.json", 3, None, None, Outcome::Failed, &["not JSON"]));
     assert_eq!(entries[4], entry(4, "file0.json", 4, Some("item"), Some("c"), Outcome::Skipped, &["a blank year"]));
@@ -245,7 +247,13 @@ pub fn packed_lines_come_back_as_they_were(_: &Place) {
     let mut lines = Vec::new();
     for (number, (outcome, _)) in OUTCOMES.into_iter().enumerate() {
         let number = number as u64;
-        lines.push(Line { document: number, offset: u64::MAX - number, collection: number as usize * 100, outcome, key: "\u{e4}".repeat(number as usize) });
+        lines.push(Line {
+            document: number,
+            offset: u64::MAX - number,
+            collection: number as usize * 100,
+            outcome,
+            key: "\u{e4}".repeat(number as usize),
+        });
     }
     // positions go back to the front where a new file begins
     lines.push(Line { document: 9, offset: 0, collection: 0, outcome: Outcome::Created, key: String::new() });

@@ -24,7 +24,7 @@ pub mod unique;
 /// Makes a test of every specification, each with a new place, whose own checks run afterwards.
 #[macro_export]
 macro_rules! conformance {
-    ($new_place:path) => {
+    ($new_place:ident) => {
         conformance! { @modules $new_place
             records: [
                 reading_gives_records_in_the_order_of_the_keys_and_nothing_for_missing_ones,
@@ -49,6 +49,8 @@ macro_rules! conformance {
                 a_receipt_counts_the_rows_that_were_written,
                 an_error_in_resolve_takes_everything_back,
                 a_unit_that_fails_leaves_its_neighbours_alone,
+                a_unit_that_fails_beside_other_interactive_work_takes_only_itself_back,
+                units_that_share_a_transaction_see_each_other,
                 a_unit_that_panics_fails_alone,
                 interactive_and_bulk_units_are_all_written,
                 records_are_there_after_reopening,
@@ -190,13 +192,13 @@ macro_rules! conformance {
             ],
         }
     };
-    (@modules $new_place:path $($module:ident: [$($name:ident),* $(,)?],)*) => {
+    (@modules $new_place:ident $($module:ident: [$($name:ident),* $(,)?],)*) => {
         $(
             mod $module {
                 $(
                     #[test]
                     fn $name() {
-                        let place = $new_place();
+                        let place = $crate::$new_place();
                         $crate::conformance::$module::$name(&place);
                         place.check();
                     }

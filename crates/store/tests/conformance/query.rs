@@ -56,9 +56,8 @@ collections:
       s_words: { type: [text] }
 ";
 
-const TEXTS: [&str; 16] = [
-    "", "a", "A", "ab", "aB", "abc", "abcd", "b", "ba bc", "Ba  Bc", "b*c", "b?[c]", "\u{e4}bc", "\u{c4}BC", "\u{ffff}", "\u{10000}",
-];
+const TEXTS: [&str; 16] =
+    ["", "a", "A", "ab", "aB", "abc", "abcd", "b", "ba bc", "Ba  Bc", "b*c", "b?[c]", "\u{e4}bc", "\u{c4}BC", "\u{ffff}", "\u{10000}"];
 
 fn scalars(ty: &FieldType) -> Vec<Value> {
     match ty {
@@ -136,7 +135,9 @@ impl Naive {
     }
 
     fn satisfying(&self, conditions: &[Condition]) -> Vec<&(String, Content)> {
-        let holds = |record: &(String, Content), condition: &Condition| satisfies(&Self::value(record, condition.column), &condition.test, self.known(condition.column));
+        let holds = |record: &(String, Content), condition: &Condition| {
+            satisfies(&Self::value(record, condition.column), &condition.test, self.known(condition.column))
+        };
         self.records.iter().filter(|record| conditions.iter().all(|condition| holds(record, condition))).collect()
     }
 
@@ -160,7 +161,12 @@ impl Naive {
         let mut rows: Vec<Vec<Value>> = found.into_iter().map(row).collect();
         if plan.distinct {
             let mut seen = Vec::new();
-            rows.retain(|row| !seen.contains(row) && { seen.push(row.clone()); true });
+            rows.retain(|row| {
+                !seen.contains(row) && {
+                    seen.push(row.clone());
+                    true
+                }
+            });
         }
         let rows = rows.into_iter().skip(plan.offset as usize);
         rows.take(plan.limit.map_or(usize::MAX, |limit| limit as usize)).collect()
@@ -182,7 +188,10 @@ impl Naive {
             Function::Avg => Value::Float(numbers().sum::<f64>() / values.len() as f64),
             Function::Median => {
                 let (low, high) = (&values[(values.len() - 1) / 2], &values[values.len() / 2]);
-                if low == high { low.clone() } else { Value::Float((as_number(low) + as_number(high)) / 2.0) }
+                match (low, high) {
+                    (Value::Int(low), Value::Int(high)) if (low + high) % 2 == 0 => Value::Int((low + high) / 2),
+                    _ => Value::Float((as_number(low) + as_number(high)) / 2.0),
+                }
             }
         }
     }
@@ -270,8 +279,28 @@ fn tests_of(known: &Known) -> Vec<Test> {
     if known.ty.element() == &FieldType::Text {
         tests.extend(TEXTS.map(|prefix| Test::Prefix(prefix.into())));
         let patterns = [
-            "", "*", "a", "a*", "*a", "*a*", "a*c", "a*a", "ab*bc", "*bc*", "*abc*", "*abcd", "a*b*c*", "*b*", "b\\*c", "*[c]*", "*?*", "\u{e4}*", "*\u{e4}bc*", "x*",
-            "*a bc*", "b*\u{10000}*",
+            "",
+            "*",
+            "a",
+            "a*",
+            "*a",
+            "*a*",
+            "a*c",
+            "a*a",
+            "ab*bc",
+            "*bc*",
+            "*abc*",
+            "*abcd",
+            "a*b*c*",
+            "*b*",
+            "b\\*c",
+            "*[c]*",
+            "*?*",
+            "\u{e4}*",
+            "*\u{e4}bc*",
+            "x*",
+            "*a bc*",
+            "b*\u{10000}*",
         ];
         for pattern in patterns {
             tests.push(wildcard(pattern));
@@ -298,7 +327,8 @@ fn library(place: &Place) -> (Desk, Naive) {
                 continue;
             }
             let golden = columns.iter().filter(|known| matches!(known.column, Column::Field(_)));
-            let golden: Vec<Value> = golden.map(|known| if known.name == "badge" { text(&format!("badge {name}")) } else { dice.value(&known.ty) }).collect();
+            let golden: Vec<Value> =
+                golden.map(|known| if known.name == "badge" { text(&format!("badge {name}")) } else { dice.value(&known.ty) }).collect();
             let state = columns.iter().filter(|known| matches!(known.column, Column::State(_)));
             let state: Vec<Value> = state.map(|known| dice.value(&known.ty)).collect();
             let alive = round < 2 || dice.below(6) > 0;
@@ -506,7 +536,8 @@ pub fn a_prefix_may_end_in_any_character(place: &Place) {
         let desk = with_texts(place, field, &values.iter().map(String::as_str).collect::<Vec<_>>());
         for end in ends {
             let prefix = format!("x{end}");
-            let mut expected: Vec<String> = (0..values.len()).filter(|number| values[*number].starts_with(&prefix)).map(|number| number.to_string()).collect();
+            let mut expected: Vec<String> =
+                (0..values.len()).filter(|number| values[*number].starts_with(&prefix)).map(|number| number.to_string()).collect();
             expected.sort();
             assert_eq!(desk.keys_where(field, Test::Prefix(prefix)), expected, "{field} {end:?}");
         }
@@ -619,7 +650,15 @@ pub fn none_of_no_values_is_found(place: &Place) {
 
 pub fn thousands_of_values_may_be_asked_for_at_once(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
-    desk.put("5", &[("number", Value::Int(5)), ("number_i", Value::Int(5)), ("numbers", Value::List(vec![Value::Int(5)])), ("numbers_i", Value::List(vec![Value::Int(5)]))]);
+    desk.put(
+        "5",
+        &[
+            ("number", Value::Int(5)),
+            ("number_i", Value::Int(5)),
+            ("numbers", Value::List(vec![Value::Int(5)])),
+            ("numbers_i", Value::List(vec![Value::Int(5)])),
+        ],
+    );
     desk.put("-5", &[("number", Value::Int(-5)), ("number_i", Value::Int(-5)), ("words_f", texts(&["a", "5"]))]);
     let numbers: Vec<Value> = (0..40_000).map(Value::Int).collect();
     let words: Vec<Value> = (0..40_000).map(|number: i64| text(&number.to_string())).collect();
@@ -710,7 +749,11 @@ pub fn every_aggregate_of_numbers(place: &Place) {
     desk.put("nothing", &[("number", int(1))]);
     assert_eq!(aggregates(&desk, &all, "number"), [int(7), int(5), int(-3), int(4), Value::Float(1.4), int(1)]);
     let some = desk.plan(vec![("number", between(Some((int(1), false)), None))]);
-    assert_eq!(aggregates(&desk, &some, "number"), [int(8), int(2), int(4), int(4), Value::Float(4.0), int(4)], "two equal middle values are the median");
+    assert_eq!(
+        aggregates(&desk, &some, "number"),
+        [int(8), int(2), int(4), int(4), Value::Float(4.0), int(4)],
+        "two equal middle values are the median"
+    );
     for (number, value) in [0.5, 2.0, 1.0].into_iter().enumerate() {
         desk.put(&number.to_string(), &[("ratio", Value::Float(value))]);
     }
@@ -754,7 +797,15 @@ pub fn aggregates_of_lists_count_elements(place: &Place) {
     }
     let desk = Desk::open(place, LIBRARY);
     let ids = Value::List([7, u128::MAX, 3].map(Value::Uuid).to_vec());
-    desk.put("a", &[("ids_i", ids), ("words", texts(&["b", "a"])), ("flags", Value::List(vec![Value::Bool(true)])), ("ratios", Value::List(vec![Value::Float(0.5)]))]);
+    desk.put(
+        "a",
+        &[
+            ("ids_i", ids),
+            ("words", texts(&["b", "a"])),
+            ("flags", Value::List(vec![Value::Bool(true)])),
+            ("ratios", Value::List(vec![Value::Float(0.5)])),
+        ],
+    );
     let all = desk.plan(vec![]);
     assert_eq!(aggregate(&desk, &all, Function::Min, "ids_i"), Value::Uuid(3));
     assert_eq!(aggregate(&desk, &all, Function::Max, "ids_i"), Value::Uuid(u128::MAX));
@@ -870,7 +921,9 @@ pub fn an_indexed_condition_does_not_scan(place: &Place) {
         assert!(!scans(vec![(name, test.clone()), other()]), "{name} {test:?} scans beside another");
     }
     // or nothing would have been shown
-    for (name, test) in [("plain", equal(text("a"))), ("ordered", Test::NotEqual(text("a"))), ("searched", wildcard("*ab*")), ("words", equal(text("a")))] {
+    for (name, test) in
+        [("plain", equal(text("a"))), ("ordered", Test::NotEqual(text("a"))), ("searched", wildcard("*ab*")), ("words", equal(text("a")))]
+    {
         assert!(scans(vec![(name, test.clone())]), "{name} {test:?} cannot be answered without reading all");
     }
 }

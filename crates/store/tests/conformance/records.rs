@@ -5,12 +5,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::Plan;
+use stook_store::queue::NewJob;
 use stook_store::*;
 
 const SHELF: &str = "
 catalogue: shelf
 sources:
-  deliveries: { format: json, into: [thing, place], as_of: meta.received }
+  deliveries: { format: json, feeds: [{ into: thing }, { into: place }], as_of: meta.received }
 collections:
   thing:
     key: name
@@ -415,7 +416,8 @@ pub fn what_resolve_returns_is_written(place: &Place) {
     }
     // touches and deletions as well
     desk.put("x", &[]);
-    let touched = |conflicts: Vec<Conflict>| Ok(conflicts.into_iter().map(|it| touch(0, "x", it.record.map(|record| record.version), b"touched")).collect());
+    let touched =
+        |conflicts: Vec<Conflict>| Ok(conflicts.into_iter().map(|it| touch(0, "x", it.record.map(|record| record.version), b"touched")).collect());
     desk.work().write(delete(0, "x", Some(Version::default()))).resolve(touched).done(&*desk.store);
     assert_eq!(desk.record("x").expect("it stays").contributions, b"touched");
     let deleted = |conflicts: Vec<Conflict>| Ok(conflicts.into_iter().map(|it| delete(0, "x", it.record.map(|record| record.version))).collect());
@@ -542,15 +544,116 @@ pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
     let desk = Desk::open(place, SHELF);
     desk.put("taken", &[]);
     let submit = |number: i64| {
-        let own = put(0, &format!("unit {number}"), None, desk.content(&[("weight", Value::Int(number))]));
+        let child = format!("unit {number}");
+        let own = put(0, &child, None, desk.content(&[("weight", Value::Int(number))]));
         // every third unit meets a conflict it does not expect
         let stale = (number % 3 == 0).then(|| put(0, "taken", None, desk.content(&[])));
-        desk.store.submit(Box::new(desk.work().write(own).writes(stale)), Urgency::Bulk)
+        let edge = Edge { link: 1, target: "t".into(), group: String::new(), start: number, child, payload: Vec::new() };
+        let work = desk.work().write(own).writes(stale).edge(EdgeChange::Put(edge)).mark(1, &number.to_string());
+        desk.store.submit(Box::new(work), Urgency::Bulk)
     };
     let pending: Vec<Pending> = (0..30).map(submit).collect();
     for (number, pending) in pending.into_iter().enumerate() {
         assert_eq!(pending.wait().is_err(), number % 3 == 0, "unit {number}");
         assert_eq!(desk.record(&format!("unit {number}")).is_some(), number % 3 != 0, "unit {number}");
+    }
+    let written: Vec<i64> = (0..30).filter(|number| number % 3 != 0).collect();
+    let edges = desk.store.edges(&desk.tenant, 1, "t").expect("reading works");
+    assert_eq!(edges.iter().map(|edge| edge.start).collect::<Vec<_>>(), written);
+    let marks = desk.store.marks(&desk.tenant, 1, 100).expect("reading works");
+    assert_eq!(marks.iter().map(|mark| mark.target.clone()).collect::<Vec<_>>(), written.iter().map(i64::to_string).collect::<Vec<_>>());
+}
+
+/// A unit that keeps the store busy until the other end is dropped, so that what is submitted meanwhile waits together.
+fn blocking_unit(desk: &Desk) -> (Pending, mpsc::Sender<()>) {
+    let (release, released) = mpsc::channel();
+    let (arrive, arrived) = mpsc::channel();
+    let blocking = desk.work().write(touch(0, "blocked", None, b"")).resolve(move |_| {
+        let _ = arrive.send(());
+        let _ = released.recv();
+        Ok(Vec::new())
+    });
+    let pending = desk.store.submit(Box::new(blocking), Urgency::Interactive);
+    arrived.recv().expect("the unit is at work");
+    (pending, release)
+}
+
+pub fn a_unit_that_fails_beside_other_interactive_work_takes_only_itself_back(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let failing = |name: &str| -> Box<dyn Unit> {
+        let writes = [put(0, name, None, full_content(&desk)), touch(0, "zzz", None, b"")];
+        Box::new(desk.work().writes(writes).mark(1, name))
+    };
+    let fine = |name: &str| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, name, None, full_content(&desk))).mark(1, name)) };
+    // jobs, units that fail and units that do not, in several orders
+    for order in ["jf", "fj", "juf", "jfu", "ufj", "ufu", "fuj", "jufjuf", "fjujf"] {
+        let (blocked, release) = blocking_unit(&desk);
+        let mut units = Vec::new();
+        let store = &*desk.store;
+        std::thread::scope(|scope| {
+            let mut jobs = Vec::new();
+            for (place, kind) in order.chars().enumerate() {
+                let name = format!("{order} {place} {kind}");
+                match kind {
+                    'j' => {
+                        let job =
+                            NewJob { tenant: desk.tenant.clone(), profile: Some(name), source: "deliveries".into(), as_of: None, files: vec![] };
+                        jobs.push(scope.spawn(move || store.create_job(job)));
+                        // the thread has to get in line before the next one
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    'f' => units.push((name.clone(), desk.store.submit(failing(&name), Urgency::Interactive))),
+                    _ => units.push((name.clone(), desk.store.submit(fine(&name), Urgency::Interactive))),
+                }
+            }
+            drop(release);
+            blocked.wait().expect("the unit is written");
+            for job in jobs {
+                let job = job.join().expect("no panic").expect("the job is written");
+                desk.store.job(job).unwrap_or_else(|error| panic!("{order}: {error}"));
+            }
+        });
+        for (name, pending) in units {
+            let fails = name.ends_with('f');
+            assert_eq!(pending.wait().is_err(), fails, "{name}");
+            assert_eq!(desk.record(&name).is_none(), fails, "{name}");
+            let marked = desk.store.marks(&desk.tenant, 1, 1_000).expect("reading works").iter().filter(|mark| mark.target == name).count();
+            assert_eq!(marked, usize::from(!fails), "{name}");
+        }
+    }
+}
+
+pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    for urgency in [Urgency::Bulk, Urgency::Interactive] {
+        desk.put("x", &[("weight", Value::Int(0))]);
+        let read = desk.version("x");
+        let (blocked, release) = blocking_unit(&desk);
+        // all have read the same version; every one adds one to what the one before it wrote; every fourth fails on the way
+        let add = |number: i64| {
+            let empty = desk.content(&[]);
+            let add_one = move |conflicts: Vec<Conflict>| {
+                if number % 4 == 3 {
+                    return Err(StoreError::Wrong("it fails".into()));
+                }
+                let again = conflicts.into_iter().map(|conflict| {
+                    let record = conflict.record.expect("it is there");
+                    let weight = record.golden[2].as_int().unwrap_or_default() + 1;
+                    let mut golden = empty.golden.to_vec();
+                    golden[2] = Value::Int(weight);
+                    put(0, "x", Some(record.version), Content { golden: golden.into(), ..empty.clone() })
+                });
+                Ok(again.collect())
+            };
+            let first = put(0, "x", read, desk.content(&[("weight", Value::Int(1))]));
+            desk.store.submit(Box::new(desk.work().write(first).resolve(add_one)), urgency)
+        };
+        let pending: Vec<Pending> = (0..20).map(add).collect();
+        drop(release);
+        blocked.wait().expect("the unit is written");
+        let written = pending.into_iter().filter_map(|pending| pending.wait().ok()).count();
+        assert_eq!(written, 15);
+        assert_eq!(desk.value("x", "weight"), Value::Int(15), "{urgency:?}");
     }
 }
 
@@ -592,8 +695,9 @@ pub fn interactive_and_bulk_units_are_all_written(place: &Place) {
 pub fn records_are_there_after_reopening(place: &Place) {
     let desk = Desk::open(place, SHELF);
     desk.work().write(put(0, "x", None, full_content(&desk))).done(&*desk.store);
-    let pending: Vec<Pending> =
-        (0..10).map(|number| desk.store.submit(Box::new(desk.work().write(put(0, &format!("{number}"), None, desk.content(&[])))), Urgency::Bulk)).collect();
+    let pending: Vec<Pending> = (0..10)
+        .map(|number| desk.store.submit(Box::new(desk.work().write(put(0, &format!("{number}"), None, desk.content(&[])))), Urgency::Bulk))
+        .collect();
     let before = desk.record("x");
     // closing finishes what waits
     let desk = desk.reopen(place);

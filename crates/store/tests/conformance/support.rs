@@ -15,7 +15,7 @@ type Opening = Box<dyn Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync>;
 pub struct Place {
     opening: Opening,
     scans: fn(&[String]) -> bool,
-    check: Box<dyn Fn()>,
+    check: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Place {
@@ -24,7 +24,7 @@ impl Place {
     pub fn new(
         opening: impl Fn(&Catalogue) -> Result<Box<dyn Store>> + Send + Sync + 'static,
         scans: fn(&[String]) -> bool,
-        check: impl Fn() + 'static,
+        check: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         Self { opening: Box::new(opening), scans, check: Box::new(check) }
     }
@@ -140,7 +140,6 @@ pub struct Work {
     settling: Settling,
     journal: Option<ChunkJournal>,
     told: Arc<Mutex<Told>>,
-    resolved: bool,
 }
 
 impl Work {
@@ -153,7 +152,6 @@ impl Work {
             settling: Settling::default(),
             journal: None,
             told: Arc::default(),
-            resolved: false,
         }
     }
 
@@ -223,11 +221,12 @@ impl Unit for Work {
     }
 
     fn writes(&self) -> &[RecordWrite] {
+        // the store may begin again: what it says then is what counts
+        *self.told.lock().expect("not poisoned") = Told::default();
         &self.writes
     }
 
     fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
-        assert!(!std::mem::replace(&mut self.resolved, true), "resolve is called at most once");
         self.told.lock().expect("not poisoned").conflicts.extend(conflicts.iter().cloned());
         match &mut self.resolve {
             Some(resolve) => resolve(conflicts),
@@ -241,7 +240,7 @@ impl Unit for Work {
     }
 
     fn settling(&mut self) -> Settling {
-        std::mem::take(&mut self.settling)
+        self.settling.clone()
     }
 
     fn journal(&mut self) -> Option<&ChunkJournal> {

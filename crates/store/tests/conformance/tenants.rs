@@ -132,7 +132,8 @@ pub fn jobs_are_listed_for_their_tenant(place: &Place) {
     let (desk, two) = two_tenants(place);
     let of_one = desk.store.create_job(new_job(&desk.tenant, 1)).expect("the job is written");
     let of_two = desk.store.create_job(new_job(&two, 1)).expect("the job is written");
-    let ids = |own: Option<&Tenant>| desk.store.jobs(own, 10).expect("reading works").iter().map(|job| (job.id, job.tenant.clone())).collect::<Vec<_>>();
+    let ids =
+        |own: Option<&Tenant>| desk.store.jobs(own, 10).expect("reading works").iter().map(|job| (job.id, job.tenant.clone())).collect::<Vec<_>>();
     assert_eq!(ids(Some(&desk.tenant)), [(of_one, "one".to_owned())]);
     assert_eq!(ids(Some(&two)), [(of_two, "two".to_owned())]);
     assert_eq!(ids(None), [(of_two, "two".to_owned()), (of_one, "one".to_owned())]);

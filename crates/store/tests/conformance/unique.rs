@@ -198,11 +198,7 @@ pub fn a_stale_write_of_a_taken_value_is_a_conflict_first(place: &Place) {
 pub fn a_failed_unit_leaves_no_reservation(place: &Place) {
     let desk = Desk::open(place, PEOPLE);
     desk.put("ada", &badge("1"));
-    let writes = [
-        desk.write_of("ada", &badge("2")),
-        desk.write_of("bob", &badge("3")),
-        put(0, "cyd", Some(Version::default()), desk.content(&[])),
-    ];
+    let writes = [desk.write_of("ada", &badge("2")), desk.write_of("bob", &badge("3")), put(0, "cyd", Some(Version::default()), desk.content(&[]))];
     let (result, _) = desk.work().writes(writes).commit(&*desk.store);
     result.expect_err("the conflict is not resolved");
     assert_eq!(try_put(&desk, "dan", &badge("1")), refused_for("badge", "ada"));

@@ -1,0 +1,458 @@
+//! The law of imports: what a job leaves behind and what it counts depend on what the store held before it and on the job's
+//! documents, never on how they were cut into chunks, in which order chunks were committed, or what they had read before.
+//!
+//! Every history runs against an oracle that knows nothing of chunks: it looks at all documents of a job at once.
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::parse::parse;
+use stook_catalogue::record::{Contribution, Origin, Said};
+use stook_catalogue::survivorship::Consolidator;
+use stook_catalogue::value::Value;
+use stook_engine::chunk::commit::{ChunkInput, JobContext, MappedChunk};
+use stook_engine::chunk::consolidate::Policy;
+use stook_engine::chunk::map::{Envelope, Mapper, Statement};
+use stook_engine::chunk::read;
+use stook_formats::scan::Scanner;
+use stook_formats::{Document, Head, Syntax};
+use stook_store::journal::{Counts, OUTCOMES, Outcome};
+use stook_store::plan::Plan;
+use stook_store::queue::{JobFile, JobId, JobState, NewChunk, NewJob, Progress, Slice};
+use stook_store::sqlite::{Options, SqliteStore};
+use stook_store::{Detail, Fence, Store, Tenant, Urgency};
+
+/// `dated` takes the time from its documents, `delivered` from the delivery. Both speak with several voices.
+const DEFINITION: &str = "\
+catalogue: orders
+sources:
+  dated:
+    format: json
+    let: { part: { path: $.part, type: text }, at: { path: $.at, type: timestamp, format: epoch }, said: { path: $.said, type: text } }
+    gone: \"said == 'gone'\"
+    as_of: at
+    contributor: \"{part}\"
+    into: thing
+  delivered:
+    format: json
+    let: { part: { path: $.part, type: text }, said: { path: $.said, type: text } }
+    gone: \"said == 'gone'\"
+    as_of: meta.received
+    contributor: \"{part}\"
+    into: thing
+collections:
+  thing:
+    key: id
+    fields:
+      id: text
+      text: text
+      first: { path: $.text, type: text, survivorship: earliest }
+      all: { path: $.text, type: [text], survivorship: union }
+      each: { path: $.text, type: text, survivorship: by_contributor }
+";
+
+const SECOND: i64 = 1_000_000;
+
+#[derive(Debug, Clone)]
+struct Doc {
+    id: &'static str,
+    part: &'static str,
+    at: i64,
+    text: &'static str,
+    gone: bool,
+}
+
+impl Doc {
+    fn json(&self) -> String {
+        let said = if self.gone { "gone" } else { "values" };
+        format!(r#"{{"id":"{}","part":"{}","at":{},"said":"{said}","text":"{}"}}"#, self.id, self.part, self.at, self.text)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Delivery {
+    source: usize,
+    as_of: i64,
+    matched: Matched,
+    unmatched: Unmatched,
+    docs: Vec<Doc>,
+}
+
+/// How the chunks of a job are made and committed.
+#[derive(Debug, Clone)]
+struct Schedule {
+    /// Documents of each chunk; the last number is repeated.
+    sizes: Vec<usize>,
+    /// Decides the order of commits.
+    order: Vec<u16>,
+    /// Whether a chunk reads the store before any other is committed, rather than right before its own commit.
+    early: Vec<bool>,
+    /// Whether chunks are handed to the store all at once, so that they share a transaction.
+    together: bool,
+}
+
+impl Schedule {
+    fn one_chunk() -> Self {
+        Self { sizes: vec![usize::MAX], order: vec![0], early: vec![false], together: false }
+    }
+}
+
+struct Desk {
+    catalogue: Arc<Catalogue>,
+    store: SqliteStore,
+    _folder: tempfile::TempDir,
+}
+
+/// One store for all cases: each case has a tenant of its own.
+static DESK: LazyLock<Desk> = LazyLock::new(|| {
+    let catalogue = Arc::new(parse(DEFINITION).unwrap_or_else(|problems| panic!("{problems:?}")));
+    let memory = std::path::Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.expect("a folder");
+    let store = SqliteStore::open(&folder.path().join("store"), catalogue.clone(), Options::default()).expect("a new store");
+    Desk { catalogue, store, _folder: folder }
+});
+
+/// What is compared: outcomes of every key, and golden fields with existence.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Seen {
+    /// Sorted names of the outcomes of each job's documents, by job and key.
+    outcomes: BTreeMap<(usize, String), Vec<&'static str>>,
+    records: BTreeMap<String, (bool, Vec<Value>)>,
+}
+
+impl Desk {
+    fn tenant(&self) -> Tenant {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
+    }
+
+    /// Runs a delivery as a job and checks that its counts and its journal say the same.
+    fn run(&self, tenant: &Tenant, delivery: &Delivery, schedule: &Schedule) -> JobId {
+        let source = &self.catalogue.sources[delivery.source];
+        let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true };
+        let new = NewJob { tenant: tenant.clone(), profile: None, source: source.name.clone(), as_of: Some(delivery.as_of * SECOND), files: vec![file] };
+        let job = self.store.create_job(new).expect("a job");
+        let chunks = cut(&delivery.docs, &schedule.sizes);
+        let progress = Progress { file: 1, documents: delivery.docs.len() as u64, chunks: chunks.len() as u32, complete: true, ..Progress::default() };
+        self.store.add_chunks(job, chunks, progress).expect("chunks");
+        let policy = Policy { job, matched: delivery.matched, unmatched: delivery.unmatched };
+        let context = JobContext { catalogue: self.catalogue.clone(), tenant: tenant.clone(), source: delivery.source, policy, received: delivery.as_of * SECOND };
+        let leases = self.store.lease(Some(job), 100, 600).expect("leases");
+        let mut mapped: Vec<(u16, bool, MappedChunk)> = Vec::new();
+        for (index, lease) in leases.iter().enumerate() {
+            let bytes = read::bytes(&lease.slice, "documents".as_ref()).expect("carried bytes");
+            let input = ChunkInput { slice: &lease.slice, bytes: &bytes, path: "documents".as_ref(), syntax: Syntax::Json };
+            let fence = Fence { chunk: lease.chunk, token: lease.token };
+            let mut chunk = MappedChunk::map(&context, &self.store, &input, Some(fence)).expect("mapped");
+            let early = schedule.early[index % schedule.early.len()];
+            if early {
+                chunk.consolidate(&self.store).expect("consolidated");
+                chunk.prepare();
+            }
+            mapped.push((schedule.order[index % schedule.order.len()], early, chunk));
+        }
+        mapped.sort_by_key(|(place, ..)| *place);
+        let mut waiting = Vec::new();
+        for (_, early, mut chunk) in mapped {
+            if !early {
+                chunk.consolidate(&self.store).expect("consolidated");
+                chunk.prepare();
+            }
+            if schedule.together {
+                waiting.push(self.store.submit(Box::new(chunk), Urgency::Bulk));
+            } else {
+                self.store.commit(Box::new(chunk)).expect("committed");
+            }
+        }
+        waiting.into_iter().for_each(|pending| assert!(pending.wait().is_ok()));
+        job
+    }
+
+    fn see(&self, tenant: &Tenant, jobs: &[JobId]) -> Seen {
+        let mut seen = Seen::default();
+        for (number, job) in jobs.iter().enumerate() {
+            let stored = self.store.job(*job).expect("the job");
+            let mut counted = Counts { documents: stored.counts.documents, warnings: stored.counts.warnings, ..Counts::default() };
+            let entries = self.store.journal(*job, 0, usize::MAX, false).expect("its journal");
+            let documents: Vec<u64> = entries.iter().map(|entry| entry.document).collect();
+            assert_eq!(documents, (1..=stored.counts.documents as u64).collect::<Vec<_>>(), "the journal has every document once");
+            for entry in entries {
+                counted.add(entry.outcome, 1);
+                let key = entry.key.unwrap_or_default();
+                seen.outcomes.entry((number, key)).or_default().push(entry.outcome.name());
+            }
+            assert_eq!(stored.counts, counted, "the counts are those of the journal");
+            let failed = stored.counts.of(Outcome::Failed) > 0;
+            assert_eq!(stored.state, if failed { JobState::CompletedWithErrors } else { JobState::Completed });
+        }
+        seen.outcomes.values_mut().for_each(|outcomes| outcomes.sort_unstable());
+        let found = self.store.find(&Plan::all(tenant.clone(), 0)).expect("records");
+        let living: Vec<&str> = found.rows.iter().filter_map(|row| row[0].as_text()).collect();
+        let keys: Vec<_> = KEYS.iter().map(|key| stook_catalogue::key::Key::new(*key).expect("a key")).collect();
+        for record in self.store.read(tenant, 0, &keys, Detail::Full).expect("records").into_iter().flatten() {
+            assert_eq!(record.alive, living.contains(&record.key.as_str()), "queries see exactly the records that exist");
+            seen.records.insert(record.key.to_string(), (record.alive, record.golden));
+        }
+        seen
+    }
+
+    fn run_all(&self, history: &[Delivery], schedules: &[Schedule]) -> Seen {
+        let tenant = self.tenant();
+        let jobs: Vec<JobId> = history.iter().zip(schedules).map(|(delivery, schedule)| self.run(&tenant, delivery, schedule)).collect();
+        self.see(&tenant, &jobs)
+    }
+}
+
+fn cut(docs: &[Doc], sizes: &[usize]) -> Vec<NewChunk> {
+    let head = Scanner::new(Syntax::Json, None).head();
+    let mut chunks = Vec::new();
+    let mut before = 0;
+    let mut rest = docs;
+    while !rest.is_empty() {
+        let size = sizes[chunks.len().min(sizes.len() - 1)].min(rest.len());
+        let (own, others) = rest.split_at(size);
+        rest = others;
+        let text: String = own.iter().map(|doc| doc.json() + "\n").collect();
+        let slice = Slice {
+            file: 0,
+            offset: before * 1_000,
+            length: text.len() as u64,
+            file_documents: before,
+            documents_before: before,
+            documents: size as u32,
+            head: head.clone(),
+            payload: Some(zstd::bulk::compress(text.as_bytes(), 1).expect("memory")),
+        };
+        before += size as u64;
+        chunks.push(NewChunk { ordinal: chunks.len() as u32 + 1, slice });
+    }
+    chunks
+}
+
+// --- the oracle ---------------------------------------------------------------------------------------------------------
+
+/// Every document of a job at once, against what there was before the job.
+fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
+    let evaluator = Evaluator::new(catalogue.tables.clone());
+    let consolidator = Consolidator::new(catalogue, &catalogue.collections[0], &evaluator);
+    let mut store: BTreeMap<String, BTreeMap<String, Statement>> = BTreeMap::new();
+    let mut seen = Seen::default();
+    for (number, delivery) in history.iter().enumerate() {
+        let mut by_key: BTreeMap<String, Vec<Statement>> = BTreeMap::new();
+        for statement in statements(catalogue, delivery) {
+            by_key.entry(statement.key.to_string()).or_default().push(statement);
+        }
+        for (key, said) in by_key {
+            let before = store.get(&key).cloned().unwrap_or_default();
+            let existed = consolidator.survive(&contributions(&before)).alive;
+            let mut outcomes = outcomes(delivery, existed, &before, &said, store.entry(key.clone()).or_default());
+            outcomes.sort_unstable();
+            if store[&key].is_empty() {
+                store.remove(&key);
+            }
+            seen.outcomes.insert((number, key), outcomes);
+        }
+    }
+    for (key, said) in store {
+        let golden = consolidator.survive(&contributions(&said));
+        seen.records.insert(key, (golden.alive, golden.values.to_vec()));
+    }
+    seen
+}
+
+fn outcomes(
+    delivery: &Delivery,
+    existed: bool,
+    before: &BTreeMap<String, Statement>,
+    said: &[Statement],
+    now: &mut BTreeMap<String, Statement>,
+) -> Vec<&'static str> {
+    let all = |name: &'static str| vec![name; said.len()];
+    let mut by_contributor: BTreeMap<String, Vec<&Statement>> = BTreeMap::new();
+    for statement in said {
+        by_contributor.entry(statement.contributor.to_string()).or_default().push(statement);
+    }
+    match (existed, delivery.matched, delivery.unmatched) {
+        (_, Matched::Withdraw, Unmatched::Skip) => {
+            let mut outcomes = all("skipped");
+            let taken = by_contributor.keys().filter(|contributor| now.remove(*contributor).is_some()).count();
+            outcomes[..taken].fill("withdrawn");
+            return outcomes;
+        }
+        (true, Matched::Skip, _) | (false, _, Unmatched::Skip) => return all("skipped"),
+        (true, Matched::Fail, _) | (false, _, Unmatched::Fail) => return all("failed"),
+        _ => {}
+    }
+    let mut outcomes = Vec::new();
+    for (contributor, said) in by_contributor {
+        let previous = before.get(&contributor);
+        let (newer, older): (Vec<&Statement>, Vec<&Statement>) =
+            said.into_iter().partition(|statement| previous.is_none_or(|previous| age(statement) > age(previous)));
+        outcomes.extend(older.iter().map(|statement| {
+            let same = previous.is_some_and(|previous| previous.hash == statement.hash);
+            if same { "unchanged" } else { "superseded" }
+        }));
+        let Some(winner) = newer.iter().max_by_key(|statement| age(statement)) else { continue };
+        outcomes.extend(std::iter::repeat_n("superseded", newer.len() - 1));
+        outcomes.push(match previous {
+            _ if !existed => "created",
+            Some(previous) if previous.hash == winner.hash && previous.feed == winner.feed => "unchanged",
+            _ => "updated",
+        });
+        now.insert(contributor, (**winner).clone());
+    }
+    outcomes
+}
+
+fn age(statement: &Statement) -> (i64, [u8; 16]) {
+    (statement.as_of, statement.hash)
+}
+
+fn statements(catalogue: &Catalogue, delivery: &Delivery) -> Vec<Statement> {
+    let evaluator = Evaluator::new(catalogue.tables.clone());
+    let mapper = Mapper::new(catalogue, delivery.source, &evaluator);
+    let one = |doc: &Doc| {
+        let text = doc.json();
+        let document = Document::parse(text.as_bytes(), Syntax::Json, &Head::default()).expect("JSON");
+        let envelope = Envelope { name: "documents", ordinal: 1, received: delivery.as_of * SECOND, now: i64::MAX };
+        let mapped = mapper.map(&document, text.as_bytes(), Syntax::Json, &envelope);
+        assert_eq!(mapped.failed, None);
+        mapped.statements
+    };
+    delivery.docs.iter().flat_map(one).collect()
+}
+
+fn contributions(said: &BTreeMap<String, Statement>) -> Vec<Contribution> {
+    let contribution = |statement: &Statement| Contribution {
+        contributor: statement.contributor.clone(),
+        as_of: statement.as_of,
+        hash: statement.hash,
+        generation: 1,
+        origin: Origin::default(),
+        before: None,
+        said: statement.said.clone(),
+        raw: None,
+    };
+    said.values().map(contribution).collect()
+}
+
+// --- histories ----------------------------------------------------------------------------------------------------------
+
+const KEYS: [&str; 2] = ["a", "b"];
+
+fn doc() -> impl Strategy<Value = Doc> {
+    let words = (prop::sample::select(KEYS.to_vec()), prop::sample::select(vec!["x", "x", "y"]), prop::sample::select(vec!["p", "q", "r"]));
+    (words, 0i64..4, prop::bool::weighted(0.25)).prop_map(|((id, part, text), at, gone)| Doc { id, part, at, text, gone })
+}
+
+fn delivery() -> impl Strategy<Value = Delivery> {
+    let policy = prop_oneof![
+        6 => Just((Matched::Update, Unmatched::Create)),
+        1 => Just((Matched::Skip, Unmatched::Create)),
+        1 => Just((Matched::Update, Unmatched::Skip)),
+        1 => Just((Matched::Fail, Unmatched::Create)),
+        1 => Just((Matched::Update, Unmatched::Fail)),
+        2 => Just((Matched::Withdraw, Unmatched::Skip)),
+    ];
+    (0usize..2, 0i64..4, policy, prop::collection::vec(doc(), 1..7))
+        .prop_map(|(source, as_of, (matched, unmatched), docs)| Delivery { source, as_of, matched, unmatched, docs })
+}
+
+fn schedule() -> impl Strategy<Value = Schedule> {
+    let sizes = prop::collection::vec(1usize..3, 1..4);
+    (sizes, prop::collection::vec(any::<u16>(), 7), prop::collection::vec(any::<bool>(), 7), any::<bool>())
+        .prop_map(|(sizes, order, early, together)| Schedule { sizes, order, early, together })
+}
+
+fn describe(history: &[Delivery]) -> String {
+    history.iter().map(|delivery| format!("{delivery:?}\n")).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn counts_and_golden_fields_depend_on_documents_not_on_chunks(
+        history in prop::collection::vec(delivery(), 1..4),
+        schedules in prop::collection::vec(schedule(), 3),
+    ) {
+        let wanted = expected(&DESK.catalogue, &history);
+        let whole = DESK.run_all(&history, &vec![Schedule::one_chunk(); history.len()]);
+        prop_assert_eq!(&whole, &wanted, "in one chunk\n{}", describe(&history));
+        let cut = DESK.run_all(&history, &schedules);
+        prop_assert_eq!(&cut, &wanted, "in chunks\n{}", describe(&history));
+    }
+}
+
+/// All orders of up to four chunks.
+fn orders(count: usize) -> Vec<Vec<u16>> {
+    if count == 0 {
+        return vec![Vec::new()];
+    }
+    let shorter = orders(count - 1);
+    (0..count).flat_map(|place| shorter.iter().map(move |order| {
+        let mut order = order.clone();
+        order.insert(place, count as u16);
+        order
+    })).collect()
+}
+
+#[test]
+fn every_order_of_four_chunks_counts_the_same() {
+    let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, gone: false };
+    let upsert = |docs: Vec<Doc>| Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs };
+    let histories = [
+        // new record; a twin; an older one; a newer one
+        vec![upsert(vec![doc(1, "p"), doc(1, "p"), doc(0, "q"), doc(2, "r")])],
+        // the newest says again what was there before: unchanged, and the others lost whatever they said
+        vec![upsert(vec![doc(1, "p")]), upsert(vec![doc(2, "q"), doc(3, "p"), doc(0, "r"), doc(1, "p")])],
+        // a tombstone between two values
+        vec![upsert(vec![doc(1, "p")]), upsert(vec![doc(2, "q"), Doc { gone: true, ..doc(3, "q") }, doc(4, "r"), doc(4, "r")])],
+    ];
+    for history in histories {
+        let wanted = expected(&DESK.catalogue, &history);
+        for order in orders(4) {
+            for (early, together) in [(false, false), (true, false), (true, true)] {
+                let schedule = Schedule { sizes: vec![1], order: order.clone(), early: vec![early], together };
+                let schedules = vec![schedule; history.len()];
+                assert_eq!(DESK.run_all(&history, &schedules), wanted, "order {order:?}, early {early}, together {together}\n{}", describe(&history));
+            }
+        }
+    }
+}
+
+/// Review point: A(1), A(3), then a late B(2). The second A says nothing new, but its time must be kept or B wins.
+#[test]
+fn a_newer_time_counts_though_the_content_is_equal() {
+    let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, gone: false };
+    let upsert = |doc: Doc| Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs: vec![doc] };
+    let history = [upsert(doc(1, "A")), upsert(doc(3, "A")), upsert(doc(2, "B"))];
+    let seen = DESK.run_all(&history, &vec![Schedule::one_chunk(); 3]);
+    let outcomes: Vec<&str> = (0..3).map(|job| seen.outcomes[&(job, "a".to_owned())][0]).collect();
+    assert_eq!(outcomes, ["created", "unchanged", "superseded"]);
+    assert_eq!(seen.records["a"].1[1], Value::text("A"));
+}
+
+#[test]
+fn the_oracle_knows_every_outcome_but_failure_of_a_document() {
+    // a guard against an oracle that agrees with everything: the generator's histories reach these outcomes
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut reached = std::collections::BTreeSet::new();
+    for _ in 0..200 {
+        let history = prop::collection::vec(delivery(), 1..4).new_tree(&mut runner).expect("a history").current();
+        reached.extend(expected(&DESK.catalogue, &history).outcomes.into_values().flatten());
+    }
+    assert_eq!(reached.len(), OUTCOMES.len(), "{reached:?}");
+    assert!(reached.contains(Outcome::Superseded.name()) && reached.contains(Outcome::Withdrawn.name()));
+}
+
+#[test]
+fn said_values_and_tombstones_are_told_apart_by_the_source() {
+    let gone = Doc { id: "a", part: "x", at: 1, text: "p", gone: true };
+    let delivery = Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs: vec![gone] };
+    assert_eq!(statements(&DESK.catalogue, &delivery)[0].said, Said::Gone);
+}

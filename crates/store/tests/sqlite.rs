@@ -1,0 +1,382 @@
+//! The embedded store keeps the contract; and what only a store in one file has to survive.
+
+mod conformance;
+
+use conformance::support::*;
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::Value;
+use stook_store::plan::Plan;
+use stook_store::sqlite::{Options, SqliteStore};
+use stook_store::*;
+
+fn open(path: &Path, catalogue: &Catalogue, options: Options) -> Result<Box<dyn Store>> {
+    // small groups and caches: many transactions and spilled pages in little time
+    let options = Options { group_rows: 500, writer_cache: 1 << 20, reader_cache: 1 << 20, ..options };
+    Ok(Box::new(SqliteStore::open(path, Arc::new(catalogue.clone()), options)?))
+}
+
+fn new_place() -> Place {
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let path = directory.path().join("store.db");
+    let check_path = path.clone();
+    let check = move || {
+        let _kept_until_here = &directory;
+        if check_path.exists() {
+            assert_sound(&check_path);
+        }
+    };
+    Place::new(move |catalogue| open(&path, catalogue, Options::default()), scans, check)
+}
+
+/// Whether a step of the explanation reads every record of the tenant.
+fn scans(explanation: &[String]) -> bool {
+    explanation.iter().any(|line| line.starts_with("scan r_") || line.starts_with("search r_") && line.ends_with("(tenant=?)"))
+}
+
+/// The database finds nothing wrong, and one file is left.
+fn assert_sound(path: &Path) {
+    let connection = Connection::open(path).expect("the file opens");
+    let found: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("the check runs");
+    assert_eq!(found, "ok");
+}
+
+conformance!(new_place);
+
+const COUNTED: &str = "
+catalogue: counted
+sources:
+  deliveries: { format: json, into: item, as_of: meta.received }
+collections:
+  item:
+    key: name
+    fields:
+      name: text
+      count: integer
+      words: { type: [text], index: equal }
+      note: { type: text, index: contains }
+";
+
+fn counted_content(catalogue: &Catalogue, count: i64) -> Content {
+    let note = format!("a longer text that fills pages, number {count}, {}", "x".repeat(500));
+    content(catalogue, 0, &[("count", Value::Int(count)), ("words", texts(&[&count.to_string(), "all"])), ("note", text(&note))])
+}
+
+fn count_of(record: Option<&StoredRecord>) -> i64 {
+    record.and_then(|record| record.golden[1].as_int()).unwrap_or(0)
+}
+
+/// Adds one to the record all processes share, merging when another was faster, and writes a record of its own.
+fn add_one(store: &dyn Store, catalogue: &Catalogue, own: &str) -> Result<Receipt> {
+    let shared = store.read(&main_tenant(), 0, &[key("shared")], Detail::Full)?.remove(0);
+    let add = |catalogue: &Catalogue, record: Option<&StoredRecord>| {
+        let version = record.map(|record| record.version);
+        put(0, "shared", version, counted_content(catalogue, count_of(record) + 1))
+    };
+    let again = catalogue.clone();
+    let work = Work::of(&main_tenant()).write(put(0, own, None, counted_content(catalogue, 1))).write(add(catalogue, shared.as_ref()));
+    let work = work.mark(1, own).resolve(move |conflicts| Ok(conflicts.iter().map(|conflict| add(&again, conflict.record.as_ref())).collect()));
+    work.commit(store).0
+}
+
+/// Environment of the helper processes: where the store is, and what they are to do there.
+const PATH: &str = "STORE_TEST_PATH";
+const TASK: &str = "STORE_TEST_TASK";
+
+/// Runs this test program again as another process with a task of [`helper_process`].
+fn process(program: &Path, path: &Path, task: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--ignored", "--exact", "helper_process", "--nocapture"]).env(PATH, path).env(TASK, task).stdout(Stdio::piped());
+    command
+}
+
+fn this_program() -> PathBuf {
+    std::env::current_exe().expect("the test program knows where it is")
+}
+
+/// What a helper said: the text behind `said:` on its line.
+fn said_by(helper: Child) -> String {
+    let output = helper.wait_with_output().expect("the helper ends");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "the helper failed: {text}");
+    let said = text.lines().find_map(|line| line.split_once("said:")).unwrap_or_else(|| panic!("the helper said nothing: {text}"));
+    said.1.trim().to_owned()
+}
+
+#[test]
+#[ignore = "runs as another process of the tests below"]
+fn helper_process() {
+    let (Ok(path), Ok(task)) = (std::env::var(PATH), std::env::var(TASK)) else { return };
+    let catalogue = definition(COUNTED);
+    let said = match task.split_once(' ') {
+        Some(("count", name)) => count_for_a_second(Path::new(&path), &catalogue, name),
+        Some(("crash", name)) => count_until_killed(Path::new(&path), &catalogue, name),
+        _ => try_to_write(Path::new(&path), &catalogue),
+    };
+    println!("said: {said}");
+}
+
+fn count_for_a_second(path: &Path, catalogue: &Catalogue, name: &str) -> String {
+    let store = open(path, catalogue, Options::default()).expect("the store opens");
+    let start = Instant::now();
+    let mut written = 0;
+    while start.elapsed() < Duration::from_secs(1) {
+        match add_one(&*store, catalogue, &format!("{name} {written:06}")) {
+            Ok(_) => written += 1,
+            Err(StoreError::Busy(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    written.to_string()
+}
+
+fn count_until_killed(path: &Path, catalogue: &Catalogue, name: &str) -> String {
+    let store = open(path, catalogue, Options::default()).expect("the store opens");
+    for written in 0.. {
+        add_one(&*store, catalogue, &format!("{name} {written:06}")).expect("the unit is written");
+        println!("written {written}");
+    }
+    String::new()
+}
+
+/// Opens the store and writes, as somebody who may not; says what became of it.
+fn try_to_write(path: &Path, catalogue: &Catalogue) -> String {
+    let opened = open(path, catalogue, Options::default());
+    let written = opened.and_then(|store| add_one(&*store, catalogue, "intruder"));
+    let read = open(path, catalogue, Options { read_only: true, ..Options::default() });
+    let read = read.and_then(|store| store.read(&main_tenant(), 0, &[key("shared")], Detail::Full));
+    match (written, read) {
+        (Err(StoreError::ReadOnly(reason)), read) => {
+            format!("read-only ({reason}), reading gives {:?}", read.map(|records| count_of(records[0].as_ref())))
+        }
+        (written, _) => format!("{written:?}"),
+    }
+}
+
+/// Every counted unit is there, whole: its own record, its part of the shared one, its mark.
+fn assert_counted(path: &Path, catalogue: &Catalogue, least: i64, most: i64) -> i64 {
+    let store = open(path, catalogue, Options::default()).expect("the store opens");
+    let all = Plan::all(main_tenant(), 0);
+    let records = store.count(&all).expect("counting works") as i64;
+    let shared = store.read(&main_tenant(), 0, &[key("shared")], Detail::Full).expect("reading works").remove(0);
+    let counted = count_of(shared.as_ref());
+    assert!((least..=most).contains(&counted), "{counted} is not between {least} and {most}");
+    assert_eq!(records, counted + i64::from(shared.is_some()));
+    assert_eq!(store.marks(&main_tenant(), 1, usize::MAX >> 1).expect("reading works").len() as i64, counted);
+    let words = plan::Condition { column: column(catalogue, 0, "words"), test: equal(text("all")) };
+    assert_eq!(store.count(&Plan { conditions: vec![words], ..all }).expect("counting works") as i64, records);
+    drop(store);
+    assert_sound(path);
+    counted
+}
+
+#[test]
+fn two_processes_that_write_at_once_lose_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let helpers = ["a", "b"].map(|name| process(&this_program(), &path, &format!("count {name}")).spawn().expect("the helper starts"));
+    let written: Vec<i64> = helpers.into_iter().map(|helper| said_by(helper).parse().expect("a number")).collect();
+    assert!(written.iter().all(|written| *written > 0), "both had their turn: {written:?}");
+    let sum = written.iter().sum();
+    assert_counted(&path, &definition(COUNTED), sum, sum);
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_whole_units_only() {
+    use std::io::{BufRead, BufReader};
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let catalogue = definition(COUNTED);
+    let mut before = 0;
+    for round in 0..4 {
+        let mut helper = process(&this_program(), &path, &format!("crash {round}")).spawn().expect("the helper starts");
+        let lines = BufReader::new(helper.stdout.take().expect("its output is ours")).lines();
+        let answered = lines.map_while(std::result::Result::ok).filter(|line| line.contains("written")).take(20 + round * 7).count() as i64;
+        helper.kill().expect("it can be killed");
+        helper.wait().expect("it ends");
+        // what was answered is there; the unit under way may be
+        before = assert_counted(&path, &catalogue, before + answered, i64::MAX);
+    }
+}
+
+#[test]
+fn who_waits_too_long_for_another_process_is_told_so_and_may_try_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let catalogue = definition(COUNTED);
+    let store = open(&path, &catalogue, Options { wait: 1, ..Options::default() }).expect("the store opens");
+    add_one(&*store, &catalogue, "before").expect("the unit is written");
+    let other = Connection::open(&path).expect("the file opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
+    let started = Instant::now();
+    let error = add_one(&*store, &catalogue, "blocked").expect_err("the other holds the lock");
+    assert!(matches!(error, StoreError::Busy(1)), "{error}");
+    assert!(started.elapsed() >= Duration::from_millis(900));
+    // reading does not wait for writing
+    let started = Instant::now();
+    assert_eq!(store.read(&main_tenant(), 0, &[key("blocked")], Detail::Full).expect("reading works"), [None]);
+    assert!(started.elapsed() < Duration::from_millis(500));
+    // small writes are told the same, and so is who opens with something to apply
+    let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1));
+    assert!(matches!(job, Err(StoreError::Busy(1))), "{job:?}");
+    let more = definition(&format!("{COUNTED}      more: text\n"));
+    match open(&path, &more, Options { wait: 1, ..Options::default() }) {
+        Err(StoreError::Busy(1)) => {}
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it cannot have been applied"),
+    }
+    other.execute_batch("COMMIT").expect("the lock is given back");
+    add_one(&*store, &catalogue, "after").expect("the unit is written");
+    drop(store);
+    assert_counted(&path, &catalogue, 2, 2);
+}
+
+#[test]
+fn who_waits_long_enough_for_another_process_writes_after_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let catalogue = definition(COUNTED);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let other = Connection::open(&path).expect("the file opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| add_one(&*store, &catalogue, "patient"));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!waiting.is_finished());
+        other.execute_batch("COMMIT").expect("the lock is given back");
+        waiting.join().expect("no panic").expect("the unit is written");
+    });
+    drop(store);
+    assert_counted(&path, &catalogue, 1, 1);
+}
+
+#[test]
+fn a_store_opened_for_reading_reads_and_refuses_to_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let catalogue = definition(COUNTED);
+    let reading = || open(&path, &catalogue, Options { read_only: true, ..Options::default() });
+    assert!(reading().is_err(), "there is no store yet");
+    assert!(!path.exists(), "and reading makes none");
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    add_one(&*store, &catalogue, "first").expect("the unit is written");
+    // beside a writer and alone
+    for store in [Some(store), None] {
+        let reader = reading().expect("the store opens");
+        let shared = reader.read(&main_tenant(), 0, &[key("shared")], Detail::Full).expect("reading works").remove(0);
+        assert_eq!(count_of(shared.as_ref()), 1);
+        let refused = add_one(&*reader, &catalogue, "intruder");
+        assert!(matches!(refused, Err(StoreError::ReadOnly(_))), "{refused:?}");
+        let refused = reader.create_job(conformance::queue::new_job(&main_tenant(), 1));
+        assert!(matches!(refused, Err(StoreError::ReadOnly(_))), "{refused:?}");
+        let times: Vec<i64> = (0..1_000).map(|_| reader.clock()).collect();
+        assert!(times.is_sorted_by(|one, next| one < next));
+        drop(store);
+    }
+    let other = definition(&format!("{COUNTED}      more: text\n"));
+    assert!(open(&path, &other, Options { read_only: true, ..Options::default() }).is_err(), "reading applies no additions");
+    assert_counted(&path, &catalogue, 1, 1);
+}
+
+#[test]
+fn a_file_that_may_not_be_written_is_said_to_be_read_only() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let catalogue = definition(COUNTED);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    add_one(&*store, &catalogue, "first").expect("the unit is written");
+    drop(store);
+    let allow = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+    // to a process that owns everything no file is read-only: then another user is asked to try, with a program it may run
+    let privileged = std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    let program = if privileged { directory.path().join("program") } else { this_program() };
+    if privileged {
+        std::fs::copy(this_program(), &program).expect("there is space");
+        allow(&program, 0o755);
+    }
+    allow(&path, 0o444);
+    for directory_mode in [0o777, 0o555] {
+        allow(directory.path(), directory_mode);
+        let mut command = process(&program, &path, "write");
+        if privileged {
+            command.uid(65_534).gid(65_534);
+        }
+        let said = said_by(command.spawn().expect("the helper starts"));
+        assert!(said.starts_with("read-only ("), "directory {directory_mode:o}: {said}");
+        assert!(directory_mode != 0o777 || said.ends_with("reading gives Ok(1)"), "{said}");
+    }
+    allow(directory.path(), 0o755);
+    allow(&path, 0o644);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens again");
+    add_one(&*store, &catalogue, "second").expect("the unit is written");
+    drop(store);
+    assert_counted(&path, &catalogue, 2, 2);
+}
+
+/// A file system of a few megabytes, taken away when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn new(path: PathBuf, size: &str) -> Option<Self> {
+        std::fs::create_dir(&path).expect("the directory is new");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path).stderr(Stdio::null()).status();
+        mounted.is_ok_and(|status| status.success()).then_some(Self(path))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(disk) = SmallDisk::new(directory.path().join("disk"), "3m") else {
+        println!("skipped: a small file system can be mounted by root only");
+        return;
+    };
+    let path = disk.0.join("store.db");
+    let catalogue = definition(COUNTED);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let ballast = disk.0.join("ballast");
+    std::fs::write(&ballast, vec![1; 1 << 20]).expect("there is space");
+    let mut written = 0;
+    let full = loop {
+        match add_one(&*store, &catalogue, &format!("{written:06}")) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(written > 10);
+    assert!(matches!(full, StoreError::Full), "{full}");
+    assert!(full.to_string().contains("disk is full"), "{full}");
+    // a unit larger than memory for pages fails in its middle, others that share its transaction with it
+    let large = (0..4_000).map(|number| put(0, &format!("large {number:06}"), None, counted_content(&catalogue, number)));
+    let units: Vec<Box<dyn Unit>> = vec![
+        Box::new(Work::of(&main_tenant()).write(put(0, "small", None, counted_content(&catalogue, 1)))),
+        Box::new(Work::of(&main_tenant()).writes(large)),
+        Box::new(Work::of(&main_tenant()).write(put(0, "small", None, counted_content(&catalogue, 1)))),
+    ];
+    let pending: Vec<Pending> = units.into_iter().map(|unit| store.submit(unit, Urgency::Bulk)).collect();
+    for pending in pending {
+        let result = pending.wait();
+        assert!(matches!(result, Err(StoreError::Full)), "{result:?}");
+    }
+    // reading goes on
+    let found = store.read(&main_tenant(), 0, &[key("shared"), key("small"), key("large 000000")], Detail::Full).expect("reading works");
+    assert_eq!(count_of(found[0].as_ref()), written);
+    assert_eq!(found[1..], [None, None]);
+
+    std::fs::remove_file(&ballast).expect("it is there");
+    add_one(&*store, &catalogue, "after").expect("there is space again");
+    drop(store);
+    assert_counted(&path, &catalogue, written + 1, written + 1);
+}
