@@ -145,7 +145,7 @@ pub struct ChunkJournal {
     pub counts: Counts,
     /// The first document.
     pub first: u64,
-    /// Outcomes in the order of the documents, as [`pack`] packs them.
+    /// Outcomes in the order of the documents, one at least of each, as [`pack`] packs them; empty for none.
     pub lines: Vec<u8>,
     /// In the order of the documents.
     pub troubles: Vec<Trouble>,
@@ -196,6 +196,9 @@ pub fn pack(lines: &[Line]) -> Vec<u8> {
 /// # Errors
 /// When the bytes are damaged.
 pub fn unpack(packed: &[u8]) -> Result<Vec<Line>, Damaged> {
+    if packed.is_empty() {
+        return Ok(Vec::new());
+    }
     let plain = zstd::stream::decode_all(packed).map_err(|_| Damaged("a journal is not zstd"))?;
     let mut input = Input { bytes: &plain };
     let count = input.varint()?;

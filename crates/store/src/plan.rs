@@ -55,7 +55,7 @@ pub struct Condition {
     pub test: Test,
 }
 
-/// What must hold of a value. A record without a value satisfies only `Exists(false)` and `NotEqual`.
+/// What must hold of a value. A record without a value satisfies only `Exists(false)`, `NotEqual` and `NotWildcard`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
     /// Equal.

@@ -255,12 +255,41 @@ fn who_waits_long_enough_for_another_process_writes_after_it() {
 }
 
 #[test]
+fn a_machine_whose_clock_was_set_back_does_not_take_the_stores_clock_with_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let catalogue = definition(COUNTED);
+    drop(open(&path, &catalogue, Options::default()).expect("the store opens"));
+    let future: i64 = 4_000_000_000_000_000;
+    Connection::open(&path).expect("the file opens").execute("INSERT OR REPLACE INTO meta VALUES ('clock', ?)", [future]).expect("it is there");
+    for read_only in [true, false] {
+        let store = open(&path, &catalogue, Options { read_only, ..Options::default() }).expect("the store opens");
+        assert!(store.clock() > future, "read-only {read_only}");
+    }
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let stamps: Vec<i64> = (0..5).map(|number| add_one(&*store, &catalogue, &number.to_string()).expect("the unit is written").stamp).collect();
+    assert!(stamps[0] > future && stamps.is_sorted_by(|one, next| one < next));
+    // stamps are only a microsecond apart now: leases of one chunk still differ
+    let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1)).expect("the job is written");
+    conformance::queue::add_chunks(&*store, job, 5);
+    let mut tokens = std::collections::BTreeSet::new();
+    for round in 0..10 {
+        let limit = 5 - round % 5;
+        for lease in store.lease(None, limit, 60).expect("leasing works") {
+            assert!(tokens.insert((lease.chunk, lease.token)), "{lease:?}");
+        }
+        store.take_over(job).expect("taking over works");
+    }
+}
+
+#[test]
 fn a_store_opened_for_reading_reads_and_refuses_to_write() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("store.db");
     let catalogue = definition(COUNTED);
     let reading = || open(&path, &catalogue, Options { read_only: true, ..Options::default() });
-    assert!(reading().is_err(), "there is no store yet");
+    let missing = reading().err().expect("there is no store yet");
+    assert!(missing.to_string().contains("there is no store at"), "{missing}");
     assert!(!path.exists(), "and reading makes none");
     let store = open(&path, &catalogue, Options::default()).expect("the store opens");
     add_one(&*store, &catalogue, "first").expect("the unit is written");

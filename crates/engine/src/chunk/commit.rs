@@ -31,6 +31,9 @@ pub struct JobContext {
     pub received: i64,
 }
 
+/// In the journal, for documents that reached none of several collections.
+const NO_COLLECTION: usize = u32::MAX as usize;
+
 /// A document in the journal before its outcome is known.
 struct Entry {
     document: u64,
@@ -260,10 +263,14 @@ impl MappedChunk {
                 corrections.push(Correction { document: *document, collection: *collection, outcome: *to });
             }
         }
+        let only = match self.context.catalogue.sources[self.context.source].feeds.as_slice() {
+            [feed] => feed.collection,
+            _ => NO_COLLECTION,
+        };
         for (document, outcome, key) in &self.outside {
             counts.add(*outcome, 1);
             let (_, offset) = place(*document);
-            lines.push(Line { document: *document, offset, collection: 0, outcome: *outcome, key: key.clone().unwrap_or_default() });
+            lines.push(Line { document: *document, offset, collection: only, outcome: *outcome, key: key.clone().unwrap_or_default() });
         }
         lines.sort_by_key(|line| (line.document, line.collection));
         troubles.sort_by_key(|trouble| trouble.document);

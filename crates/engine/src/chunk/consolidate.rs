@@ -74,7 +74,9 @@ impl<'c> Decider<'c> {
         };
         let job = self.policy.job;
         let touched = old.iter().any(|contribution| contribution.origin.job == job);
-        let existed = stored.is_some_and(|record| record.created_job != job && (record.alive || touched));
+        // what was deleted can be withdrawn still: a withdrawal that empties or ends a record must not hide it from the next
+        let withdraws = self.policy.matched == Matched::Withdraw;
+        let existed = stored.is_some_and(|record| record.created_job != job && (record.alive || touched || withdraws));
         let all = |outcome: Outcome, reason: Option<&str>| Decision {
             outcomes: statements.iter().map(|_| (outcome, reason.map(str::to_owned))).collect(),
             ..Decision::default()
@@ -165,8 +167,9 @@ impl<'c> Decider<'c> {
         let created_job = stored.filter(|_| existed).map_or(job, |record| record.created_job);
         let golden = self.consolidator.survive(sorted(&mut contributions));
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
-        let golden_stays =
-            same_content && stored.is_some_and(|stored| stored.alive == golden.alive && (!whole || stored.golden[..] == golden.values[..]));
+        let is_golden = |stored: &StoredRecord| stored.alive == golden.alive && (!whole || stored.golden[..] == golden.values[..]);
+        // a deleted record of which this job speaks first is written whole: the job's other chunks must see whose it is now
+        let golden_stays = same_content && stored.is_some_and(|stored| stored.created_job == created_job && is_golden(stored));
         let change = if golden_stays {
             Change::Touch { contributions: pack(&contributions, self.collection, &golden.values) }
         } else {
@@ -261,10 +264,11 @@ fn age(own: &Numbered) -> (i64, [u8; 16]) {
     (own.statement.as_of, own.statement.hash)
 }
 
-/// Whether a statement is newer than what was said before the job, or the same made by another map.
+/// Whether a statement counts beside what was said before the job: newer, or of the same time and read by another map. What
+/// two maps made of documents has no order by hash, the map at hand wins.
 fn is_beyond(own: &Numbered, before: &Before) -> bool {
-    let previous = (before.as_of, before.hash);
-    age(own) > previous || (age(own) == previous && own.generation != before.generation)
+    let (as_of, hash) = age(own);
+    as_of > before.as_of || (as_of == before.as_of && (hash > before.hash || own.generation != before.generation))
 }
 
 /// What a statement that wins is called.

@@ -322,7 +322,7 @@ impl<'c> Mapper<'c> {
 
     fn as_of(&self, scope: &Scope<'_>, values: &[Value]) -> Result<i64, String> {
         let value = match &self.source.as_of {
-            AsOf::Received => return Ok(scope.meta.received),
+            AsOf::Received => Value::Int(scope.meta.received),
             AsOf::Let(index) => scope.lets.get(*index).cloned().unwrap_or_default(),
             AsOf::Field(index) => values[*index].clone(),
             AsOf::Expression(expression) => {

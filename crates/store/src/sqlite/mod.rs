@@ -22,6 +22,7 @@ use crate::*;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
@@ -58,6 +59,8 @@ pub struct SqliteStore {
     readers: Mutex<Vec<Connection>>,
     tenants: RwLock<HashMap<Tenant, i64>>,
     writer: Option<Writer>,
+    /// The time given last where there is no writer to keep it.
+    reading_clock: AtomicI64,
     changes: Vec<String>,
 }
 
@@ -67,6 +70,14 @@ impl SqliteStore {
     /// # Errors
     /// When the file cannot be used, or the definition does not fit what is stored.
     pub fn open(path: &Path, catalogue: Arc<Catalogue>, options: Options) -> Result<Self> {
+        if options.read_only && !path.exists() {
+            return Err(StoreError::Wrong(format!("there is no store at {}", path.display())));
+        }
+        let wait = options.wait;
+        Self::open_now(path, catalogue, options).map_err(|error| after_waiting(error, wait))
+    }
+
+    fn open_now(path: &Path, catalogue: Arc<Catalogue>, options: Options) -> Result<Self> {
         let tables = Arc::new(Tables::new(&catalogue));
         let mut connection = connect(path, &options)?;
         let mut changes = Vec::new();
@@ -82,8 +93,18 @@ impl SqliteStore {
         }
         let generations = tables::read_generations(&connection, &catalogue)?;
         tables.set_generations(generations);
+        let reading_clock = AtomicI64::new(tables::read_clock(&connection)?);
         let writer = if options.read_only { None } else { Some(Writer::start(connection, path, tables.clone(), &options)?) };
-        Ok(Self { catalogue, tables, path: path.to_owned(), options, readers: Mutex::new(Vec::new()), tenants: RwLock::default(), writer, changes })
+        let (path, readers, tenants) = (path.to_owned(), Mutex::new(Vec::new()), RwLock::default());
+        Ok(Self { catalogue, tables, path, options, readers, tenants, writer, reading_clock, changes })
+    }
+
+    /// Runs `read`, which asks several questions, on one snapshot.
+    fn with_snapshot<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        self.with_reader(|connection| {
+            let _snapshot = connection.unchecked_transaction().map_err(failure)?;
+            read(connection)
+        })
     }
 
     /// Runs `read` on a connection of its own.
@@ -93,7 +114,13 @@ impl SqliteStore {
             Some(connection) => connection,
             None => connect(&self.path, &Options { read_only: true, ..self.options.clone() })?,
         };
-        let result = read(&connection);
+        let result = read(&connection).map_err(|error| match error {
+            // an index that is gone is no damage where another process has prepared the store for another definition
+            StoreError::Other(_) if matches!(tables::check(&connection, &self.tables), Err(StoreError::DefinitionChanged)) => {
+                StoreError::DefinitionChanged
+            }
+            error => after_waiting(error, self.options.wait),
+        });
         if let Ok(mut readers) = self.readers.lock()
             && readers.len() < 16
         {
@@ -153,10 +180,16 @@ fn failure(error: rusqlite::Error) -> StoreError {
     let code = error.sqlite_error_code();
     match code {
         Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(0),
         Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(error.to_string()),
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => StoreError::ReadOnly(error.to_string()),
         _ => StoreError::Other(error.to_string()),
     }
+}
+
+/// The error with the time that was waited, which the place where it came up does not know.
+fn after_waiting(error: StoreError, wait: u64) -> StoreError {
+    if matches!(error, StoreError::Busy(_)) { StoreError::Busy(wait) } else { error }
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
@@ -165,7 +198,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 impl Store for SqliteStore {
     fn clock(&self) -> i64 {
-        self.writer.as_ref().map_or_else(writer::now, Writer::clock)
+        self.writer.as_ref().map_or_else(|| writer::tick(&self.reading_clock), Writer::clock)
     }
 
     fn changes(&self) -> &[String] {
@@ -221,7 +254,7 @@ impl Store for SqliteStore {
     }
 
     fn aggregate(&self, plan: &Plan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
-        self.with_reader(|connection| {
+        self.with_snapshot(|connection| {
             let tenant = self.tenant_id(connection, &plan.tenant)?.unwrap_or(-1);
             aggregates.iter().map(|aggregate| query::aggregate(connection, &self.catalogue, tenant, plan, *aggregate)).collect()
         })
@@ -272,14 +305,11 @@ impl Store for SqliteStore {
     }
 
     fn job(&self, job: JobId) -> Result<Job> {
-        self.with_reader(|connection| {
-            let found = work::jobs(connection, Some(job), None, 1)?;
-            found.into_iter().next().ok_or_else(|| StoreError::Wrong(format!("there is no job {job}; `stook jobs` lists them")))
-        })
+        self.with_snapshot(|connection| work::job(connection, job))
     }
 
     fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
-        self.with_reader(|connection| work::jobs(connection, None, tenant, limit))
+        self.with_snapshot(|connection| work::jobs(connection, None, tenant, limit))
     }
 
     fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {
@@ -288,8 +318,7 @@ impl Store for SqliteStore {
     }
 
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
-        let job = self.job(job)?;
-        self.with_reader(|connection| work::journal(connection, &self.catalogue, &job, after, limit, troubles_only))
+        self.with_snapshot(|connection| work::journal(connection, &self.catalogue, job, after, limit, troubles_only))
     }
 
     fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
@@ -309,6 +338,6 @@ impl Store for SqliteStore {
     }
 
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
-        self.write(move |connection, _| work::replace_chunk(connection, chunk, &parts))
+        self.write(move |connection, stamp| work::replace_chunk(connection, chunk, &parts, stamp))
     }
 }

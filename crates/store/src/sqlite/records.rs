@@ -8,7 +8,7 @@ use crate::{
     Version,
 };
 use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Row, Statement, ToSql, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Statement, ToSql, params};
 use std::collections::HashMap;
 use std::rc::Rc;
 use stook_catalogue::definition::Collection;
@@ -34,19 +34,22 @@ pub fn bind(value: &Value) -> ToSqlOutput<'_> {
 
 /// The JSON text of a stored list: raw numbers and text; UUIDs as 32 hexadecimal digits.
 fn list_text(items: &[Value]) -> String {
-    let json: Vec<serde_json::Value> = items
-        .iter()
-        .map(|item| match item {
-            Value::Bool(value) => i64::from(*value).into(),
-            Value::Int(number) => (*number).into(),
-            Value::Float(number) => (*number).into(),
-            Value::Text(text) => (**text).into(),
-            Value::Uuid(id) => format!("{id:032x}").into(),
-            Value::Json(json) => canonical_json(json).into(),
-            _ => serde_json::Value::Null,
-        })
-        .collect();
-    serde_json::Value::Array(json).to_string()
+    let mut out = Vec::with_capacity(64 * items.len() + 2);
+    for (index, item) in items.iter().enumerate() {
+        out.push(if index == 0 { b'[' } else { b',' });
+        // writing into memory does not fail
+        let _ = match item {
+            Value::Bool(value) => serde_json::to_writer(&mut out, &i64::from(*value)),
+            Value::Int(number) => serde_json::to_writer(&mut out, number),
+            Value::Float(number) => serde_json::to_writer(&mut out, number),
+            Value::Text(text) => serde_json::to_writer(&mut out, &**text),
+            Value::Uuid(id) => serde_json::to_writer(&mut out, &format!("{id:032x}")),
+            Value::Json(json) => serde_json::to_writer(&mut out, &canonical_json(json)),
+            Value::Null | Value::Cleared | Value::List(_) => serde_json::to_writer(&mut out, &()),
+        };
+    }
+    out.extend_from_slice(if items.is_empty() { b"[]" } else { b"]" });
+    String::from_utf8(out).unwrap_or_default()
 }
 
 /// An element of a list as it stands in JSON and in side tables.
@@ -220,8 +223,9 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
     let mut rows = writes.len() as u64;
     let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
     let mut refused: Vec<(usize, Key, usize, String)> = Vec::new();
+    let mut writer = Rows { connection, tables, tenant, stamp, insert: None };
     for write in writes {
-        match apply(connection, tables, tenant, write, stamp, true)? {
+        match writer.apply(write, true)? {
             Applied::Done => {}
             Applied::Changed => match lost.last_mut() {
                 Some((collection, keys)) if *collection == write.collection => keys.push(write.key.clone()),
@@ -238,7 +242,7 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
         }
         for write in unit.resolve(conflicts)? {
             rows += 1;
-            if let Applied::Taken { field, holder } = apply(connection, tables, tenant, &write, stamp, false)? {
+            if let Applied::Taken { field, holder } = writer.apply(&write, false)? {
                 refused.push((write.collection, write.key, field, holder));
             }
         }
@@ -267,113 +271,132 @@ enum Applied {
     },
 }
 
-fn apply(connection: &Connection, tables: &Tables, tenant: i64, write: &RecordWrite, stamp: i64, checked: bool) -> Result<Applied> {
-    let own = &tables.collections[write.collection];
-    let collection = &tables.catalogue().collections[write.collection];
-    match &write.change {
-        Change::Put(content) => put(connection, own, collection, tenant, write, content, stamp),
-        Change::Touch { contributions } => {
-            let Some(version) = write.expect else { return Ok(Applied::Changed) };
-            let sql =
-                format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?", own.table);
-            let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-            let changed = statement.execute(params![contributions, tenant, write.key.as_str(), version.revision, version.touch]).map_err(failure)?;
-            Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
-        }
-        Change::Delete => {
-            let Some(version) = write.expect else { return Ok(Applied::Done) };
-            let sql = format!("DELETE FROM {} WHERE tenant = ? AND key = ? AND revision = ? AND touch = ? RETURNING id", own.table);
-            let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-            let arguments = params![tenant, write.key.as_str(), version.revision, version.touch];
-            let id: Option<i64> = statement.query_row(arguments, |row| row.get(0)).optional().map_err(failure)?;
-            let Some(id) = id else { return Ok(if checked { Applied::Changed } else { Applied::Done }) };
-            forget_side_rows(connection, own, id)?;
-            for (_, side) in &own.uniques {
-                execute(connection, &format!("DELETE FROM {side} WHERE tenant = ? AND key = ?"), params![tenant, write.key.as_str()])?;
-            }
-            Ok(Applied::Done)
-        }
-    }
+/// Writes the rows of one unit.
+struct Rows<'c> {
+    connection: &'c Connection,
+    tables: &'c Tables,
+    tenant: i64,
+    stamp: i64,
+    /// The statement that inserts into the collection written last: finding it anew for every row would cost a tenth.
+    insert: Option<(usize, CachedStatement<'c>)>,
 }
 
-fn put(
-    connection: &Connection,
-    own: &CollectionTables,
-    collection: &Collection,
-    tenant: i64,
-    write: &RecordWrite,
-    content: &Content,
-    stamp: i64,
-) -> Result<Applied> {
-    if let Some(taken) = reserve(connection, own, collection, tenant, &write.key, content)? {
-        return Ok(taken);
-    }
-    let state = pack_state(&content.state_set, collection);
-    let conflicts = pack_conflicts(&content.conflicts, collection);
-    let revision = write.expect.map_or(stamp, |version| stamp.max(version.revision + 1));
-    let mut statement = connection.prepare_cached(if write.expect.is_some() { &own.update } else { &own.insert }).map_err(failure)?;
-    let mut binder = Binder { statement: &mut statement, index: 0 };
-    if write.expect.is_none() {
-        binder.bind(tenant)?;
-        binder.bind(write.key.as_str())?;
-        binder.bind(revision)?;
-        binder.bind(0)?;
-    } else {
-        binder.bind(revision)?;
-    }
-    binder.bind(content.created_job as i64)?;
-    binder.bind(content.alive)?;
-    for value in content.golden.iter() {
-        binder.bind(bind(value))?;
-    }
-    for index in &own.folded {
-        binder.bind(content.golden[*index].as_text().map(fold))?;
-    }
-    for value in &content.state {
-        binder.bind(bind(value))?;
-    }
-    binder.bind(conflicts)?;
-    binder.bind(state)?;
-    binder.bind(&content.contributions)?;
-    binder.bind(content.raw.as_deref())?;
-    if let Some(version) = write.expect {
-        binder.bind(tenant)?;
-        binder.bind(write.key.as_str())?;
-        binder.bind(version.revision)?;
-        binder.bind(version.touch)?;
-    }
-    if statement.raw_execute().map_err(failure)? == 0 {
-        return Ok(Applied::Changed);
-    }
-    drop(statement);
-    if own.lists.is_empty() && own.trigrams.is_empty() {
-        return Ok(Applied::Done);
-    }
-    let id = match write.expect {
-        None => connection.last_insert_rowid(),
-        Some(_) => {
-            let sql = format!("SELECT id FROM {} WHERE tenant = ? AND key = ?", own.table);
-            let mut find = connection.prepare_cached(&sql).map_err(failure)?;
-            let id = find.query_row(params![tenant, write.key.as_str()], |row| row.get(0)).map_err(failure)?;
-            forget_side_rows(connection, own, id)?;
-            id
-        }
-    };
-    for (field, side) in &own.lists {
-        let definition = &collection.fields[*field];
-        for element in content.golden[*field].elements() {
-            let folded = if definition.fold { element.as_text().map(|text| Value::text(fold(text))) } else { None };
-            let value = bind_element(folded.as_ref().unwrap_or(element));
-            execute(connection, &format!("INSERT OR IGNORE INTO {side}(tenant, value, id) VALUES (?, ?, ?)"), params![tenant, value, id])?;
+impl Rows<'_> {
+    fn apply(&mut self, write: &RecordWrite, checked: bool) -> Result<Applied> {
+        let (connection, tenant) = (self.connection, self.tenant);
+        let own = &self.tables.collections[write.collection];
+        match &write.change {
+            Change::Put(content) => self.put(write, content),
+            Change::Touch { contributions } => {
+                let Some(version) = write.expect else { return Ok(Applied::Changed) };
+                let sql = format!(
+                    "UPDATE {} SET touch = touch + 1, contributions = ? WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?",
+                    own.table
+                );
+                let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+                let changed =
+                    statement.execute(params![contributions, tenant, write.key.as_str(), version.revision, version.touch]).map_err(failure)?;
+                Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
+            }
+            Change::Delete => {
+                let Some(version) = write.expect else { return Ok(Applied::Done) };
+                let sql = format!("DELETE FROM {} WHERE tenant = ? AND key = ? AND revision = ? AND touch = ? RETURNING id", own.table);
+                let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+                let arguments = params![tenant, write.key.as_str(), version.revision, version.touch];
+                let id: Option<i64> = statement.query_row(arguments, |row| row.get(0)).optional().map_err(failure)?;
+                let Some(id) = id else { return Ok(if checked { Applied::Changed } else { Applied::Done }) };
+                forget_side_rows(connection, own, id)?;
+                for (_, side) in &own.uniques {
+                    execute(connection, &format!("DELETE FROM {side} WHERE tenant = ? AND key = ?"), params![tenant, write.key.as_str()])?;
+                }
+                Ok(Applied::Done)
+            }
         }
     }
-    for (field, side) in &own.trigrams {
-        if let Some(text) = content.golden[*field].as_text() {
-            let folded = if collection.fields[*field].fold { fold(text) } else { text.to_owned() };
-            execute(connection, &format!("INSERT INTO {side}(rowid, value) VALUES (?, ?)"), params![id, folded])?;
+
+    fn put(&mut self, write: &RecordWrite, content: &Content) -> Result<Applied> {
+        let (connection, tenant, stamp) = (self.connection, self.tenant, self.stamp);
+        let own = &self.tables.collections[write.collection];
+        let collection = &self.tables.catalogue().collections[write.collection];
+        if let Some(taken) = reserve(connection, own, collection, tenant, &write.key, content)? {
+            return Ok(taken);
         }
+        let state = pack_state(&content.state_set, collection);
+        let conflicts = pack_conflicts(&content.conflicts, collection);
+        let revision = write.expect.map_or(stamp, |version| stamp.max(version.revision + 1));
+        let mut update;
+        let statement: &mut Statement<'_> = if write.expect.is_some() {
+            update = connection.prepare_cached(&own.update).map_err(failure)?;
+            &mut update
+        } else {
+            let insert = match self.insert.take().filter(|(collection, _)| *collection == write.collection) {
+                Some(same) => same,
+                None => (write.collection, connection.prepare_cached(&own.insert).map_err(failure)?),
+            };
+            &mut self.insert.insert(insert).1
+        };
+        let mut binder = Binder { statement, index: 0 };
+        if write.expect.is_none() {
+            binder.bind(tenant)?;
+            binder.bind(write.key.as_str())?;
+            binder.bind(revision)?;
+            binder.bind(0)?;
+        } else {
+            binder.bind(revision)?;
+        }
+        binder.bind(content.created_job as i64)?;
+        binder.bind(content.alive)?;
+        for value in content.golden.iter() {
+            binder.bind(bind(value))?;
+        }
+        for index in &own.folded {
+            binder.bind(content.golden[*index].as_text().map(fold))?;
+        }
+        for value in &content.state {
+            binder.bind(bind(value))?;
+        }
+        binder.bind(conflicts)?;
+        binder.bind(state)?;
+        binder.bind(&content.contributions)?;
+        binder.bind(content.raw.as_deref())?;
+        if let Some(version) = write.expect {
+            binder.bind(tenant)?;
+            binder.bind(write.key.as_str())?;
+            binder.bind(version.revision)?;
+            binder.bind(version.touch)?;
+        }
+        if binder.statement.raw_execute().map_err(failure)? == 0 {
+            return Ok(Applied::Changed);
+        }
+        if own.lists.is_empty() && own.trigrams.is_empty() {
+            return Ok(Applied::Done);
+        }
+        let id = match write.expect {
+            None => connection.last_insert_rowid(),
+            Some(_) => {
+                let sql = format!("SELECT id FROM {} WHERE tenant = ? AND key = ?", own.table);
+                let mut find = connection.prepare_cached(&sql).map_err(failure)?;
+                let id = find.query_row(params![tenant, write.key.as_str()], |row| row.get(0)).map_err(failure)?;
+                forget_side_rows(connection, own, id)?;
+                id
+            }
+        };
+        for (field, side) in &own.lists {
+            let definition = &collection.fields[*field];
+            for element in content.golden[*field].elements() {
+                let folded = if definition.fold { element.as_text().map(|text| Value::text(fold(text))) } else { None };
+                let value = bind_element(folded.as_ref().unwrap_or(element));
+                execute(connection, &format!("INSERT OR IGNORE INTO {side}(tenant, value, id) VALUES (?, ?, ?)"), params![tenant, value, id])?;
+            }
+        }
+        for (field, side) in &own.trigrams {
+            if let Some(text) = content.golden[*field].as_text() {
+                let folded = if collection.fields[*field].fold { fold(text) } else { text.to_owned() };
+                execute(connection, &format!("INSERT INTO {side}(rowid, value) VALUES (?, ?)"), params![id, folded])?;
+            }
+        }
+        Ok(Applied::Done)
     }
-    Ok(Applied::Done)
 }
 
 /// Takes the values of unique fields for a record, and gives back those it had. A record that does not exist holds none.

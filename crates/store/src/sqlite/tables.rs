@@ -257,6 +257,9 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
                 changes.push(format!("field `{name}.{}` is new; records get it when their documents are imported again", field.name));
             }
             let had = existed.map_or(Index::default(), |shape| Index { ordered: shape.ordered, contains: shape.contains });
+            if existed.is_some() {
+                report_index(&mut changes, name, &field.name, field.index, had);
+            }
             let column = if field.fold && !field.ty.is_list() { format!("x_{}", field.name) } else { format!("f_{}", field.name) };
             if field.ty.is_list() {
                 list_index(connection, collection, field, had.ordered)?;
@@ -272,6 +275,10 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
                 );
                 connection.execute_batch(&reservations).map_err(failure)?;
             }
+            if !field.unique && existed.is_some_and(|shape| shape.unique) {
+                connection.execute_batch(&format!("DROP TABLE \"u_{name}_{}\"", field.name)).map_err(failure)?;
+                changes.push(format!("`{name}.{}` is not unique any more", field.name));
+            }
         }
         for state in &collection.states {
             let existed = known.and_then(|known| known.states.get(&state.name));
@@ -279,11 +286,25 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
                 add_column(connection, &own.table, &format!("\"s_{}\"", state.name), affinity(&state.ty))?;
                 changes.push(format!("state field `{name}.{}` is new", state.name));
             }
-            let had = existed.is_some_and(|shape| shape.ordered);
-            plain_index(connection, &own.table, name, &format!("s_{}", state.name), state.index.ordered, had)?;
+            // lists and texts inside have side tables, which state does not
+            let had = Index { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), contains: false };
+            let wanted = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
+            plain_index(connection, &own.table, name, &format!("s_{}", state.name), wanted.ordered, had.ordered)?;
+            if existed.is_some() {
+                report_index(&mut changes, name, &state.name, wanted, had);
+            }
         }
     }
     Ok(changes)
+}
+
+fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: Index, had: Index) {
+    if wanted.ordered && !had.ordered || wanted.contains && !had.contains {
+        changes.push(format!("index on `{collection}.{field}` is new"));
+    }
+    if had.ordered && !wanted.ordered || had.contains && !wanted.contains {
+        changes.push(format!("index on `{collection}.{field}` was dropped"));
+    }
 }
 
 fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -> Result<()> {
@@ -312,11 +333,11 @@ fn list_index(connection: &Connection, collection: &Collection, field: &stook_ca
                 collection.name, field.name
             );
             if field.fold {
-                let rows: i64 =
-                    connection.query_row(&format!("SELECT count(*) FROM \"r_{}\"", collection.name), [], |row| row.get(0)).map_err(failure)?;
-                if rows > 0 {
+                // only the process that writes a value folds it
+                let with_values = format!("SELECT EXISTS(SELECT 1 FROM \"r_{}\" WHERE \"f_{}\" IS NOT NULL)", collection.name, field.name);
+                if connection.query_row(&with_values, [], |row| row.get(0)).map_err(failure)? {
                     return Err(StoreError::Definition(format!(
-                        "an index on the folded list `{}.{}` cannot be added to a store with records; import into a new store",
+                        "an index on the folded list `{}.{}` cannot be added to a store whose records have it; import into a new store",
                         collection.name, field.name
                     )));
                 }

@@ -32,7 +32,7 @@ pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], prog
         .query_row("SELECT progress, state FROM jobs WHERE id = ?", [job as i64], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()
         .map_err(failure)?;
-    let Some((stored, state)) = stored else { return Err(StoreError::Wrong(format!("there is no job {job}"))) };
+    let Some((stored, state)) = stored else { return Err(no_job(job)) };
     if !matches!(state.as_str(), "queued" | "running") {
         return Err(StoreError::Wrong(format!("job {job} is {state}")));
     }
@@ -81,19 +81,20 @@ fn slice(row: &Row<'_>, first: usize) -> rusqlite::Result<Slice> {
 
 pub fn lease(connection: &Connection, job: Option<JobId>, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<Lease>> {
     let until = stamp + seconds as i64 * SECOND;
-    let wanted = job.map_or(-1, |job| job as i64);
+    let of_job = if job.is_some() { "AND job = ?4" } else { "AND ?4 IS NULL" };
+    let sql = format!("SELECT id FROM chunks WHERE state = ?1 {of_job} AND until <= ?2 ORDER BY job, ordinal LIMIT ?3");
     let mut ids: Vec<i64> = Vec::new();
     // two ranges of one index: chunks that wait (and whose delay is over), and leases that have run out
     for state in ["waiting", "leased"] {
-        let sql = "SELECT id FROM chunks WHERE state = ?1 AND (?2 < 0 OR job = ?2) AND until <= ?3 ORDER BY job, ordinal LIMIT ?4";
-        let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+        let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
         let room = limit.saturating_sub(ids.len()) as i64;
-        let found = statement.query_map(params![state, wanted, stamp, room], |row| row.get(0)).map_err(failure)?;
+        let found = statement.query_map(params![state, stamp, room, job.map(|job| job as i64)], |row| row.get(0)).map_err(failure)?;
         ids.extend(found.collect::<rusqlite::Result<Vec<i64>>>().map_err(failure)?);
     }
+    // a stamp is given once, so no chunk has the same token twice, whatever happens to the machine's clock
+    let token = stamp;
     let mut leases = Vec::with_capacity(ids.len());
-    for (number, id) in ids.into_iter().enumerate() {
-        let token = stamp + number as i64;
+    for id in ids {
         let sql = format!(
             "UPDATE chunks SET state = 'leased', token = ?, until = ?, attempts = attempts + 1 WHERE id = ? RETURNING job, ordinal, attempts, {SLICE}"
         );
@@ -129,12 +130,13 @@ pub fn take_over(connection: &Connection, job: JobId) -> Result<u64> {
 
 pub fn release(connection: &Connection, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> Result<()> {
     let until = stamp + delay_seconds as i64 * SECOND;
-    execute(
-        connection,
-        "UPDATE chunks SET state = CASE WHEN attempts >= ?1 THEN 'dead' ELSE 'waiting' END, until = ?2, token = 0, reason = ?3
-         WHERE job = ?4 AND ordinal = ?5 AND token = ?6 AND state = 'leased'",
-        params![attempts, until, reason, fence.chunk.job as i64, fence.chunk.ordinal, fence.token],
-    )?;
+    let sql = "UPDATE chunks SET state = CASE WHEN attempts >= ?1 THEN 'dead' ELSE 'waiting' END, until = ?2, token = 0, reason = ?3
+         WHERE job = ?4 AND ordinal = ?5 AND token = ?6 AND state = 'leased'";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let released = statement.execute(params![attempts, until, reason, fence.chunk.job as i64, fence.chunk.ordinal, fence.token]);
+    if released.map_err(failure)? == 0 {
+        return Ok(());
+    }
     finish_job(connection, fence.chunk.job, stamp)
 }
 
@@ -235,6 +237,10 @@ fn sum_counts(connection: &Connection, job: JobId) -> Result<Counts> {
     Ok(sum)
 }
 
+pub fn job(connection: &Connection, job: JobId) -> Result<Job> {
+    jobs(connection, Some(job), None, 1)?.into_iter().next().ok_or_else(|| no_job(job))
+}
+
 pub fn jobs(connection: &Connection, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
     let sql = "SELECT j.id, t.name, j.profile, j.source, j.as_of, j.files, j.state, j.reason, j.created, j.finished, j.progress,
         (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state IN ('waiting', 'leased')),
@@ -253,7 +259,7 @@ pub fn jobs(connection: &Connection, job: Option<JobId>, tenant: Option<&Tenant>
             source: row.get(3)?,
             as_of: row.get(4)?,
             files: serde_json::from_str(&files).unwrap_or_default(),
-            state: JOB_STATES.iter().find(|(_, name)| *name == state).map_or(JobState::Failed, |(state, _)| *state),
+            state: named_state(&state),
             reason: row.get(7)?,
             created: row.get(8)?,
             finished: row.get(9)?,
@@ -271,133 +277,168 @@ pub fn jobs(connection: &Connection, job: Option<JobId>, tenant: Option<&Tenant>
 }
 
 pub fn end_job(connection: &Connection, job: JobId, state: JobState, reason: &str, stamp: i64) -> Result<()> {
-    execute(
-        connection,
-        "UPDATE jobs SET state = ?, reason = ?, finished = ? WHERE id = ? AND state IN ('queued', 'running')",
-        params![state.name(), reason, stamp, job as i64],
-    )?;
-    if connection.changes() > 0 && state == JobState::Cancelled {
-        execute(connection, "DELETE FROM chunks WHERE job = ?", params![job as i64])?;
+    if !matches!(state, JobState::Failed | JobState::Cancelled) {
+        return Err(StoreError::Wrong(format!("a job is ended as failed or cancelled, not as {}", state.name())));
     }
-    Ok(())
+    if job_state(connection, job)?.is_final() {
+        return Ok(());
+    }
+    let sql = "UPDATE jobs SET state = ?, reason = ?, finished = ? WHERE id = ?";
+    execute(connection, sql, params![state.name(), reason, stamp, job as i64])?;
+    execute(connection, "DELETE FROM chunks WHERE job = ?", params![job as i64])
+}
+
+/// The state of a job that must be there.
+fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
+    let mut statement = connection.prepare_cached("SELECT state FROM jobs WHERE id = ?").map_err(failure)?;
+    let found: Option<String> = statement.query_row([job as i64], |row| row.get(0)).optional().map_err(failure)?;
+    found.map(|name| named_state(&name)).ok_or_else(|| no_job(job))
+}
+
+fn named_state(name: &str) -> JobState {
+    JOB_STATES.iter().find(|(_, known)| *known == name).map_or(JobState::Failed, |(state, _)| *state)
+}
+
+fn no_job(job: JobId) -> StoreError {
+    StoreError::Wrong(format!("there is no job {job}; `stook jobs` lists them"))
 }
 
 pub fn journal(
     connection: &Connection,
     catalogue: &Catalogue,
-    job: &Job,
+    job: JobId,
     after: u64,
     limit: usize,
     troubles_only: bool,
 ) -> Result<Vec<JournalEntry>> {
-    let mut troubles: HashMap<u64, Vec<JournalTrouble>> = HashMap::new();
-    let mut order: Vec<u64> = Vec::new();
-    let sql =
-        "SELECT document, file, record, position, key, failed, reason FROM troubles WHERE job = ?1 AND document > ?2 ORDER BY document, id LIMIT ?3";
-    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let most = if troubles_only { limit.saturating_mul(8) as i64 } else { -1 };
-    let rows = statement.query_map(params![job.id as i64, after as i64, most], |row| {
-        let trouble = JournalTrouble {
-            file: row.get::<_, i64>(1)? as usize,
-            record: row.get::<_, i64>(2)? as u64,
-            offset: row.get::<_, i64>(3)? as u64,
-            key: row.get(4)?,
-            failed: row.get(5)?,
-            reason: row.get(6)?,
-        };
-        Ok((row.get::<_, i64>(0)? as u64, trouble))
-    });
-    for row in rows.map_err(failure)? {
-        let (document, trouble) = row.map_err(failure)?;
-        if !troubles.contains_key(&document) {
-            order.push(document);
-        }
-        troubles.entry(document).or_default().push(trouble);
-    }
-    let file_name = |index: usize| job.files.get(index).map(|file| file.path.clone()).unwrap_or_default();
-    let entry_of_trouble = |document: u64, troubles: &[JournalTrouble]| {
-        let first = &troubles[0];
-        JournalEntry {
-            document,
-            file: file_name(first.file),
-            record: first.record,
-            offset: first.offset,
-            collection: None,
-            key: troubles.iter().find_map(|trouble| trouble.key.clone()),
-            outcome: Outcome::Failed,
-            reasons: troubles.iter().map(|trouble| trouble.reason.clone()).collect(),
-        }
-    };
-    let mut entries: Vec<JournalEntry> = Vec::new();
+    let job = self::job(connection, job)?;
+    let after = after.min(i64::MAX as u64) as i64;
+    let corrections = corrections(connection, job.id, after)?;
+    let mut page = Page { catalogue, job: &job, corrections, limit, entries: Vec::new() };
     if troubles_only {
-        for document in order.into_iter().take(limit) {
-            let own = &troubles[&document];
-            let mut entry = entry_of_trouble(document, own);
-            if !own.iter().any(|trouble| trouble.failed)
-                && let Some(line) = line_of(connection, job, document)?
-            {
-                entry.outcome = line.outcome;
-                entry.collection = catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
-                entry.key = Some(line.key);
-            }
-            entries.push(entry);
-        }
-        return Ok(entries);
+        list_troubled(connection, &mut page, after)?;
+    } else {
+        list_all(connection, &mut page, after)?;
     }
-    let corrections = corrections(connection, job.id)?;
-    let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = ?1 ORDER BY first";
-    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let mut rows = statement.query(params![job.id as i64]).map_err(failure)?;
-    'chunks: while let Some(row) = rows.next().map_err(failure)? {
-        let lines = unpack(row.get_ref(0).map_err(failure)?.as_blob().unwrap_or_default())?;
-        if lines.last().is_some_and(|line| line.document <= after) {
-            continue;
-        }
-        let (file, file_start) = (row.get::<_, i64>(1).map_err(failure)? as usize, row.get::<_, i64>(2).map_err(failure)? as u64);
-        for line in lines.into_iter().filter(|line| line.document > after) {
-            if entries.len() >= limit && entries.last().is_none_or(|entry| entry.document != line.document) {
-                break 'chunks;
-            }
-            let collection = catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
-            let own = troubles.get(&line.document).map(Vec::as_slice).unwrap_or_default();
-            let outcome = collection.as_ref().and_then(|name| corrections.get(&(line.document, name.clone())).copied()).unwrap_or(line.outcome);
-            entries.push(JournalEntry {
-                document: line.document,
-                file: file_name(file),
-                record: line.document - file_start,
-                offset: line.offset,
-                collection: (!matches!(outcome, Outcome::Failed) || !line.key.is_empty()).then_some(collection).flatten(),
-                key: Some(line.key).filter(|key| !key.is_empty()),
-                outcome,
-                reasons: own.iter().map(|trouble| trouble.reason.clone()).collect(),
-            });
-        }
-    }
-    Ok(entries)
+    add_reasons(connection, job.id, &mut page.entries)?;
+    Ok(page.entries)
 }
 
-struct JournalTrouble {
+/// A page of a journal as it fills. It ends with the last line of a document.
+struct Page<'p> {
+    catalogue: &'p Catalogue,
+    job: &'p Job,
+    corrections: HashMap<(u64, String), Outcome>,
+    limit: usize,
+    entries: Vec<JournalEntry>,
+}
+
+impl Page<'_> {
+    /// Whether no line of this document has a place.
+    fn is_full(&self, document: u64) -> bool {
+        self.entries.len() >= self.limit && self.entries.last().is_none_or(|last| last.document != document)
+    }
+
+    fn add(&mut self, line: &journal::Line, chunk: &ChunkLines) {
+        let collection = self.catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
+        let corrected = collection.as_ref().and_then(|name| self.corrections.get(&(line.document, name.clone())).copied());
+        let outcome = corrected.unwrap_or(line.outcome);
+        // a document that failed before it had a key reached no collection
+        let reached = outcome != Outcome::Failed || !line.key.is_empty();
+        self.entries.push(JournalEntry {
+            document: line.document,
+            file: self.job.files.get(chunk.file).map(|file| file.path.clone()).unwrap_or_default(),
+            record: line.document.saturating_sub(chunk.file_start),
+            offset: line.offset,
+            collection: collection.filter(|_| reached),
+            key: Some(line.key.clone()).filter(|key| !key.is_empty()),
+            outcome,
+            reasons: Vec::new(),
+        });
+    }
+}
+
+/// The lines of a chunk, in the order of their documents.
+struct ChunkLines {
+    lines: Vec<journal::Line>,
     file: usize,
-    record: u64,
-    offset: u64,
-    key: Option<String>,
-    failed: bool,
-    reason: String,
+    file_start: u64,
 }
 
-fn line_of(connection: &Connection, job: &Job, document: u64) -> Result<Option<journal::Line>> {
-    let sql = "SELECT lines FROM chunk_journals WHERE job = ? AND first <= ? ORDER BY first DESC LIMIT 1";
-    let packed: Option<Vec<u8>> = connection
-        .prepare_cached(sql)
-        .and_then(|mut statement| statement.query_row(params![job.id as i64, document as i64], |row| row.get(0)).optional())
-        .map_err(failure)?;
-    let lines = packed.map(|packed| unpack(&packed)).transpose()?.unwrap_or_default();
-    Ok(lines.into_iter().find(|line| line.document == document))
+fn chunk_lines(row: &Row<'_>) -> Result<ChunkLines> {
+    let lines = unpack(row.get_ref(0).map_err(failure)?.as_blob().unwrap_or_default())?;
+    let number = |index| row.get::<_, i64>(index).map_err(failure);
+    Ok(ChunkLines { lines, file: number(1)? as usize, file_start: number(2)? as u64 })
 }
 
-fn corrections(connection: &Connection, job: JobId) -> Result<HashMap<(u64, String), Outcome>> {
-    let mut statement = connection.prepare_cached("SELECT document, collection, outcome FROM corrections WHERE job = ?").map_err(failure)?;
-    let rows = statement.query_map([job as i64], |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get::<_, u8>(2)?))).map_err(failure)?;
+/// Fills a page with the documents behind `after`, from the chunk on that may hold the next one.
+fn list_all(connection: &Connection, page: &mut Page<'_>, after: i64) -> Result<()> {
+    let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = ?1
+        AND first >= coalesce((SELECT max(first) FROM chunk_journals WHERE job = ?1 AND first <= ?2), 0) ORDER BY first";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut rows = statement.query(params![page.job.id as i64, after.saturating_add(1)]).map_err(failure)?;
+    while let Some(row) = rows.next().map_err(failure)? {
+        let chunk = chunk_lines(row)?;
+        for line in chunk.lines.iter().filter(|line| line.document > after as u64) {
+            if page.is_full(line.document) {
+                return Ok(());
+            }
+            page.add(line, &chunk);
+        }
+    }
+    Ok(())
+}
+
+/// Fills a page with the documents behind `after` that have failures or warnings; chunks without any are not read.
+fn list_troubled(connection: &Connection, page: &mut Page<'_>, after: i64) -> Result<()> {
+    let limit = page.limit.min(i64::MAX as usize) as i64;
+    let sql = "SELECT DISTINCT document FROM troubles WHERE job = ? AND document > ? ORDER BY document LIMIT ?";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let documents = statement.query_map(params![page.job.id as i64, after, limit], |row| row.get::<_, i64>(0)).map_err(failure)?;
+    let documents: Vec<i64> = documents.collect::<rusqlite::Result<_>>().map_err(failure)?;
+    let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = ? AND first <= ? ORDER BY first DESC LIMIT 1";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut chunk = ChunkLines { lines: Vec::new(), file: 0, file_start: 0 };
+    for document in documents {
+        let number = document as u64;
+        if page.is_full(number) {
+            return Ok(());
+        }
+        if chunk.lines.last().is_none_or(|last| last.document < number) {
+            let mut rows = statement.query(params![page.job.id as i64, document]).map_err(failure)?;
+            if let Some(row) = rows.next().map_err(failure)? {
+                chunk = chunk_lines(row)?;
+            }
+        }
+        let first = chunk.lines.partition_point(|line| line.document < number);
+        chunk.lines[first..].iter().take_while(|line| line.document == number).for_each(|line| page.add(line, &chunk));
+    }
+    Ok(())
+}
+
+/// Says of the entries of a page why they failed, or what was left out.
+fn add_reasons(connection: &Connection, job: JobId, entries: &mut [JournalEntry]) -> Result<()> {
+    let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
+    let sql = "SELECT document, reason FROM troubles WHERE job = ? AND document BETWEEN ? AND ? ORDER BY document, id";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let range = params![job as i64, first.document as i64, last.document as i64];
+    let rows = statement.query_map(range, |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?))).map_err(failure)?;
+    let mut reasons: HashMap<u64, Vec<String>> = HashMap::new();
+    for row in rows {
+        let (document, reason) = row.map_err(failure)?;
+        reasons.entry(document).or_default().push(reason);
+    }
+    for entry in entries {
+        entry.reasons = reasons.get(&entry.document).cloned().unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn corrections(connection: &Connection, job: JobId, after: i64) -> Result<HashMap<(u64, String), Outcome>> {
+    let sql = "SELECT document, collection, outcome FROM corrections WHERE job = ? AND document > ?";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let correction = |row: &Row<'_>| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get::<_, u8>(2)?));
+    let rows = statement.query_map([job as i64, after], correction).map_err(failure)?;
     let mut corrections = HashMap::new();
     for row in rows {
         let (document, collection, outcome) = row.map_err(failure)?;
@@ -454,16 +495,17 @@ pub fn retry(connection: &Connection, job: JobId, ordinal: Option<u32>) -> Resul
 }
 
 pub fn load_chunk(connection: &Connection, chunk: ChunkId, slice: &Slice) -> Result<()> {
-    let sql = "SELECT EXISTS(SELECT 1 FROM jobs WHERE id = ?1), EXISTS(SELECT 1 FROM chunk_journals WHERE job = ?1 AND ordinal = ?2),
+    let state = job_state(connection, chunk.job)?;
+    let sql = "SELECT EXISTS(SELECT 1 FROM chunk_journals WHERE job = ?1 AND ordinal = ?2),
         EXISTS(SELECT 1 FROM chunks WHERE job = ?1 AND ordinal = ?2 AND state = 'leased')";
-    let (known, done, leased): (bool, bool, bool) =
-        connection.query_row(sql, params![chunk.job as i64, chunk.ordinal], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).map_err(failure)?;
-    if !known {
-        return Err(StoreError::Wrong(format!("there is no job {}", chunk.job)));
-    }
+    let (done, leased): (bool, bool) =
+        connection.query_row(sql, params![chunk.job as i64, chunk.ordinal], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failure)?;
     if done || leased {
         let state = if done { "done already" } else { "leased" };
         return Err(StoreError::Wrong(format!("chunk {chunk} is {state}")));
+    }
+    if state.is_final() && state != JobState::Failed {
+        return Err(StoreError::Wrong(format!("job {} is {}", chunk.job, state.name())));
     }
     execute(connection, "DELETE FROM chunks WHERE job = ? AND ordinal = ?", params![chunk.job as i64, chunk.ordinal])?;
     insert_chunk(connection, chunk.job, chunk.ordinal, slice)?;
@@ -475,7 +517,7 @@ fn reopen(connection: &Connection, job: JobId) -> Result<()> {
     execute(connection, "UPDATE jobs SET state = 'running', reason = NULL, finished = NULL WHERE id = ? AND state = 'failed'", params![job as i64])
 }
 
-pub fn replace_chunk(connection: &Connection, chunk: ChunkId, parts: &[NewChunk]) -> Result<()> {
+pub fn replace_chunk(connection: &Connection, chunk: ChunkId, parts: &[NewChunk], stamp: i64) -> Result<()> {
     execute(connection, "DELETE FROM chunks WHERE job = ? AND ordinal = ? AND state <> 'leased'", params![chunk.job as i64, chunk.ordinal])?;
     if connection.changes() == 0 {
         return Err(StoreError::Wrong(format!("chunk {chunk} is leased or not in the queue any more")));
@@ -486,5 +528,6 @@ pub fn replace_chunk(connection: &Connection, chunk: ChunkId, parts: &[NewChunk]
     for (number, part) in parts.iter().enumerate() {
         insert_chunk(connection, chunk.job, highest + 1 + number as u32, &part.slice)?;
     }
-    reopen(connection, chunk.job)
+    reopen(connection, chunk.job)?;
+    finish_job(connection, chunk.job, stamp)
 }

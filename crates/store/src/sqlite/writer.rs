@@ -100,7 +100,7 @@ impl Writer {
     }
 }
 
-fn tick(clock: &AtomicI64) -> i64 {
+pub fn tick(clock: &AtomicI64) -> i64 {
     let now = now();
     let advance = |last: i64| Some(now.max(last + 1));
     clock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, advance).map_or(now, |last| now.max(last + 1))

@@ -243,8 +243,9 @@ pub fn a_changed_map_has_a_number_of_its_own_and_is_no_change_of_shape(place: &P
     let numbers = |desk: &Desk| [(0, 0), (1, 0), (1, 1)].map(|(source, feed)| desk.store.generation(source, feed));
     let first = numbers(&desk);
     assert!(first.iter().all(|number| *number > 0));
-    assert_eq!(numbers(&desk.reopen(place)), first);
-    let desk = reopened(first_desk(place), place, changed(&[("      title: text\n", "      title: { type: text, path: \"$.caption\" }\n")]));
+    let desk = desk.reopen(place);
+    assert_eq!(numbers(&desk), first);
+    let desk = reopened(desk, place, changed(&[("      title: text\n", "      title: { type: text, path: \"$.caption\" }\n")]));
     assert_eq!(desk.store.changes(), Vec::<String>::new());
     let second = numbers(&desk);
     assert!(first[..2].iter().all(|number| !second.contains(number)), "items are mapped anew");

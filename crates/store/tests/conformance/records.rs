@@ -275,8 +275,8 @@ pub fn values_of_all_types_come_back_from_state_that_was_set(place: &Place) {
     let states = &desk.catalogue.collections[0].states;
     // times beyond those of the calendar cannot be said by a transition
     let sayable = |ty: &FieldType, value: &Value| match (ty.element(), value) {
-        (FieldType::Timestamp | FieldType::Date, Value::Int(number)) => number.abs() < 2,
-        (FieldType::Timestamp, Value::List(items)) => items.iter().all(|item| item.as_int().is_some_and(|number| number.abs() < 2)),
+        (FieldType::Timestamp | FieldType::Date, Value::Int(number)) => (-1..=1).contains(number),
+        (FieldType::Timestamp, Value::List(items)) => items.iter().all(|item| item.as_int().is_some_and(|number| (-1..=1).contains(&number))),
         (FieldType::Json, Value::Json(json)) => !json.is_null(),
         _ => true,
     };
@@ -657,6 +657,37 @@ pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
     }
 }
 
+pub fn a_unit_that_fails_only_when_it_is_done_again_fails_alone(place: &Place) {
+    // another unit of the group fails, and when the group is done again this one finds that things have changed
+    let desk = Desk::open(place, SHELF);
+    for urgency in [Urgency::Bulk, Urgency::Interactive] {
+        let (blocked, release) = blocking_unit(&desk);
+        let mut times = 0;
+        let fickle = desk.work().write(touch(0, "missing", None, b"")).resolve(move |_| {
+            times += 1;
+            if times == 1 { Ok(Vec::new()) } else { Err(StoreError::Wrong("it has changed".into())) }
+        });
+        let unit = |name: &str| desk.work().write(put(0, &format!("{urgency:?} {name}"), None, desk.content(&[])));
+        let failing = desk.work().write(touch(0, "missing", None, b""));
+        let submit = |work: Work| desk.store.submit(Box::new(work), urgency);
+        let before = submit(unit("before"));
+        let fickle = submit(fickle);
+        let failing = submit(failing);
+        let after = submit(unit("after"));
+        drop(release);
+        blocked.wait().expect("the unit is written");
+        before.wait().expect("it has nothing to do with the others");
+        failing.wait().expect_err("it meets a conflict it does not expect");
+        after.wait().expect("it has nothing to do with the others");
+        // whether it had to be done again is the store's business
+        let _ = fickle.wait();
+        let later = submit(unit("later"));
+        later.wait().expect("the store goes on");
+        let found = ["before", "after", "later"].map(|name| desk.record(&format!("{urgency:?} {name}")).is_some());
+        assert_eq!(found, [true; 3], "{urgency:?}");
+    }
+}
+
 pub fn a_unit_that_panics_fails_alone(place: &Place) {
     let desk = Desk::open(place, SHELF);
     desk.put("taken", &[]);
@@ -689,7 +720,22 @@ pub fn interactive_and_bulk_units_are_all_written(place: &Place) {
     stamps.sort_unstable();
     stamps.dedup();
     assert_eq!(stamps.len(), 72, "each unit has a time of its own");
+    desk.store.sync().expect("syncing works");
     assert_eq!(desk.store.count(&desk.plan(vec![])).expect("counting works"), 72);
+}
+
+pub fn somebody_who_waits_overtakes_bulk_work(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let unit = |name: String| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, &name, None, desk.content(&[])))) };
+    let (blocked, release) = blocking_unit(&desk);
+    let bulk: Vec<Pending> = (0..10).map(|number| desk.store.submit(unit(format!("bulk {number}")), Urgency::Bulk)).collect();
+    let interactive = desk.store.submit(unit("interactive".into()), Urgency::Interactive);
+    drop(release);
+    blocked.wait().expect("the unit is written");
+    let overtaking = interactive.wait().expect("the unit is written").stamp;
+    let overtaken: Vec<i64> = bulk.into_iter().map(|pending| pending.wait().expect("the unit is written").stamp).collect();
+    assert!(overtaken.iter().all(|stamp| overtaking < *stamp));
+    assert!(overtaken.is_sorted_by(|one, next| one < next), "bulk work keeps its order");
 }
 
 pub fn records_are_there_after_reopening(place: &Place) {

@@ -1,0 +1,190 @@
+//! An import killed anywhere is finished by `--resume`, and nobody can tell afterwards that it was killed.
+
+use serde_json::Value as Json;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use stook_tests::{Dice, Place, authorities, gzip, kill_after, sum_of_outcomes};
+
+const RECORDS: u64 = 20_000;
+
+/// An import that is going to be disturbed.
+struct Import {
+    bytes: Vec<u8>,
+    name: &'static str,
+    /// A store to begin with.
+    store: Option<Vec<u8>>,
+}
+
+/// Everything an import leaves behind, places on this disk and times aside.
+#[derive(PartialEq)]
+struct Left {
+    counts: Json,
+    journal: Vec<Json>,
+    ndjson: Vec<u8>,
+    marc: Vec<u8>,
+}
+
+impl Import {
+    fn place(&self) -> (Place, String) {
+        let place = Place::library();
+        let file = place.file(self.name, &self.bytes);
+        if let Some(store) = &self.store {
+            std::fs::write(place.store(), store).unwrap();
+        }
+        (place, file)
+    }
+
+    fn undisturbed(&self) -> (Left, u64, Duration) {
+        let (place, file) = self.place();
+        let began = Instant::now();
+        let job = place.import(&[&file, "--profile", "upsert"]);
+        let took = began.elapsed();
+        let number = job["id"].as_u64().unwrap();
+        (left(&place, number), number, took)
+    }
+
+    /// Kills the import and its resumptions at `kills` moments, over as many imports as it takes.
+    fn survives(&self, kills: usize, seed: u64) {
+        let (wanted, number, took) = self.undisturbed();
+        let mut dice = Dice::new(seed);
+        let (mut killed, mut imports) = (0, 0);
+        while killed < kills {
+            imports += 1;
+            assert!(imports < 500, "the import ends before it can be killed: {killed} kills in {imports} imports");
+            killed += self.disturb(number, &wanted, took, kills - killed, &mut dice);
+        }
+        println!("{killed} kills over {imports} imports of {took:?} each");
+    }
+
+    /// One import, killed up to `most` times; returns how often it was.
+    fn disturb(&self, number: u64, wanted: &Left, took: Duration, most: usize, dice: &mut Dice) -> usize {
+        let (place, file) = self.place();
+        let resume = number.to_string();
+        let mut killed = 0;
+        let mut has_job = false;
+        while killed < most {
+            let command = if has_job { place.command(&["import", "--resume", &resume]) } else { place.command(&["import", &file, "--profile", "upsert"]) };
+            // some wait for a whole run, some only for its beginning
+            let longest = took.as_micros() as u64 / [1, 2, 8][dice.below(3) as usize];
+            if !kill_after(command, Duration::from_micros(dice.below(longest))) {
+                break;
+            }
+            killed += 1;
+            has_job = has_job || job_exists(&place.store(), number);
+        }
+        let last = if has_job { place.run(&["import", "--resume", &resume]) } else { place.run(&["import", &file, "--profile", "upsert"]) };
+        last.exits(0);
+        assert_eq!(place.job(number)["state"], "completed");
+        assert!(place.queue().is_empty());
+        place.assert_sound();
+        same(&left(&place, number), wanted);
+        killed
+    }
+}
+
+/// Looks without opening the store as `stook` does, which would tidy up what the kill left.
+fn job_exists(store: &Path, number: u64) -> bool {
+    let Ok(connection) = rusqlite::Connection::open_with_flags(store, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY) else { return false };
+    connection.query_row("SELECT EXISTS(SELECT 1 FROM jobs WHERE id = ?)", [number as i64], |row| row.get(0)).unwrap_or(false)
+}
+
+fn left(place: &Place, number: u64) -> Left {
+    let job = place.job(number);
+    assert_eq!(sum_of_outcomes(&job), job["counts"]["documents"].as_u64().unwrap());
+    let mut journal = place.journal(number);
+    for (index, entry) in journal.iter_mut().enumerate() {
+        assert_eq!(entry["document"], index + 1, "every document is in the journal once, in order");
+        entry.as_object_mut().unwrap().remove("file");
+    }
+    assert_eq!(job["counts"]["documents"], journal.len());
+    Left { counts: job["counts"].clone(), journal, ndjson: place.export("authority", "ndjson"), marc: place.export("authority", "marc") }
+}
+
+fn same(found: &Left, wanted: &Left) {
+    assert_eq!(found.counts, wanted.counts);
+    let other = found.journal.iter().zip(&wanted.journal).find(|(found, wanted)| found != wanted);
+    assert_eq!(other, None, "the journal tells of the same outcomes");
+    assert!(found.ndjson == wanted.ndjson, "golden fields are equal byte for byte");
+    assert!(found.marc == wanted.marc, "documents are equal byte for byte");
+}
+
+#[test]
+fn an_import_killed_at_fifty_moments_ends_like_one_left_alone() {
+    let import = Import { bytes: authorities(RECORDS, 1, 1), name: "names.mrc", store: None };
+    let (left, ..) = import.undisturbed();
+    assert_eq!(left.counts["created"], RECORDS);
+    assert!(left.marc == import.bytes, "the sample's numbers ascend, so the export is the file itself");
+    import.survives(50, 1);
+}
+
+#[test]
+fn a_compressed_file_survives_as_well() {
+    let import = Import { bytes: gzip(&authorities(RECORDS, 1, 1)), name: "names.mrc.gz", store: None };
+    import.survives(20, 2);
+}
+
+#[test]
+fn changes_to_an_existing_store_survive_as_well() {
+    let (place, file) = Import { bytes: authorities(RECORDS, 1, 1), name: "names.mrc", store: None }.place();
+    place.import(&[&file, "--profile", "upsert"]);
+    let store = std::fs::read(place.store()).unwrap();
+    // other versions of records that are there, new ones, and two versions of some in the same file
+    let bytes = [authorities(12_000, 2, 5_001), authorities(8_000, 3, 15_001)].concat();
+    let import = Import { bytes, name: "changes.mrc", store: Some(store) };
+    let (left, ..) = import.undisturbed();
+    for outcome in ["created", "updated", "superseded"] {
+        assert!(left.counts[outcome].as_u64().unwrap() > 500, "{outcome} of {}", left.counts);
+    }
+    import.survives(30, 3);
+}
+
+#[test]
+fn a_kill_in_the_first_instants_leaves_a_store_that_can_be_used() {
+    let bytes = authorities(1_500, 1, 1);
+    let mut dice = Dice::new(4);
+    for _ in 0..25 {
+        let place = Place::library();
+        let file = place.file("names.mrc", &bytes);
+        kill_after(place.command(&["import", &file, "--profile", "upsert"]), Duration::from_micros(dice.below(30_000)));
+        let job = place.import(&[&file, "--profile", "upsert"]);
+        assert_eq!(sum_of_outcomes(&job), 1_500);
+        // the killed import may have made a job before it died; that one can be finished as well
+        for number in 1..job["id"].as_u64().unwrap() {
+            place.ok(&["import", "--resume", &number.to_string()]);
+            assert_eq!(sum_of_outcomes(&place.job(number)), 1_500);
+        }
+        assert!(place.export("authority", "marc") == bytes);
+        place.assert_sound();
+    }
+}
+
+#[test]
+fn resuming_what_is_complete_changes_nothing() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(100, 1, 1));
+    let job = place.import(&[&file, "--profile", "upsert"]);
+    assert!(place.ok(&["import", "--resume", "1"]).contains("nothing is left to do"));
+    assert_eq!(place.job(1)["finished"], job["finished"]);
+}
+
+#[test]
+fn resuming_a_job_that_still_runs_elsewhere_does_nothing_twice() {
+    let bytes = authorities(RECORDS, 1, 1);
+    let mut dice = Dice::new(5);
+    for _ in 0..6 {
+        let place = Place::library();
+        let file = place.file("names.mrc", &bytes);
+        let mut first = place.command(&["import", &file, "--profile", "upsert"]).spawn().unwrap();
+        while !job_exists(&place.store(), 1) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        std::thread::sleep(Duration::from_millis(dice.below(150)));
+        let second = place.run(&["import", "--resume", "1"]).exits(0);
+        let status = first.wait().unwrap();
+        assert!(status.success(), "the first import: {status}, the second: {}", second.text());
+        let job = place.job(1);
+        assert_eq!((&job["state"], &job["counts"]["created"], sum_of_outcomes(&job)), (&"completed".into(), &RECORDS.into(), RECORDS));
+        assert!(place.export("authority", "marc") == bytes);
+        place.assert_sound();
+    }
+}
