@@ -9,11 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{Catalogue, Family, Matched, Unmatched};
+use stook_catalogue::definition::{Catalogue, Family, Field, Matched, Unmatched};
+use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
+use stook_catalogue::record::put_value;
+use stook_catalogue::value::Value;
 use stook_store::journal::{Counts, Trouble};
+use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::queue::{Job, JobFile, JobId, JobState, Lease, NewJob, Progress, Slice};
-use stook_store::{Change, Fence, Pending, Store, StoreError, StoredRecord, Tenant, Urgency, Version};
+use stook_store::{Change, Fence, Pending, Store, StoreError, StoredRecord, Tenant, Unit, Urgency, Version};
 
 /// How often a chunk may fail before it is dead.
 pub const MOST_ATTEMPTS: u32 = 3;
@@ -385,49 +389,69 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
     let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
     let policy = policy(catalogue, profile.as_deref(), job)?;
     let context = JobContext { catalogue: catalogue.clone(), tenant: request.tenant.clone(), source, policy, received };
+    let mut trial = Trial { context, store, files: &files, written: HashMap::new(), taken: HashMap::new() };
     let mut preview = Preview { files: files.clone(), ..Preview::default() };
-    // records as the job would have left them: `None` for deleted ones
-    let mut written: HashMap<(usize, Key), Option<StoredRecord>> = HashMap::new();
     split::split(&files, &catalogue.sources[source], Progress::default(), |chunks, _| {
         for chunk in chunks {
-            dry_chunk(&context, store, &files, &chunk.slice, &mut written, &mut preview, most_troubles)?;
+            trial.chunk(&chunk.slice, &mut preview, most_troubles)?;
         }
         Ok(true)
     })?;
     Ok(preview)
 }
 
-fn dry_chunk(
-    context: &JobContext,
-    store: &dyn Store,
-    files: &[JobFile],
-    slice: &Slice,
-    written: &mut HashMap<(usize, Key), Option<StoredRecord>>,
-    preview: &mut Preview,
-    most_troubles: usize,
-) -> Result<()> {
-    let file = &files[slice.file];
-    let path = Path::new(&file.path);
-    let Some(syntax) = split::syntax(file) else { return Ok(()) };
-    let bytes = read::bytes(slice, path)?;
-    let mut mapped = MappedChunk::map(context, store, &ChunkInput { slice, bytes: &bytes, path, syntax }, None)?;
-    mapped.consolidate_with(|tenant, collection, keys, detail| {
-        let mut found = store.read(tenant, collection, keys, detail)?;
-        for (key, record) in keys.iter().zip(&mut found) {
-            if let Some(own) = written.get(&(collection, key.clone())) {
-                *record = own.clone();
+/// A dry run, and what it would have written.
+struct Trial<'t> {
+    context: JobContext,
+    store: &'t dyn Store,
+    files: &'t [JobFile],
+    /// Records as the job would have left them: `None` for deleted ones.
+    written: HashMap<(usize, Key), Option<StoredRecord>>,
+    /// Who took a value of a unique field last, by collection, field and value.
+    taken: HashMap<(usize, usize, Vec<u8>), Key>,
+}
+
+impl Trial<'_> {
+    fn chunk(&mut self, slice: &Slice, preview: &mut Preview, most_troubles: usize) -> Result<()> {
+        let file = &self.files[slice.file];
+        let path = Path::new(&file.path);
+        let Some(syntax) = split::syntax(file) else { return Ok(()) };
+        let bytes = read::bytes(slice, path)?;
+        let mut mapped = MappedChunk::map(&self.context, self.store, &ChunkInput { slice, bytes: &bytes, path, syntax }, None)?;
+        mapped.consolidate_with(|tenant, collection, keys, detail| {
+            let mut found = self.store.read(tenant, collection, keys, detail)?;
+            for (key, record) in keys.iter().zip(&mut found) {
+                if let Some(own) = self.written.get(&(collection, key.clone())) {
+                    *record = own.clone();
+                }
+            }
+            Ok(found)
+        })?;
+        let mut refused = Vec::new();
+        for (collection, key, decision) in mapped.planned() {
+            let Some((version, change)) = &decision.write else { continue };
+            match self.reserve(collection, key, change)? {
+                Some((field, holder)) => refused.push((collection, key.clone(), field, holder)),
+                None => self.write(collection, key, *version, change),
             }
         }
-        Ok(found)
-    })?;
-    for (collection, key, decision) in mapped.planned() {
-        let Some((version, change)) = &decision.write else { continue };
+        for (collection, key, field, holder) in refused {
+            mapped.refused(collection, &key, field, holder.as_str());
+        }
+        let journal = mapped.preview();
+        preview.counts.include(&journal.counts);
+        let room = most_troubles.saturating_sub(preview.troubles.len());
+        preview.troubles.extend(journal.troubles.into_iter().take(room));
+        Ok(())
+    }
+
+    fn write(&mut self, collection: usize, key: &Key, version: Option<Version>, change: &Change) {
         let place = (collection, key.clone());
-        let earlier = written.get(&place).cloned().flatten();
+        let earlier = self.written.get(&place).cloned().flatten();
         let record = match change {
             Change::Delete => None,
             Change::Touch { contributions } => {
-                let base = earlier.unwrap_or_else(|| stub(key, *version));
+                let base = earlier.unwrap_or_else(|| stub(key, version));
                 Some(StoredRecord { contributions: contributions.clone(), ..base })
             }
             Change::Put(content) => Some(StoredRecord {
@@ -436,16 +460,61 @@ fn dry_chunk(
                 contributions: content.contributions.clone(),
                 state_set: content.state_set.clone(),
                 golden: content.golden.to_vec(),
-                ..stub(key, *version)
+                ..stub(key, version)
             }),
         };
-        written.insert(place, record);
+        self.written.insert(place, record);
     }
-    let journal = mapped.preview();
-    preview.counts.include(&journal.counts);
-    let room = most_troubles.saturating_sub(preview.troubles.len());
-    preview.troubles.extend(journal.troubles.into_iter().take(room));
-    Ok(())
+
+    /// Takes the values of unique fields for a record as a store does, or says which field another record holds.
+    fn reserve(&mut self, collection: usize, key: &Key, change: &Change) -> Result<Option<(usize, Key)>> {
+        let Change::Put(content) = change else { return Ok(None) };
+        let definition = &self.context.catalogue.collections[collection];
+        let unique = definition.fields.iter().enumerate().filter(|(index, field)| field.unique && content.alive && !content.golden[*index].is_null());
+        let mut wanted = Vec::new();
+        for (index, field) in unique {
+            let value = &content.golden[index];
+            let place = (collection, index, reserved(field, value));
+            let holder = match self.taken.get(&place) {
+                Some(holder) if self.still_holds(holder, &place) => Some(holder.clone()),
+                _ => self.stored_holder(collection, index, value)?.filter(|holder| self.still_holds(holder, &place)),
+            };
+            match holder {
+                Some(holder) if holder != *key => return Ok(Some((index, holder))),
+                _ => wanted.push(place),
+            }
+        }
+        self.taken.extend(wanted.into_iter().map(|place| (place, key.clone())));
+        Ok(None)
+    }
+
+    /// Whether a record that had a value has not given it up in this run.
+    fn still_holds(&self, holder: &Key, (collection, field, value): &(usize, usize, Vec<u8>)) -> bool {
+        let definition = &self.context.catalogue.collections[*collection].fields[*field];
+        match self.written.get(&(*collection, holder.clone())) {
+            None => true,
+            Some(None) => false,
+            // without golden values it was only touched
+            Some(Some(record)) => record.alive && record.golden.get(*field).is_none_or(|own| reserved(definition, own) == *value),
+        }
+    }
+
+    fn stored_holder(&self, collection: usize, field: usize, value: &Value) -> Result<Option<Key>> {
+        let condition = Condition { column: Column::Field(field), test: Test::Equal(value.clone()) };
+        let plan = Plan { conditions: vec![condition], limit: Some(1), ..Plan::all(self.context.tenant.clone(), collection) };
+        let found = self.store.find(&plan)?;
+        Ok(found.rows.first().and_then(|row| row.first()?.as_text()).and_then(|key| Key::new(key).ok()))
+    }
+}
+
+/// A value of a unique field as it is compared.
+fn reserved(field: &Field, value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match value {
+        Value::Text(text) if field.fold => put_value(&mut bytes, &Value::text(fold(text))),
+        other => put_value(&mut bytes, other),
+    }
+    bytes
 }
 
 fn stub(key: &Key, version: Option<Version>) -> StoredRecord {

@@ -1,7 +1,7 @@
 //! [`Query`] to a store plan: names and types are resolved against the definition.
 
 use crate::parse::{Comparison, Item, Operator, Path, Query, Stage, ValueText};
-use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::definition::{Catalogue, Collection, KeyRule};
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_catalogue::value::{FieldType, Value, duration_from_text, from_text};
 use stook_store::Tenant;
@@ -38,10 +38,13 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     let name = &query.lookup.collection;
     let Some((index, collection)) = catalogue.collection(&name.text) else {
         let problem = Diagnostic::new(name.span.clone(), format!("there is no collection `{}`", name.text));
-        let known: Vec<&str> = catalogue.collections.iter().map(|collection| collection.name.as_str()).collect();
-        return Err(match did_you_mean(&name.text, known.iter().copied()) {
+        let known = || catalogue.collections.iter().map(|collection| collection.name.as_str());
+        if let Some((first, field)) = name.text.split_once('.').filter(|(first, _)| known().any(|known| known == *first)) {
+            return Err(problem.help(format!("the collection stands alone, its fields behind it: {first} {field}=value")));
+        }
+        return Err(match did_you_mean(&name.text, known()) {
             Some(meant) => problem.help(format!("did you mean `{meant}`?")),
-            None => problem.help(format!("there is {}", known.join(", "))),
+            None => problem.help(format!("collections are {}", known().collect::<Vec<_>>().join(", "))),
         });
     };
     let resolver = Resolver { collection, now };
@@ -79,7 +82,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                         return Err(Diagnostic::new(path.span.clone(), message).help("sort by a field with one value, or by `key`"));
                     }
                     plan.sort.push(Sort { column, descending: *descending });
-                    needed.push((path, column, "be sorted by a column they have"));
+                    needed.push((path, column, "unique rows can only be sorted by a column they have"));
                 }
             }
             Stage::Unique => plan.distinct = true,
@@ -90,7 +93,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                     let name = FUNCTIONS.iter().find(|(known, _)| known == function).map_or("?", |(_, name)| *name);
                     let ty = resolver.aggregate_type(*function, path, ty)?;
                     results.push(Heading { name: format!("{name}({})", resolver.short(path)), ty });
-                    needed.push((path, column, "be summed up over a column they have"));
+                    needed.push((path, column, "an aggregate of unique rows needs a column they have"));
                 }
             }
         }
@@ -101,7 +104,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     if plan.distinct
         && let Some((path, _, what)) = needed.iter().find(|(_, column, _)| !plan.columns.contains(column))
     {
-        let problem = Diagnostic::new(path.span.clone(), format!("unique rows can only {what}"));
+        let problem = Diagnostic::new(path.span.clone(), *what);
         return Err(problem.help(format!("add it to the columns: grep {}", resolver.short(path))));
     }
     let headings = if aggregates.is_empty() { columns } else { results };
@@ -122,18 +125,28 @@ impl<'c> Resolver<'c> {
         path.text.strip_prefix(self.collection.name.as_str()).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&path.text)
     }
 
+    /// The field that is the key, if the key is one and its values are more than their text.
+    fn typed_key(&self) -> Option<(usize, &'c FieldType)> {
+        let KeyRule::Field(index) = self.collection.key else { return None };
+        let field = self.collection.fields.get(index)?;
+        (field.ty != FieldType::Text && field.golden_type() == &field.ty).then_some((index, &field.ty))
+    }
+
     fn resolve(&self, path: &Path) -> Result<(Column, FieldType), Diagnostic> {
         let name = self.short(path);
+        match name {
+            "key" => {
+                let typed = self.typed_key().map(|(index, ty)| (Column::Field(index), ty.clone()));
+                return Ok(typed.unwrap_or((Column::Key, FieldType::Text)));
+            }
+            "conflict" => return Ok((Column::Conflict, FieldType::List(Box::new(FieldType::Text)))),
+            _ => {}
+        }
         if let Some((index, field)) = self.collection.field(name) {
             return Ok((Column::Field(index), field.golden_type().clone()));
         }
         if let Some((index, state)) = self.collection.state(name) {
             return Ok((Column::State(index), state.ty.clone()));
-        }
-        match name {
-            "key" => return Ok((Column::Key, FieldType::Text)),
-            "conflict" => return Ok((Column::Conflict, FieldType::List(Box::new(FieldType::Text)))),
-            _ => {}
         }
         let known = || {
             let fields = self.collection.fields.iter().map(|field| field.name.as_str());
@@ -223,7 +236,21 @@ impl<'c> Resolver<'c> {
                 Test::Range { low: Some((Value::Int(self.now.saturating_sub(span)), true)), high: Some((Value::Int(self.now), true)) }
             }
         };
-        Ok(Condition { column, test })
+        Ok(match self.short(&comparison.path) {
+            "key" => self.of_key(column, &ty, test),
+            _ => Condition { column, test },
+        })
+    }
+
+    /// A condition on the key: the key itself finds records by their values.
+    fn of_key(&self, column: Column, ty: &FieldType, test: Test) -> Condition {
+        let key = |value: Value| Value::text(value.show(ty));
+        match test {
+            Test::Equal(value) => Condition { column: Column::Key, test: Test::Equal(key(value)) },
+            Test::NotEqual(value) => Condition { column: Column::Key, test: Test::NotEqual(key(value)) },
+            Test::In(values) => Condition { column: Column::Key, test: Test::In(values.into_iter().map(key).collect()) },
+            test => Condition { column, test },
+        }
     }
 
     fn equality(&self, comparison: &Comparison, value: &ValueText, ty: &FieldType) -> Result<Test, Diagnostic> {

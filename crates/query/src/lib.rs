@@ -20,7 +20,7 @@
 //! * All conditions hold together (AND), in the lookup and in `grep`; a `grep` condition means the same as one in the
 //!   lookup. There is no OR: `in [..]` lists alternatives of one field.
 //! * Values have the type of their field; what does not convert is an error at its column. Integers and sizes may be written
-//!   `1e9`. JSON is not compared.
+//!   `1e9`. JSON is not compared. A key that is a field has the type of that field: `run between [9, 10]` are numbers.
 //! * `*` in a text value of `=` and `!=` stands for any text, anywhere, and the pattern always covers the whole value.
 //!   In single quotes it is a star. In double quotes `\"`, `\\` and `\*` are those characters.
 //! * `!=` also holds for records without a value; every other comparison does not. On a list field a comparison holds if it

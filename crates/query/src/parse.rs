@@ -296,7 +296,8 @@ impl Parser<'_> {
             _ => {
                 self.blanks();
                 if self.rest().starts_with('[') {
-                    return Err(self.error("expected one value").help(format!("`in` takes a list: {} in [a, b]", path.text)));
+                    let example = if operator == Operator::Last { "last 24h".to_owned() } else { format!("{} in [a, b]", path.text) };
+                    return Err(self.error("expected one value, not a list").help(format!("for example: {example}")));
                 }
                 vec![self.value()?]
             }

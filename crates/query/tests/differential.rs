@@ -70,51 +70,11 @@ collections:
 ";
 
 /// Parts of texts. Some differ only in case, width or composition; some mean something to SQL, to its patterns, or here.
-const SYLLABLES: [&str; 44] = [
-    "a",
-    "b",
-    "ab",
-    "abc",
-    "A",
-    "B",
-    "Ab",
-    "é",
-    "e\u{301}",
-    "É",
-    "ß",
-    "ẞ",
-    "Ａ",
-    "ﬁ",
-    "fi",
-    "İ",
-    "i",
-    "σ",
-    "ς",
-    " ",
-    "  ",
-    "\u{a0}",
-    "[",
-    "]",
-    "?",
-    "*",
-    "^",
-    "-",
-    "[a-c]",
-    "%",
-    "_",
-    "\\",
-    "\"",
-    "'",
-    ",",
-    "|",
-    "=",
-    "(",
-    "\u{d7ff}",
-    "\u{e000}",
-    "\u{fffd}",
-    "\u{ffff}",
-    "\u{10000}",
-    "\u{10ffff}",
+#[rustfmt::skip]
+const SYLLABLES: [&str; 46] = [
+    "a", "b", "ab", "abc", "A", "B", "Ab", "é", "e\u{301}", "É", "ß", "ẞ", "Ａ", "ﬁ", "fi", "İ", "i", "σ", "ς", " ", " ", " ", "  ", "\u{a0}",
+    "[", "]", "?", "*", "^", "-", "[a-c]", "%", "_", "\\", "\"", "'", ",", "|", "=", "(",
+    "\u{d7ff}", "\u{e000}", "\u{fffd}", "\u{ffff}", "\u{10000}", "\u{10ffff}",
 ];
 
 /// Microseconds of a day.
@@ -217,7 +177,8 @@ impl Dice {
     }
 
     fn records(&mut self, count: usize, collection: &Collection) -> Vec<Record> {
-        let mut keys: Vec<String> = (0..count).map(|number| format!("{}{}{number}", self.one(&["k", "K", "é", "\u{e000}"]), self.one(&["", "*", " "]))).collect();
+        let mut keys: Vec<String> =
+            (0..count).map(|number| format!("{}{}{number}", self.one(&["k", "K", "é", "\u{e000}"]), self.one(&["", "*", " "]))).collect();
         keys.push("a".into());
         keys.push("\u{10ffff}".into());
         keys.iter().map(|key| self.record(key.clone(), collection)).collect()
@@ -483,7 +444,7 @@ impl Asker<'_> {
             5 => Asked::AtMost(self.operand(name, true)),
             6 => Asked::Greater(self.operand(name, true)),
             7 => Asked::AtLeast(self.operand(name, true)),
-            8 if element == FieldType::Timestamp => Asked::Last(self.dice.whole(1, 96) * 1_800_000_000),
+            8 if element == FieldType::Timestamp => Asked::Last(self.dice.one(&[1, 1, 2, 3, 24, 48, 96]) * 1_800_000_000),
             _ => {
                 let mut ends = [self.wanted(name), self.wanted(name)];
                 if !self.dice.once_in(5) {
@@ -577,7 +538,9 @@ impl Asker<'_> {
                 if self.dice.once_in(2) { text.replace('-', "") } else { text }
             }
             Operand::Value(Value::Float(number)) if self.dice.once_in(2) => format!("{number:e}"),
-            Operand::Value(Value::Int(number)) if ty == FieldType::Integer && number.unsigned_abs() < 1 << 50 && self.dice.once_in(4) => format!("{number}e0"),
+            Operand::Value(Value::Int(number)) if ty == FieldType::Integer && number.unsigned_abs() < 1 << 50 && self.dice.once_in(4) => {
+                format!("{number}e0")
+            }
             Operand::Value(Value::Bool(true)) => (*self.dice.one(&["true", "yes", "1"])).to_owned(),
             Operand::Value(value) => value.show(&ty),
         };
@@ -589,7 +552,9 @@ impl Asker<'_> {
     }
 
     fn condition_text(&mut self, name: usize, asked: &Asked) -> String {
-        let one = |asker: &mut Self, operator: &str, operand: &Operand| format!("{}{operator}{}{}", asker.blank(), asker.blank(), asker.operand_text(name, operand));
+        let one = |asker: &mut Self, operator: &str, operand: &Operand| {
+            format!("{}{operator}{}{}", asker.blank(), asker.blank(), asker.operand_text(name, operand))
+        };
         match asked {
             Asked::Equal(operand) => one(self, "=", operand),
             Asked::NotEqual(operand) => one(self, "!=", operand),
@@ -647,7 +612,8 @@ impl Asker<'_> {
         }
         if !question.aggregates.is_empty() {
             let named = |function: &Function| FUNCTIONS.iter().find(|(known, _)| known == function).expect("known").1;
-            let aggregates: Vec<String> = question.aggregates.iter().map(|(function, name)| format!("{}({})", named(function), self.path(*name))).collect();
+            let aggregates: Vec<String> =
+                question.aggregates.iter().map(|(function, name)| format!("{}({})", named(function), self.path(*name))).collect();
             others.push(aggregates.join(", "));
         }
         self.dice.shuffle(&mut others);
@@ -827,6 +793,97 @@ fn check(seed: u64, records: usize, questions: usize) {
         }
     }
     assert!(answered * 2 > questions, "only {answered} of {questions} queries find anything");
+}
+
+#[test]
+fn texts_at_the_edges_of_unicode_and_of_patterns_are_told_apart() {
+    let catalogue =
+        definition("catalogue: edges\ncollections: { x: { key: k, fields: { k: text, plain: text, folded: { type: text, fold: true } } } }");
+    let texts = [
+        "a b",
+        "ab",
+        "a  B",
+        " a b ",
+        "ＡＢ",
+        "e\u{301}f",
+        "éf",
+        "\u{fffd}",
+        "\u{fffe}",
+        "\u{ffff}",
+        "a\u{d7ff}",
+        "a\u{d7ff}b",
+        "a\u{e000}",
+        "a\u{10ffff}",
+        "a\u{10ffff}b",
+        "b",
+        "[a]",
+        "a?",
+        "^a",
+        "a-c",
+    ];
+    let record = |text: &&str| {
+        let mut record = Record::empty(*text, &catalogue.collections[0]);
+        record.golden = vec![Value::text(*text); 3];
+        record
+    };
+    let records: Vec<Record> = texts.iter().map(record).collect();
+    let filled = filled(catalogue.clone(), &[(main_tenant(), &records)]);
+    for (condition, wanted) in [
+        ("plain=*b", vec!["a b", "ab", "a\u{d7ff}b", "a\u{10ffff}b", "b"]),
+        ("plain=\"a *\"", vec!["a b", "a  B"]),
+        ("plain=*\u{fffd}", vec!["\u{fffd}"]),
+        ("plain=\u{fffe}*", vec!["\u{fffe}"]),
+        ("plain!=*\u{ffff}*", texts.iter().copied().filter(|text| *text != "\u{ffff}").collect()),
+        ("plain=a\u{d7ff}*", vec!["a\u{d7ff}", "a\u{d7ff}b"]),
+        ("plain=a\u{10ffff}*", vec!["a\u{10ffff}", "a\u{10ffff}b"]),
+        ("plain=\"[a]*\"", vec!["[a]"]),
+        ("plain=\"*[a]\"", vec!["[a]"]),
+        ("plain=*?", vec!["a?"]),
+        ("plain=^*", vec!["^a"]),
+        ("plain='a b'", vec!["a b"]),
+        ("folded='A B'", vec!["a b", "a  B", " a b "]),
+        ("folded=\" a  b \"", vec!["a b", "a  B", " a b "]),
+        ("folded=\"a *\"", vec!["a b", "a  B", " a b "]),
+        ("folded=\"a *b\"", vec!["a b", "a  B", " a b "]),
+        ("folded=\"* b\"", vec!["a b", "a  B", " a b "]),
+        ("folded=\" *b \"", vec!["a b", "ab", "a  B", " a b ", "ＡＢ", "a\u{d7ff}b", "a\u{10ffff}b", "b"]),
+        ("folded=\"a * b\"", vec![]),
+        ("folded=AB", vec!["ab", "ＡＢ"]),
+        ("folded=Ａ*", texts.iter().copied().filter(|text| text.trim().starts_with(['a', 'Ａ'])).collect()),
+        ("folded=*Ｂ*", texts.iter().copied().filter(|text| text.contains(['b', 'B', 'Ｂ'])).collect()),
+        ("folded=E\u{301}*", vec!["e\u{301}f", "éf"]),
+        ("folded=*E\u{301}F", vec!["e\u{301}f", "éf"]),
+        ("folded=e*", vec![]),
+    ] {
+        let query = format!("x {condition} | grep key");
+        let mut wanted: Vec<Vec<Value>> = wanted.into_iter().map(|text| vec![Value::text(text)]).collect();
+        wanted.sort_by(|a, b| compare(&a[0], &b[0]));
+        assert_eq!(filled.store.find(&compiled(&catalogue, &query).plan).expect("rows").rows, wanted, "{query}");
+    }
+}
+
+#[test]
+fn keys_that_are_numbers_are_compared_as_numbers_and_listed_as_texts() {
+    let catalogue = definition("catalogue: runs\ncollections: { run: { key: number, fields: { number: integer } } }");
+    let record = |number: &i64| Record { golden: vec![Value::Int(*number)], ..Record::empty(number.to_string(), &catalogue.collections[0]) };
+    let records: Vec<Record> = [9, 10, 11, 100, -1].iter().map(record).collect();
+    let filled = filled(catalogue.clone(), &[(main_tenant(), &records)]);
+    for (query, wanted) in [
+        ("run | grep number", vec![-1, 10, 100, 11, 9]),
+        ("run between [9, 11] | grep number", vec![10, 11, 9]),
+        ("run>9 | grep number | sort run", vec![10, 11, 100]),
+        ("run | grep number | sort run-", vec![100, 11, 10, 9, -1]),
+        ("run=+10 | grep number", vec![10]),
+        ("run in [9, 100, 5] | grep key", vec![100, 9]),
+        ("run!=9 | grep run", vec![-1, 10, 100, 11]),
+        ("run run<10 | grep key | unique", vec![-1, 9]),
+    ] {
+        let wanted: Vec<Vec<Value>> = wanted.into_iter().map(|number| vec![Value::Int(number)]).collect();
+        assert_eq!(filled.store.find(&compiled(&catalogue, query).plan).expect("rows").rows, wanted, "{query}");
+    }
+    let largest = compiled(&catalogue, "run | max(run), min(key), count(run)");
+    let largest = filled.store.aggregate(&largest.plan, &largest.aggregates).expect("numbers");
+    assert_eq!(largest, [100, -1, 5].map(Value::Int));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use cel::objects::{Key as CelKey, Map as CelMap};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Feed, Field, KeyRule, Origin, Rule, Source};
+use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Feed, Field, KeyRule, MapEntry, Origin, Rule, Source};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, text_to_cel, to_cel};
 use stook_catalogue::fold::squash;
 use stook_catalogue::key::Key;
@@ -75,34 +75,52 @@ pub struct Mapper<'c> {
 struct Scope<'s> {
     source: &'s Source,
     lets: Vec<Value>,
-    /// The collection and values of the feed at hand.
-    feed: Option<(&'s Collection, &'s [Value])>,
+    /// The feed at hand, where its fields are known beside the `let` values.
+    feed: Option<Heard<'s>>,
     meta: &'s Envelope<'s>,
 }
 
+/// Values of a collection's fields, of which only those mapped so far can be named: until `ref: { expr: ref }` is done, `ref`
+/// is the `let` value.
+#[derive(Clone, Copy)]
+struct Heard<'s> {
+    collection: &'s Collection,
+    values: &'s [Value],
+    mapped: &'s [MapEntry],
+}
+
+impl<'s> Heard<'s> {
+    fn get(self, name: &str) -> Option<(&'s Value, &'s FieldType)> {
+        let (index, field) = self.collection.field(name)?;
+        self.mapped.iter().any(|entry| entry.field == index).then(|| (&self.values[index], &field.ty))
+    }
+}
+
 impl Scope<'_> {
+    fn get(&self, name: &str) -> Option<(&Value, &FieldType)> {
+        self.feed.and_then(|feed| feed.get(name)).or_else(|| self.get_let(name))
+    }
+
+    fn get_let(&self, name: &str) -> Option<(&Value, &FieldType)> {
+        let index = self.source.lets.iter().position(|known| known.name == name)?;
+        Some((self.lets.get(index)?, &self.source.lets[index].rule.ty))
+    }
+
     fn variable(&self, name: &str) -> cel::Value {
-        if let Some((collection, values)) = self.feed
-            && let Some((index, field)) = collection.field(name)
-        {
-            return to_cel(&values[index], &field.ty);
+        match self.get(name) {
+            Some((value, ty)) => to_cel(value, ty),
+            None if name == "meta" => self.meta.to_cel(),
+            None => cel::Value::Null,
         }
-        if let Some(index) = self.source.lets.iter().position(|known| known.name == name) {
-            return self.lets.get(index).map_or(cel::Value::Null, |value| to_cel(value, &self.source.lets[index].rule.ty));
-        }
-        if name == "meta" { self.meta.to_cel() } else { cel::Value::Null }
     }
 
     fn text(&self, name: &str) -> Option<String> {
-        let (value, ty) = match self.feed.and_then(|(collection, values)| collection.field(name).map(|(index, field)| (&values[index], &field.ty))) {
-            Some(found) => found,
-            None => {
-                let index = self.source.lets.iter().position(|known| known.name == name)?;
-                (self.lets.get(index)?, &self.source.lets[index].rule.ty)
-            }
-        };
-        (!value.is_null()).then(|| value.show(ty))
+        shown(self.get(name)?)
     }
+}
+
+fn shown((value, ty): (&Value, &FieldType)) -> Option<String> {
+    (!value.is_null()).then(|| value.show(ty))
 }
 
 impl Envelope<'_> {
@@ -192,9 +210,10 @@ impl<'c> Mapper<'c> {
     ) -> Option<Statement> {
         let collection = &self.catalogue.collections[feed.collection];
         let mut values = vec![Value::Null; collection.fields.len()];
-        for entry in &feed.map {
+        for (done, entry) in feed.map.iter().enumerate() {
             let field = &collection.fields[entry.field];
-            let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: Some((collection, &values)), meta: scope.meta };
+            let own = Heard { collection, values: &values, mapped: &feed.map[..done] };
+            let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: Some(own), meta: scope.meta };
             let found = self.value(document, &entry.rule, &heard).and_then(|value| allowed(value, field, entry.rule.strict));
             scope.lets = heard.lets;
             values[entry.field] = match found {
@@ -202,7 +221,9 @@ impl<'c> Mapper<'c> {
                 Err(trouble) => self.note(&field.name, trouble, mapped).ok()?,
             };
         }
-        let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: Some((collection, &values)), meta: scope.meta };
+        // conditions of a source with several feeds are about its `let` values
+        let own = alone.then_some(Heard { collection, values: &values, mapped: &feed.map });
+        let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: own, meta: scope.meta };
         let result = self.statement(&heard, index, feed, collection, &values, alone, mapped);
         scope.lets = heard.lets;
         let (key, contributor, as_of, gone) = result?;
@@ -223,7 +244,7 @@ impl<'c> Mapper<'c> {
         alone: bool,
         mapped: &mut Mapped,
     ) -> Option<(Key, Box<str>, i64, bool)> {
-        let key = self.key(scope, collection, values);
+        let key = self.key(collection, values);
         mapped.key = key.as_ref().ok().map(|key| key.to_string());
         if alone {
             self.conditions(scope, mapped);
@@ -268,7 +289,7 @@ impl<'c> Mapper<'c> {
         };
         let contributor = match &feed.contributor {
             None => self.source.name.as_str().into(),
-            Some(template) => match template.fill(|name| scope.text(name).map(Cow::Owned)) {
+            Some(template) => match template.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned)) {
                 Some(part) => format!("{}:{part}", self.source.name).into(),
                 None => {
                     mapped.failed = Some("the contributor has no name: a value of its template is missing".into());
@@ -301,7 +322,8 @@ impl<'c> Mapper<'c> {
         }
     }
 
-    fn key(&self, scope: &Scope<'_>, collection: &Collection, values: &[Value]) -> Result<Key, String> {
+    fn key(&self, collection: &Collection, values: &[Value]) -> Result<Key, String> {
+        let get = |name: &str| collection.field(name).map(|(index, field)| (&values[index], &field.ty));
         let text = match &collection.key {
             KeyRule::Field(index) => match &values[*index] {
                 Value::Null => return Err(format!("there is no key: `{}` has no value", collection.fields[*index].name)),
@@ -309,10 +331,11 @@ impl<'c> Mapper<'c> {
                 other => other.show(&collection.fields[*index].ty),
             },
             KeyRule::Template(template) => {
-                template.fill(|name| scope.text(name).map(Cow::Owned)).ok_or("there is no key: a value of its template is missing")?
+                template.fill(|name| shown(get(name)?).map(Cow::Owned)).ok_or("there is no key: a value of its template is missing")?
             }
             KeyRule::Expression(expression) => {
-                let found = self.evaluator.evaluate(expression, |name| scope.variable(name)).map_err(|error| format!("the key: {error}"))?;
+                let variable = |name: &str| get(name).map_or(cel::Value::Null, |(value, ty)| to_cel(value, ty));
+                let found = self.evaluator.evaluate(expression, variable).map_err(|error| format!("the key: {error}"))?;
                 let text = from_cel(&found, &FieldType::Text).map_err(|error| format!("the key: {error}"))?;
                 text.as_text().ok_or("there is no key: its expression gives nothing")?.to_owned()
             }

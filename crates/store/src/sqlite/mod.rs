@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use tables::Tables;
 use writer::{Work, Writer};
@@ -84,11 +84,7 @@ impl SqliteStore {
         if options.read_only {
             tables::check(&connection, &tables)?;
         } else {
-            let found: Option<String> = pragma(&connection, "PRAGMA journal_mode")?;
-            if found.as_deref() != Some("wal") {
-                // the page size must be chosen before anything is written
-                connection.execute_batch("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;").map_err(failure)?;
-            }
+            use_log(&connection, Duration::from_secs(options.wait))?;
             changes = tables::prepare(&mut connection, &tables)?;
         }
         let generations = tables::read_generations(&connection, &catalogue)?;
@@ -171,8 +167,27 @@ fn connect(path: &Path, options: &Options) -> Result<Connection> {
     Ok(connection)
 }
 
-fn pragma(connection: &Connection, sql: &str) -> Result<Option<String>> {
-    connection.query_row(sql, [], |row| row.get(0)).optional().map_err(failure)
+/// Switches a file to the write-ahead log. When several processes do so at once the database does not wait for them by itself.
+fn use_log(connection: &Connection, wait: Duration) -> Result<()> {
+    let deadline = Instant::now() + wait;
+    let mode = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).map_err(failure);
+    let switch = || {
+        if mode("PRAGMA journal_mode")? != "wal" {
+            // the page size must be chosen before anything is written
+            connection.execute_batch("PRAGMA page_size = 8192").map_err(failure)?;
+            let now = mode("PRAGMA journal_mode = WAL")?;
+            if now != "wal" {
+                return Err(StoreError::Other(format!("its file system has no memory that processes share (the journal's mode stays {now})")));
+            }
+        }
+        Ok(())
+    };
+    loop {
+        match switch() {
+            Err(StoreError::Busy(_)) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+            ended => return ended,
+        }
+    }
 }
 
 /// A database error as the contract's.

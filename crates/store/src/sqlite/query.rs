@@ -118,9 +118,15 @@ const PROBE: i64 = 256;
 /// Trigrams of a pattern that are asked for; more of them cost more than they leave out.
 const MAX_TRIGRAMS: usize = 32;
 
+/// Values of one `in` that are bound one by one.
+const MAX_VALUES: usize = 1_000;
+
 /// What finds the records of a condition, and how good that usually is; smaller is better. Nothing when all records must be read.
 fn way(collection: &Collection, known: &Known, test: &Test) -> Option<(u32, Way)> {
     let ordered = if known.index.ordered && known.ty.is_list() { Some(Way::Elements) } else { known.ordered_index(collection).map(Way::Ordered) };
+    if matches!(test, Test::Wildcard(pieces) | Test::NotWildcard(pieces) if pieces.is_empty()) {
+        return None;
+    }
     let beginning = match test {
         Test::Prefix(prefix) => known.pieces(&[prefix.clone(), String::new()])[0].chars().count(),
         Test::Wildcard(pieces) => known.pieces(pieces)[0].chars().count(),
@@ -329,6 +335,9 @@ fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) 
         if known.ty.is_list() { owned(&bind_element(&folded)) } else { owned(&bind(&folded)) }
     };
     Ok(match test {
+        Test::Wildcard(pieces) | Test::NotWildcard(pieces) if pieces.is_empty() => {
+            return Err(StoreError::Wrong("a pattern has one piece at least".into()));
+        }
         Test::Equal(wanted) => {
             parameters.push(value(wanted));
             format!("{sql} = ?")
@@ -336,6 +345,19 @@ fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) 
         Test::NotEqual(wanted) => {
             parameters.push(value(wanted));
             format!("{sql} IS NOT ?")
+        }
+        // more values than SQLite has parameters for travel as one JSON text
+        Test::In(wanted) if wanted.len() > MAX_VALUES => {
+            let blobs = wanted.iter().any(|wanted| matches!(value(wanted), Sql::Blob(_)));
+            let json = wanted.iter().map(|wanted| match value(wanted) {
+                Sql::Integer(number) => number.into(),
+                Sql::Real(number) => number.into(),
+                Sql::Text(text) => text.into(),
+                Sql::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+                Sql::Null => serde_json::Value::Null,
+            });
+            parameters.push(Sql::Text(serde_json::Value::Array(json.collect()).to_string()));
+            format!("{sql} IN (SELECT {} FROM json_each(?))", if blobs { "unhex(value)" } else { "value" })
         }
         Test::In(wanted) => {
             parameters.extend(wanted.iter().map(value));

@@ -145,11 +145,15 @@ pub fn read(
     let wanted: Rc<Vec<Sql>> = Rc::new(keys.iter().map(|key| Sql::Text(key.as_str().to_owned())).collect());
     let mut rows = statement.query(params![wanted, tenant]).map_err(failure)?;
     let mut found: HashMap<Key, StoredRecord> = HashMap::with_capacity(keys.len());
+    let mut count = 0;
     while let Some(row) = rows.next().map_err(failure)? {
         let record = read_row(row, definition, detail)?;
         found.insert(record.key.clone(), record);
+        count += 1;
     }
-    Ok(keys.iter().map(|key| found.remove(key)).collect())
+    // more rows than records: some key was asked for twice
+    let twice = count > found.len();
+    Ok(keys.iter().map(|key| if twice { found.get(key).cloned() } else { found.remove(key) }).collect())
 }
 
 fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<StoredRecord> {
@@ -220,13 +224,13 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
     }
     let tenant = tenant_id(connection, unit.tenant())?;
     let writes = unit.writes();
-    let mut rows = writes.len() as u64;
+    let mut rows = 0;
     let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
     let mut refused: Vec<(usize, Key, usize, String)> = Vec::new();
     let mut writer = Rows { connection, tables, tenant, stamp, insert: None };
     for write in writes {
-        match writer.apply(write, true)? {
-            Applied::Done => {}
+        match writer.apply(write)? {
+            Applied::Done => rows += 1,
             Applied::Changed => match lost.last_mut() {
                 Some((collection, keys)) if *collection == write.collection => keys.push(write.key.clone()),
                 _ => lost.push((write.collection, vec![write.key.clone()])),
@@ -241,9 +245,12 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
             conflicts.extend(keys.into_iter().zip(records).map(|(key, record)| Conflict { collection, key, record }));
         }
         for write in unit.resolve(conflicts)? {
-            rows += 1;
-            if let Applied::Taken { field, holder } = writer.apply(&write, false)? {
-                refused.push((write.collection, write.key, field, holder));
+            match writer.apply(&write)? {
+                Applied::Done => rows += 1,
+                Applied::Changed => {
+                    return Err(StoreError::Wrong(format!("what was merged for record {:?} is not based on what it is now", write.key.as_str())));
+                }
+                Applied::Taken { field, holder } => refused.push((write.collection, write.key, field, holder)),
             }
         }
     }
@@ -282,7 +289,7 @@ struct Rows<'c> {
 }
 
 impl Rows<'_> {
-    fn apply(&mut self, write: &RecordWrite, checked: bool) -> Result<Applied> {
+    fn apply(&mut self, write: &RecordWrite) -> Result<Applied> {
         let (connection, tenant) = (self.connection, self.tenant);
         let own = &self.tables.collections[write.collection];
         match &write.change {
@@ -299,12 +306,15 @@ impl Rows<'_> {
                 Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
             }
             Change::Delete => {
-                let Some(version) = write.expect else { return Ok(Applied::Done) };
+                let Some(version) = write.expect else {
+                    // nothing was there: that is still so, or somebody has written it meanwhile
+                    return Ok(if self.is_current(write)? { Applied::Done } else { Applied::Changed });
+                };
                 let sql = format!("DELETE FROM {} WHERE tenant = ? AND key = ? AND revision = ? AND touch = ? RETURNING id", own.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
                 let arguments = params![tenant, write.key.as_str(), version.revision, version.touch];
                 let id: Option<i64> = statement.query_row(arguments, |row| row.get(0)).optional().map_err(failure)?;
-                let Some(id) = id else { return Ok(if checked { Applied::Changed } else { Applied::Done }) };
+                let Some(id) = id else { return Ok(Applied::Changed) };
                 forget_side_rows(connection, own, id)?;
                 for (_, side) in &own.uniques {
                     execute(connection, &format!("DELETE FROM {side} WHERE tenant = ? AND key = ?"), params![tenant, write.key.as_str()])?;
@@ -314,10 +324,22 @@ impl Rows<'_> {
         }
     }
 
+    /// Whether a record is still what was read.
+    fn is_current(&self, write: &RecordWrite) -> Result<bool> {
+        let sql = format!("SELECT revision, touch FROM {} WHERE tenant = ? AND key = ?", self.tables.collections[write.collection].table);
+        let mut find = self.connection.prepare_cached(&sql).map_err(failure)?;
+        let now = find.query_row(params![self.tenant, write.key.as_str()], |row| Ok(Version { revision: row.get(0)?, touch: row.get(1)? }));
+        Ok(now.optional().map_err(failure)? == write.expect)
+    }
+
     fn put(&mut self, write: &RecordWrite, content: &Content) -> Result<Applied> {
         let (connection, tenant, stamp) = (self.connection, self.tenant, self.stamp);
         let own = &self.tables.collections[write.collection];
         let collection = &self.tables.catalogue().collections[write.collection];
+        // a stale write must neither take nor free a value, so its version is looked at first
+        if !own.uniques.is_empty() && !self.is_current(write)? {
+            return Ok(Applied::Changed);
+        }
         if let Some(taken) = reserve(connection, own, collection, tenant, &write.key, content)? {
             return Ok(taken);
         }

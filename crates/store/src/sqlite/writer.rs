@@ -10,6 +10,7 @@ use super::{Options, failure, is_busy};
 use crate::{Answered, Pending, Receipt, Result, StoreError, Unit, Urgency};
 use rusqlite::Connection;
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -70,9 +71,10 @@ impl Writer {
     pub fn start(connection: Connection, path: &Path, tables: Arc<Tables>, options: &Options) -> Result<Self> {
         // the checkpointer keeps the log short; this bound holds where it cannot keep up
         connection.execute_batch("PRAGMA wal_autocheckpoint = 24000; PRAGMA journal_size_limit = 67108864;").map_err(failure)?;
+        let stored_clock = now().max(tables::read_clock(&connection)?);
         let closing = Arc::new(AtomicBool::new(false));
         let checkpointer = start_checkpointer(path, options, closing.clone())?;
-        let shared = Arc::new(Shared { lines: Mutex::default(), arrived: Condvar::new(), clock: AtomicI64::new(now()) });
+        let shared = Arc::new(Shared { lines: Mutex::default(), arrived: Condvar::new(), clock: AtomicI64::new(stored_clock) });
         let (wait, group_rows) = (options.wait, options.group_rows);
         let worker = Worker { connection, tables, shared: shared.clone(), wait, group_rows, checkpointer: Some(checkpointer), closing };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || worker.run());
@@ -201,15 +203,15 @@ impl Worker {
         let mut done: Vec<Done> = Vec::new();
         let mut request = Some(first);
         while let Some(Request { work, answer }) = request {
-            let (result, unit) = self.perform(work);
+            let (result, unit) = self.perform(work, interactive);
             match result {
                 Ok(receipt) => {
                     rows += receipt.rows;
                     done.push(Done { answer, receipt, unit });
                 }
                 Err(error) => {
-                    let whole = self.without_failed(&mut done, interactive);
                     let _ = answer.send((Err(error), unit));
+                    let whole = if interactive { self.check_open() } else { self.again_without_failed(&mut done) };
                     if let Err(error) = whole {
                         return refuse_all(done, &error);
                     }
@@ -229,48 +231,67 @@ impl Worker {
         }
     }
 
-    /// Does work in the open transaction. Small work has a savepoint of its own, because it cannot be done again; a unit can,
-    /// and saving every page it touches would cost more than the rows.
-    fn perform(&self, work: Work) -> (Result<Receipt>, Option<Box<dyn Unit>>) {
+    /// Does work in the open transaction. Interactive work has a savepoint of its own; bulk units, which are large and can be
+    /// done again, have none: saving every page they touch would cost more than the rows.
+    fn perform(&self, work: Work, interactive: bool) -> (Result<Receipt>, Option<Box<dyn Unit>>) {
         let stamp = tick(&self.shared.clock);
-        match work {
-            Work::Unit(mut unit) => (records::write(&self.connection, &self.tables, &mut *unit, stamp), Some(unit)),
-            Work::Small(work) => {
-                if let Err(error) = self.connection.execute_batch("SAVEPOINT small") {
-                    return (Err(failure(error)), None);
-                }
-                let result = work(&self.connection, stamp);
-                if self.connection.is_autocommit() {
-                    return (result.and(Err(StoreError::Full)), None);
-                }
-                let end = if result.is_ok() { "RELEASE small" } else { "ROLLBACK TO small; RELEASE small" };
-                let ended = self.connection.execute_batch(end).map_err(failure);
-                (ended.and(result), None)
-            }
+        if !interactive {
+            return match work {
+                Work::Unit(mut unit) => (self.write(&mut *unit, stamp), Some(unit)),
+                Work::Small(work) => (work(&self.connection, stamp), None),
+            };
         }
+        if let Err(error) = self.connection.execute_batch("SAVEPOINT interactive") {
+            return (Err(failure(error)), None);
+        }
+        let (result, unit) = match work {
+            Work::Unit(mut unit) => (self.write(&mut *unit, stamp), Some(unit)),
+            Work::Small(work) => (work(&self.connection, stamp), None),
+        };
+        if self.connection.is_autocommit() {
+            return (result.and(Err(StoreError::Full)), unit);
+        }
+        let end = if result.is_ok() { "RELEASE interactive" } else { "ROLLBACK TO interactive; RELEASE interactive" };
+        let ended = self.connection.execute_batch(end).map_err(failure);
+        (ended.and(result), unit)
     }
 
-    /// After a failure in a group: starts the transaction again and repeats the units that had succeeded in it. Small work
-    /// that failed has been undone already.
-    fn without_failed(&mut self, done: &mut [Done], interactive: bool) -> Result<()> {
-        let only_small = done.iter().all(|done| done.unit.is_none());
-        if only_small && !done.is_empty() && !self.connection.is_autocommit() {
-            return Ok(());
-        }
-        if !self.connection.is_autocommit() {
-            self.connection.execute_batch("ROLLBACK").map_err(failure)?;
-        } else if !done.is_empty() {
-            // the database gave up the transaction by itself, as it does when the disk is full
-            return Err(StoreError::Full);
-        }
-        self.begin(interactive)?;
-        for Done { unit, receipt, .. } in done.iter_mut() {
-            if let Some(unit) = unit {
-                let stamp = tick(&self.shared.clock);
-                *receipt = records::write(&self.connection, &self.tables, &mut **unit, stamp)?;
+    /// Writes a unit; one that panics fails like any other.
+    fn write(&self, unit: &mut dyn Unit, stamp: i64) -> Result<Receipt> {
+        let write = AssertUnwindSafe(|| records::write(&self.connection, &self.tables, unit, stamp));
+        std::panic::catch_unwind(write).unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into())))
+    }
+
+    /// Whether the transaction is still there: some errors, a full disk for one, end it.
+    fn check_open(&self) -> Result<()> {
+        if self.connection.is_autocommit() { Err(StoreError::Full) } else { Ok(()) }
+    }
+
+    /// After a bulk unit has failed: begins the transaction again and repeats the units that had succeeded in it. One that
+    /// fails now is answered and left out in its turn.
+    fn again_without_failed(&mut self, done: &mut Vec<Done>) -> Result<()> {
+        loop {
+            if !self.connection.is_autocommit() {
+                self.connection.execute_batch("ROLLBACK").map_err(failure)?;
+            } else if !done.is_empty() {
+                return Err(StoreError::Full);
             }
+            self.begin(false)?;
+            let mut failed = None;
+            for (place, done) in done.iter_mut().enumerate() {
+                let Some(unit) = &mut done.unit else { continue };
+                match self.write(&mut **unit, tick(&self.shared.clock)) {
+                    Ok(receipt) => done.receipt = receipt,
+                    Err(error) => {
+                        failed = Some((place, error));
+                        break;
+                    }
+                }
+            }
+            let Some((place, error)) = failed else { return Ok(()) };
+            let Done { answer, unit, .. } = done.remove(place);
+            let _ = answer.send((Err(error), unit));
         }
-        Ok(())
     }
 
     /// Asks for the log to be copied into the file, beside the writing.

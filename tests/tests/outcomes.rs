@@ -1,0 +1,708 @@
+//! What becomes of documents: every profile, every refusal, every kind of damage, and what is left in the store after it.
+
+use serde_json::{Value as Json, json};
+use stook_tests::{Place, authorities, counts, gzip, sum_of_outcomes, touch, zstandard};
+
+/// Things from a list that says itself when it was true.
+const THINGS: &str = "\
+catalogue: things
+sources:
+  list: { format: csv, into: thing, as_of: changed, gone: \"status == 'gone'\" }
+collections:
+  thing:
+    key: id
+    fields:
+      id: text
+      name: { type: text, index: equal }
+      size: integer
+      status: text
+      changed: timestamp
+profiles:
+  create_on_no_match: { source: list, matched: skip, unmatched: create }
+  upsert: { source: list, matched: update, unmatched: create }
+  update_only: { source: list, matched: update, unmatched: skip }
+  take_back: { source: list, matched: withdraw, unmatched: skip }
+  only_new: { source: list, matched: fail, unmatched: create }
+  only_known: { source: list, matched: update, unmatched: fail }
+";
+
+const HEADER: &str = "id,name,size,status,changed\n";
+
+/// A row of things: id, name and day of January 2020.
+fn thing(id: &str, name: &str, day: u32) -> String {
+    format!("{id},{name},,,2020-01-{day:02}T00:00:00Z\n")
+}
+
+fn things(rows: &[(&str, &str, u32)]) -> String {
+    let rows = rows.iter().map(|(id, name, day)| thing(id, name, *day));
+    std::iter::once(HEADER.to_owned()).chain(rows).collect()
+}
+
+/// Imports rows with a profile; gives the counts in words.
+fn deliver(place: &Place, profile: &str, rows: &[(&str, &str, u32)]) -> String {
+    let file = place.file("rows.csv", things(rows));
+    let preview = place.dry_run(&[&file, "--profile", profile]);
+    let job = place.import(&[&file, "--profile", profile]);
+    assert_eq!(preview["counts"], job["counts"], "a dry run counts what the import does");
+    counts(&job)
+}
+
+fn names(place: &Place) -> Vec<(String, String)> {
+    let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
+    place.records("thing").iter().map(|record| (text(&record["id"]), text(&record["name"]))).collect()
+}
+
+fn reasons(trouble: &Json) -> String {
+    trouble["reasons"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap()).collect::<Vec<_>>().join("; ")
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+}
+
+// --- profiles -----------------------------------------------------------------------------------------------------------
+
+#[test]
+fn create_on_no_match_leaves_records_that_are_there_as_they_are() {
+    let place = Place::new(THINGS);
+    assert_eq!(deliver(&place, "create_on_no_match", &[("a", "one", 1), ("b", "two", 1)]), "created 2");
+    assert_eq!(deliver(&place, "create_on_no_match", &[("a", "one", 1), ("b", "two", 1)]), "skipped 2");
+    assert_eq!(deliver(&place, "create_on_no_match", &[("a", "newer", 9), ("c", "three", 1)]), "created 1, skipped 1");
+    assert_eq!(names(&place), pairs(&[("a", "one"), ("b", "two"), ("c", "three")]));
+}
+
+#[test]
+fn importing_the_same_file_twice_changes_nothing() {
+    let place = Place::new(THINGS);
+    assert_eq!(deliver(&place, "upsert", &[("a", "one", 1), ("b", "two", 1)]), "created 2");
+    let before = place.json(&["get", "thing", "a", "--explain", "--format", "json"]);
+    assert_eq!(deliver(&place, "upsert", &[("a", "one", 1), ("b", "two", 1)]), "unchanged 2");
+    assert_eq!(place.json(&["get", "thing", "a", "--explain", "--format", "json"]), before, "not even where it came from");
+}
+
+#[test]
+fn upsert_updates_what_changed_and_creates_what_is_new() {
+    let place = Place::new(THINGS);
+    deliver(&place, "upsert", &[("a", "one", 1), ("b", "two", 1)]);
+    assert_eq!(deliver(&place, "upsert", &[("a", "one!", 2), ("b", "two", 1), ("c", "three", 1)]), "created 1, updated 1, unchanged 1");
+    assert_eq!(names(&place), pairs(&[("a", "one!"), ("b", "two"), ("c", "three")]));
+}
+
+#[test]
+fn update_only_creates_nothing() {
+    let place = Place::new(THINGS);
+    deliver(&place, "upsert", &[("a", "one", 1)]);
+    assert_eq!(deliver(&place, "update_only", &[("a", "one!", 2), ("b", "two", 1)]), "updated 1, skipped 1");
+    assert_eq!(names(&place), pairs(&[("a", "one!")]));
+}
+
+#[test]
+fn fail_profiles_refuse_documents_and_say_why() {
+    let place = Place::new(THINGS);
+    deliver(&place, "upsert", &[("a", "one", 1)]);
+    assert_eq!(deliver(&place, "only_new", &[("a", "one!", 2), ("b", "two", 1)]), "created 1, failed 1");
+    assert_eq!(reasons(&place.troubles(2)[0]), "a record with this key existed before");
+    assert_eq!(deliver(&place, "only_known", &[("a", "one!", 2), ("c", "three", 1)]), "updated 1, failed 1");
+    assert_eq!(reasons(&place.troubles(3)[0]), "there is no record with this key");
+    assert_eq!(names(&place), pairs(&[("a", "one!"), ("b", "two")]));
+}
+
+#[test]
+fn a_withdrawing_profile_takes_back_what_the_source_said_of_the_keys_in_the_file() {
+    let place = Place::new(THINGS);
+    deliver(&place, "upsert", &[("a", "one", 1), ("b", "two", 1), ("c", "three", 1)]);
+    assert_eq!(deliver(&place, "take_back", &[("a", "whatever", 1), ("a", "again", 1), ("x", "unknown", 1)]), "skipped 2, withdrawn 1");
+    assert_eq!(names(&place), pairs(&[("b", "two"), ("c", "three")]));
+    assert_eq!(deliver(&place, "upsert", &[("a", "one", 1)]), "created 1", "nothing is left that would know of it");
+}
+
+#[test]
+fn matched_means_existed_before_the_job() {
+    let place = Place::new(THINGS);
+    // the second document for `a` does not match the record the first one made
+    assert_eq!(deliver(&place, "create_on_no_match", &[("a", "old", 1), ("a", "new", 2)]), "created 1, superseded 1");
+    assert_eq!(names(&place), pairs(&[("a", "new")]));
+}
+
+// --- time ---------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn of_several_documents_for_one_record_the_newest_wins_and_the_others_are_superseded() {
+    let place = Place::new(THINGS);
+    assert_eq!(deliver(&place, "upsert", &[("a", "second", 2), ("a", "third", 3), ("a", "first", 1)]), "created 1, superseded 2");
+    assert_eq!(names(&place), pairs(&[("a", "third")]));
+    let outcomes: Vec<Json> = place.journal(1).iter().map(|entry| entry["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["superseded", "created", "superseded"]);
+}
+
+#[test]
+fn a_late_delivery_of_an_older_version_loses() {
+    let place = Place::new(THINGS);
+    deliver(&place, "upsert", &[("a", "new", 5)]);
+    assert_eq!(deliver(&place, "upsert", &[("a", "old", 4)]), "superseded 1");
+    assert_eq!(names(&place), pairs(&[("a", "new")]));
+}
+
+/// A(1), A(3), then a late B(2): the second A says nothing new, but its time counts.
+#[test]
+fn equal_content_of_a_later_time_is_unchanged_and_still_beats_what_came_between() {
+    let place = Place::new(
+        "\
+catalogue: things
+sources: { list: { format: csv, into: thing, as_of: meta.received } }
+collections: { thing: { key: id, fields: { id: text, name: text } } }
+",
+    );
+    let a = place.file("a.csv", "id,name\nx,A\n");
+    let b = place.file("b.csv", "id,name\nx,B\n");
+    assert_eq!(counts(&place.import(&[&a, "--as-of", "2020-01-01"])), "created 1");
+    assert_eq!(counts(&place.import(&[&a, "--as-of", "2020-01-03"])), "unchanged 1");
+    assert_eq!(counts(&place.import(&[&b, "--as-of", "2020-01-02"])), "superseded 1");
+    assert_eq!(place.get("thing", "x")["name"], "A");
+    assert_eq!(counts(&place.import(&[&b, "--as-of", "2020-01-04"])), "updated 1");
+    assert_eq!(place.get("thing", "x")["name"], "B");
+}
+
+#[test]
+fn a_document_from_the_future_fails_and_blocks_nothing() {
+    let place = Place::new(THINGS);
+    let file = place.file("rows.csv", format!("{HEADER}a,one,,,2999-01-01T00:00:00Z\n{}", thing("b", "two", 1)));
+    assert_eq!(counts(&place.import(&[&file])), "created 1, failed 1");
+    let trouble = &place.troubles(1)[0];
+    assert_eq!((&trouble["record"], &trouble["key"], &trouble["collection"]), (&json!(1), &json!("a"), &json!("thing")));
+    assert_eq!(reasons(trouble), "the document's time 2999-01-01T00:00:00Z is more than a day ahead");
+    assert_eq!(deliver(&place, "upsert", &[("a", "one", 2)]), "created 1");
+}
+
+#[test]
+fn a_delivery_from_the_future_fails_as_well() {
+    let place = Place::new(&THINGS.replace("as_of: changed", "as_of: meta.received"));
+    let file = place.file("rows.csv", things(&[("a", "one", 1)]));
+    assert_eq!(counts(&place.import(&[&file, "--as-of", "2999-01-01"])), "failed 1");
+    touch(&file, 32_472_144_000);
+    assert_eq!(counts(&place.import(&[&file])), "failed 1");
+    touch(&file, 1_500_000_000);
+    assert_eq!(counts(&place.import(&[&file])), "created 1");
+}
+
+#[test]
+fn a_delivery_without_a_time_of_its_own_has_that_of_its_file() {
+    let place = Place::new(&THINGS.replace("as_of: changed", "as_of: meta.received").replace("status: text", "status: text\n      seen: { type: timestamp, expr: meta.received }"));
+    let file = place.file("rows.csv", things(&[("a", "one", 1)]));
+    touch(&file, 1_000_000_000);
+    place.import(&[&file]);
+    let as_of = |place: &Place| place.json(&["get", "thing", "a", "--explain", "--format", "json"])["contributions"][0]["as_of"].clone();
+    assert_eq!(as_of(&place), "2001-09-09T01:46:40Z");
+    assert_eq!(place.get("thing", "a")["seen"], "2001-09-09T01:46:40Z");
+    // what the caller says counts more than the file
+    assert_eq!(counts(&place.import(&[&file, "--as-of", "2010-05-06T07:08:09Z"])), "unchanged 1");
+    assert_eq!(as_of(&place), "2010-05-06T07:08:09Z");
+}
+
+#[test]
+fn a_changed_map_reads_the_same_documents_anew() {
+    let place = Place::new(THINGS);
+    let rows: Vec<(String, String)> = (0..64).map(|number| (format!("k{number:02}"), format!("name {number}"))).collect();
+    let rows: Vec<(&str, &str, u32)> = rows.iter().map(|(id, name)| (id.as_str(), name.as_str(), 1)).collect();
+    assert_eq!(deliver(&place, "upsert", &rows), "created 64");
+    place.define(&THINGS.replace("name: { type: text, index: equal }", "name: { type: text, index: equal, path: id }"));
+    assert_eq!(deliver(&place, "upsert", &rows), "updated 64", "the documents have the same times, but another map read them");
+    assert!(names(&place).iter().all(|(id, name)| id == name));
+    assert_eq!(deliver(&place, "upsert", &rows), "unchanged 64");
+}
+
+// --- deletion and withdrawal --------------------------------------------------------------------------------------------
+
+#[test]
+fn a_tombstone_deletes_by_its_time_and_a_later_document_revives() {
+    let place = Place::new(THINGS);
+    let row = |status: &str, day: u32| format!("{HEADER}a,one,,{status},2020-01-{day:02}T00:00:00Z\n");
+    let import = |text: String| counts(&place.import(&[&place.file("rows.csv", text)]));
+    assert_eq!(import(row("here", 2)), "created 1");
+    assert_eq!(import(row("gone", 1)), "superseded 1", "an older tombstone does not delete");
+    assert_eq!(place.records("thing").len(), 1);
+    assert_eq!(import(row("gone", 3)), "updated 1");
+    assert_eq!(place.records("thing").len(), 0);
+    assert_eq!(place.get("thing", "a"), Json::Null);
+    assert_eq!(place.run(&["get", "thing", "a", "--deleted", "--format", "json"]).exits(0).json()["key"], "a");
+    assert_eq!(place.json(&["query", "thing | count(id)", "--format", "json"])[0]["count(id)"], 0);
+    assert_eq!(import(row("here", 2)), "superseded 1", "what is older than the tombstone stays dead");
+    assert_eq!(place.records("thing").len(), 0);
+    assert_eq!(import(row("here", 4)), "created 1");
+    assert_eq!(place.records("thing").len(), 1);
+}
+
+const TWO_VOICES: &str = "\
+catalogue: things
+sources:
+  list: { format: csv, into: thing, as_of: meta.received }
+  staff: { format: csv, into: thing, as_of: meta.received }
+collections:
+  thing:
+    key: id
+    fields: { id: text, name: text, shelf: text }
+";
+
+#[test]
+fn withdrawing_a_source_restores_what_was_there_before() {
+    let place = Place::new(TWO_VOICES);
+    let list = place.file("list.csv", "id,name,shelf\na,from the list,1\nb,list only,2\n");
+    let staff = place.file("staff.csv", "id,name,shelf\na,by hand,\nc,staff only,3\n");
+    place.import(&[&list, "--source", "list", "--as-of", "2020-01-01"]);
+    let before = place.export("thing", "ndjson");
+    assert_eq!(counts(&place.import(&[&staff, "--source", "staff", "--as-of", "2020-01-02"])), "created 1, updated 1");
+    assert_eq!(place.get("thing", "a"), json!({"key": "a", "id": "a", "name": "by hand", "shelf": "1"}));
+    let explained = place.json(&["get", "thing", "a", "--explain", "--format", "json"]);
+    assert_eq!(explained["fields"]["name"]["from"], json!(["staff"]));
+    assert_eq!(explained["fields"]["name"]["lost"][0]["value"], "from the list");
+    assert_eq!(place.json(&["withdraw", "staff", "--json"]), json!({"records": 2, "gone": 1, "held": 0}));
+    assert!(place.export("thing", "ndjson") == before);
+    assert_eq!(place.json(&["withdraw", "staff", "--json"])["records"], 0, "a second time there is nothing to take back");
+    // and it may speak again as if it never had
+    assert_eq!(counts(&place.import(&[&staff, "--source", "staff", "--as-of", "2020-01-02"])), "created 1, updated 1");
+}
+
+#[test]
+fn withdrawing_from_one_record_leaves_the_others() {
+    let place = Place::new(TWO_VOICES);
+    let list = place.file("list.csv", "id,name,shelf\na,one,1\nb,two,2\n");
+    place.import(&[&list, "--source", "list"]);
+    assert_eq!(place.json(&["withdraw", "list", "--collection", "thing", "--key", "a", "--json"])["gone"], 1);
+    assert_eq!(names(&place), pairs(&[("b", "two")]));
+}
+
+// --- conditions ---------------------------------------------------------------------------------------------------------
+
+const STRICT: &str = "\
+catalogue: strict
+sources:
+  list:
+    format: csv
+    into: thing
+    as_of: meta.received
+    accept:
+      - { unless: \"kind != 'secret'\", do: skip }
+      - { unless: \"kind != 'wrong'\", do: fail, reason: \"'kind ' + kind + ' is not for us'\" }
+collections:
+  thing:
+    key: id
+    fields:
+      id: text
+      name: { type: text, required: true }
+      code: { type: text, unique: true }
+      size: { type: integer, on_error: fail }
+      width: integer
+      kind: { type: text, one_of: [a, b, secret, wrong] }
+";
+
+const STRICT_HEADER: &str = "id,name,code,size,width,kind\n";
+
+#[test]
+fn documents_fail_for_what_they_lack_and_the_rest_goes_in() {
+    let place = Place::new(STRICT);
+    let rows = "ok,one,,1,2,a\nnameless,,,,,a\n,no key,,,,a\nlarge,three,,many,,a\nlast,four,,,,b\n";
+    let file = place.file("rows.csv", [STRICT_HEADER, rows].concat());
+    let job = place.import(&[&file]);
+    assert_eq!(counts(&job), "created 2, failed 3");
+    let told: Vec<(u64, String)> = place.troubles(1).iter().map(|trouble| (trouble["record"].as_u64().unwrap(), reasons(trouble))).collect();
+    assert_eq!(told[0], (2, "required but missing: name".to_owned()));
+    assert_eq!(told[1], (3, "there is no key: `id` has no value".to_owned()));
+    assert_eq!(told[2].0, 4);
+    assert!(told[2].1.starts_with("size: ") && told[2].1.contains("many"), "{}", told[2].1);
+    assert_eq!(names(&place), pairs(&[("last", "four"), ("ok", "one")]));
+}
+
+#[test]
+fn accept_rules_skip_or_fail_with_their_reason() {
+    let place = Place::new(STRICT);
+    let file = place.file("rows.csv", [STRICT_HEADER, "a,one,,,,a\nb,two,,,,secret\nc,three,,,,wrong\n"].concat());
+    let preview = place.dry_run(&[&file]);
+    let job = place.import(&[&file]);
+    assert_eq!((counts(&job), &preview["counts"]), ("created 1, skipped 1, failed 1".to_owned(), &job["counts"]));
+    let journal = place.journal(1);
+    assert_eq!((&journal[1]["outcome"], &journal[1]["key"]), (&json!("skipped"), &json!("b")));
+    assert_eq!((&journal[2]["outcome"], reasons(&journal[2])), (&json!("failed"), "kind wrong is not for us".to_owned()));
+}
+
+#[test]
+fn what_does_not_fit_its_type_is_left_out_with_a_warning_that_names_the_place() {
+    let place = Place::new(STRICT);
+    let file = place.file("rows.csv", [STRICT_HEADER, "a,one,,,wide,x\nb,two,,,7,b\n"].concat());
+    let job = place.import(&[&file]);
+    assert_eq!(counts(&job), "created 2, warnings 2");
+    let troubles = place.troubles(1);
+    assert_eq!(troubles.len(), 1, "one document, two warnings");
+    let trouble = &troubles[0];
+    assert_eq!((&trouble["outcome"], &trouble["record"], &trouble["offset"], &trouble["key"]), (&json!("created"), &json!(1), &json!(29), &json!("a")));
+    assert!(trouble["file"].as_str().unwrap().ends_with("rows.csv"));
+    let told = reasons(trouble);
+    assert!(told.contains("width: ") && told.contains("\"x\" is not one of a, b, secret, wrong") && told.contains("it is left out"), "{told}");
+    assert_eq!(place.get("thing", "a"), json!({"key": "a", "id": "a", "name": "one"}));
+    let shown = place.run(&["import", &file]).exits(0).text();
+    assert!(shown.contains("2 warnings"), "{shown}");
+    assert!(shown.contains("warning: rows.csv record 1 at byte 29 (a): width: "), "{shown}");
+}
+
+#[test]
+fn a_unique_value_is_refused_with_the_name_of_its_holder() {
+    let place = Place::new(STRICT);
+    let import = |rows: &str| counts(&place.import(&[&place.file("rows.csv", [STRICT_HEADER, rows].concat())]));
+    assert_eq!(import("a,one,X1,,,\n"), "created 1");
+    assert_eq!(import("b,two,X1,,,\nc,three,X2,,,\n"), "created 1, failed 1");
+    let trouble = &place.troubles(2)[0];
+    assert_eq!(reasons(trouble), "`code` is unique, and record \"a\" has this value");
+    assert_eq!((&trouble["key"], &trouble["collection"], &trouble["offset"]), (&json!("b"), &json!("thing"), &json!(29)));
+    assert_eq!(names(&place), pairs(&[("a", "one"), ("c", "three")]));
+    // a value that is given up can be taken
+    assert_eq!(import("a,one,X9,,,\n"), "updated 1");
+    assert_eq!(import("b,two,X1,,,\n"), "created 1");
+}
+
+#[test]
+fn one_document_feeds_several_collections_or_fails_as_a_whole() {
+    let place = Place::new(
+        "\
+catalogue: businesses
+sources:
+  sample:
+    format: json
+    let: { ref: $.ref, sample: $.sample }
+    as_of: meta.received
+    feeds:
+      - { into: business, map: { ref: $.ref, name: $.name } }
+      - { into: version, when: \"sample != null\", map: { ref: { expr: ref }, sample: { expr: sample }, name: $.name } }
+collections:
+  business: { key: ref, fields: { ref: text, name: { type: text, required: true } } }
+  version: { key: \"{ref}/{sample}\", fields: { ref: text, sample: text, name: text } }
+",
+    );
+    let rows = r#"[{"ref":"1","sample":"x","name":"one"},{"ref":"1","sample":"y","name":"one"},{"ref":"2","name":"two"},{"ref":"3","sample":"x"}]"#;
+    let job = place.import(&[&place.file("rows.json", rows), "--as-of", "2020-01-01"]);
+    assert_eq!(job["counts"]["documents"], 4);
+    // an outcome per document and collection: the second says of business 1 what the first had said
+    assert_eq!(counts(&job), "created 4, superseded 1, failed 1");
+    let keys = |collection: &str| place.records(collection).iter().map(|record| record["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(keys("business"), ["1", "2"]);
+    assert_eq!(keys("version"), ["1/x", "1/y"]);
+    let failed = &place.troubles(1)[0];
+    assert_eq!((&failed["document"], &failed["collection"]), (&json!(4), &Json::Null), "it reached none of its collections");
+    let lines: Vec<(u64, Json)> = place.journal(1).iter().map(|entry| (entry["document"].as_u64().unwrap(), entry["collection"].clone())).collect();
+    assert_eq!(lines.iter().map(|(document, _)| *document).collect::<Vec<_>>(), [1, 1, 2, 2, 3, 4]);
+    assert_eq!((&lines[0].1, &lines[1].1), (&json!("business"), &json!("version")));
+}
+
+#[test]
+fn documents_that_fail_are_journalled_under_the_collection_they_were_for() {
+    // `item` is not the first collection of the library
+    let place = Place::library();
+    let file = place.file("items.csv", "barcode,lccn\nb1,n 1\n,n 2\nb3,n 3,surplus\n");
+    let job = place.import(&[&file, "--profile", "stock"]);
+    assert_eq!(counts(&job), "created 1, failed 2");
+    let told: Vec<Json> = place.journal(1).iter().map(|entry| entry["collection"].clone()).collect();
+    assert_eq!(told, [json!("item"), Json::Null, Json::Null]);
+    let future = place.run(&["import", "--json", &file, "--profile", "stock", "--as-of", "2999-01-01"]).exits(2).json();
+    assert_eq!(counts(&future), "failed 3");
+    let entry = &place.journal(2)[0];
+    assert_eq!((&entry["key"], &entry["collection"]), (&json!("b1"), &json!("item")), "it had a key, so the collection is known");
+}
+
+// --- damage -------------------------------------------------------------------------------------------------------------
+
+/// A definition that reads `id` and `name` from one format.
+fn plain(format: &str, id: &str, name: &str, more: &str) -> String {
+    format!(
+        "\
+catalogue: plain
+sources: {{ list: {{ format: {format}, into: thing, as_of: meta.received{more} }} }}
+collections: {{ thing: {{ key: id, fields: {{ id: {{ type: text, path: \"{id}\" }}, name: {{ type: text, path: \"{name}\" }} }} }} }}
+"
+    )
+}
+
+/// Imports a file in which document 2 is broken at `offset`, and two others are sound.
+fn broken(definition: &str, name: &str, bytes: &[u8], offset: usize, reason: &str) {
+    let place = Place::new(definition);
+    let file = place.file(name, bytes);
+    let answer = place.run(&["import", &file]).exits(2);
+    let shown = answer.text();
+    assert!(shown.contains("job 1: completed with errors, 3 documents"), "{shown}");
+    assert!(shown.contains("2 created, 1 failed"), "{shown}");
+    assert!(shown.contains(&format!("failed: {name} record 2 at byte {offset}: ")), "{shown}");
+    assert!(shown.contains("all of them: stook journal 1 --errors"), "{shown}");
+    let troubles = place.troubles(1);
+    assert_eq!(troubles.len(), 1);
+    assert_eq!((&troubles[0]["record"], &troubles[0]["offset"], &troubles[0]["outcome"]), (&json!(2), &json!(offset), &json!("failed")));
+    assert!(reasons(&troubles[0]).contains(reason), "{reason:?} is missing in {}", reasons(&troubles[0]));
+    assert_eq!(names(&place).iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+    // the same bytes compressed break at the same place
+    for (ending, compressed) in [("gz", gzip(bytes)), ("zst", zstandard(bytes))] {
+        let place = Place::new(definition);
+        let file = place.file(&format!("{name}.{ending}"), compressed);
+        place.run(&["import", &file]).exits(2);
+        assert_eq!(place.troubles(1)[0]["offset"], offset);
+        assert_eq!(names(&place).len(), 2);
+    }
+}
+
+#[test]
+fn a_broken_csv_row_is_told_with_its_place() {
+    broken(&plain("csv", "id", "name", ""), "rows.csv", b"id,name\na,one\nb,two,three\nc,four\n", 14, "the row has 3 values, the header has 2");
+}
+
+#[test]
+fn a_broken_json_value_is_told_with_its_place() {
+    let bytes = b"[\n {\"id\":\"a\",\"name\":\"one\"},\n {\"id\":\"b\",\"name\":tw},\n {\"id\":\"c\",\"name\":\"three\"}\n]\n";
+    broken(&plain("json", "$.id", "$.name", ""), "rows.json", bytes, 29, "not JSON");
+}
+
+#[test]
+fn a_broken_line_of_json_is_told_with_its_place() {
+    let bytes = b"{\"id\":\"a\",\"name\":\"one\"}\n{\"id\":\"b\",\"name\":tw}\n{\"id\":\"c\",\"name\":\"three\"}\n";
+    broken(&plain("json", "$.id", "$.name", ""), "rows.ndjson", bytes, 24, "not JSON");
+}
+
+#[test]
+fn a_broken_xml_element_is_told_with_its_place() {
+    let bytes = b"<all>\n<t><id>a</id><name>one</name></t>\n<t><id>b</id><name a=b>two</name></t>\n<t><id>c</id><name>three</name></t>\n</all>\n";
+    broken(&plain("xml", "id", "name", ", records: t"), "rows.xml", bytes, 40, "not XML");
+}
+
+/// An authority record with this number, and another field to break.
+fn marc_record(number: &str) -> Vec<u8> {
+    let fields = [("010", format!("  \u{1f}a{number}\u{1e}")), ("100", "1 \u{1f}aSomebody\u{1e}".to_owned())];
+    let (mut directory, mut data) = (String::new(), String::new());
+    for (tag, field) in &fields {
+        directory += &format!("{tag}{:04}{:05}", field.len(), data.len());
+        data += field;
+    }
+    let base = 24 + directory.len() + 1;
+    let length = base + data.len() + 1;
+    format!("{length:05}nz  a22{base:05}n  4500{directory}\u{1e}{data}\u{1d}").into_bytes()
+}
+
+#[test]
+fn a_broken_marc_record_is_told_with_its_place() {
+    let definition = plain("marc", "010$a", "100$a", "");
+    let (first, second, third) = (marc_record("a"), marc_record("b"), marc_record("c"));
+    let mut damaged = second.clone();
+    // the directory points behind the record's end
+    damaged[24 + 3..24 + 7].copy_from_slice(b"9999");
+    broken(&definition, "names.mrc", &[first.clone(), damaged, third.clone()].concat(), first.len(), "");
+    // a record whose end is missing is found out at the next record's beginning
+    let place = Place::new(&definition);
+    let cut_short = second[..second.len() - 12].to_vec();
+    let file = place.file("names.mrc", [first.clone(), cut_short, third.clone(), marc_record("d")].concat());
+    let job = place.run(&["import", "--json", &file]).exits(2).json();
+    assert_eq!((&job["counts"]["failed"], &place.troubles(1)[0]["offset"]), (&json!(1), &json!(first.len())));
+    assert!(names(&place).contains(&("d".to_owned(), "Somebody".to_owned())), "reading goes on behind the damage");
+}
+
+#[test]
+fn a_broken_marcxml_record_is_told_with_its_place() {
+    let record = |number: &str, more: &str| {
+        format!("<record><leader>00000nz  a2200000n  4500</leader><datafield tag=\"010\" ind1=\" \" ind2=\" \"><subfield code=\"a\">{number}</subfield></datafield>{more}</record>\n")
+    };
+    let head = "<collection xmlns=\"http://www.loc.gov/MARC21/slim\">\n";
+    let text = [head, &record("a", ""), &record("b", "<datafield tag=1></datafield>"), &record("c", ""), "</collection>\n"].concat();
+    broken(&plain("marc", "010$a", "100$a", ""), "names.xml", text.as_bytes(), head.len() + record("a", "").len(), "not XML");
+}
+
+#[test]
+fn an_empty_file_is_a_job_without_documents() {
+    let place = Place::new(THINGS);
+    for name in ["empty.csv", "empty.csv.gz"] {
+        let bytes = if name.ends_with(".gz") { gzip(b"") } else { Vec::new() };
+        let job = place.import(&[&place.file(name, bytes)]);
+        assert_eq!((&job["state"], &job["counts"]["documents"]), (&json!("completed"), &json!(0)));
+    }
+    let job = place.import(&[&place.file("header.csv", HEADER)]);
+    assert_eq!(job["counts"]["documents"], 0, "a header is no document");
+}
+
+#[test]
+fn a_file_that_is_something_else_is_refused_before_a_job_is_made() {
+    let place = Place::library();
+    let mut dice = stook_tests::Dice::new(9);
+    let noise: Vec<u8> = (0..5_000).map(|_| dice.below(256) as u8).filter(|byte| !matches!(byte, 0x1d | 0x1f)).collect();
+    let file = place.file("noise", noise);
+    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["noise looks like csv, source `loc` reads marc"]);
+    let folder = place.folder().to_str().unwrap().to_owned();
+    place.run(&["import", &folder, "--profile", "upsert"]).exits(1).complains(&["is a folder; name its files"]);
+    place.run(&["import", "nowhere.mrc", "--profile", "upsert"]).exits(1).complains(&["nowhere.mrc"]);
+    let json = place.file("page.json", "{}");
+    place.run(&["import", &json, "--profile", "stock"]).exits(1).complains(&["page.json looks like json, source `holdings` reads csv"]);
+    assert_eq!(place.json(&["jobs", "--json"]), json!([]));
+}
+
+#[test]
+fn noise_between_records_costs_no_record() {
+    let place = Place::new(&plain("marc", "010$a", "100$a", ""));
+    let file = place.file("names.mrc", [marc_record("a"), b"\r\n\r\n".to_vec(), marc_record("b"), b"rubbish".to_vec()].concat());
+    let job = place.run(&["import", "--json", &file]).exits(2).json();
+    assert_eq!(counts(&job), "created 2, failed 1");
+}
+
+#[test]
+fn a_damaged_compressed_file_fails_and_says_so() {
+    let place = Place::library();
+    let mut bytes = gzip(&authorities(2_000, 1, 1));
+    bytes.truncate(bytes.len() / 2);
+    let file = place.file("names.mrc.gz", bytes);
+    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["names.mrc.gz", "--resume 1"]);
+    place.assert_sound();
+}
+
+// --- several files ------------------------------------------------------------------------------------------------------
+
+#[test]
+fn two_files_are_one_job_and_each_keeps_its_own_numbers() {
+    let place = Place::new(THINGS);
+    let first = place.file("first.csv", things(&[("a", "one", 1), ("b", "two", 1)]));
+    let second = place.file("second.csv.gz", gzip([things(&[("a", "newer", 2)]), "broken\n".to_owned(), thing("c", "three", 1)].concat().as_bytes()));
+    let empty = place.file("empty.csv", "");
+    let job = place.run(&["import", "--json", &first, &empty, &second]).exits(2).json();
+    assert_eq!((counts(&job), &job["counts"]["documents"]), ("created 3, superseded 1, failed 1".to_owned(), &json!(5)));
+    let told: Vec<(u64, String, u64)> = place
+        .journal(1)
+        .iter()
+        .map(|entry| {
+            let file = entry["file"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+            (entry["document"].as_u64().unwrap(), file, entry["record"].as_u64().unwrap())
+        })
+        .collect();
+    let expected = [(1, "first.csv", 1), (2, "first.csv", 2), (3, "second.csv.gz", 1), (4, "second.csv.gz", 2), (5, "second.csv.gz", 3)];
+    assert_eq!(told, expected.map(|(document, file, record)| (document, file.to_owned(), record)));
+    let trouble = &place.troubles(1)[0];
+    assert_eq!((&trouble["document"], &trouble["record"]), (&json!(4), &json!(2)));
+    assert!(trouble["file"].as_str().unwrap().ends_with("second.csv.gz"));
+}
+
+#[test]
+fn compressed_input_equals_plain_input() {
+    let bytes = authorities(2_500, 7, 1);
+    let import = |name: &str, bytes: &[u8]| {
+        let place = Place::library();
+        let job = place.import(&[&place.file(name, bytes), "--profile", "upsert"]);
+        let journal: Vec<Json> = place.journal(1).iter().map(|entry| json!([entry["record"], entry["offset"], entry["key"], entry["outcome"]])).collect();
+        (job["counts"].clone(), journal, place.export("authority", "ndjson"), place.export("authority", "marc"))
+    };
+    let plain = import("names.mrc", &bytes);
+    assert_eq!(plain.0["created"], 2_500);
+    assert!(import("names.mrc.gz", &gzip(&bytes)) == plain);
+    assert!(import("names.mrc.zst", &zstandard(&bytes)) == plain);
+    // what a compressed file is called does not matter
+    assert!(import("names.mrc", &gzip(&bytes)) == plain);
+    // several gzip members one after the other are one file
+    let middle = bytes.len() / 2;
+    assert!(import("names.mrc.gz", &[gzip(&bytes[..middle]), gzip(&bytes[middle..])].concat()) == plain);
+}
+
+#[test]
+fn the_number_of_workers_changes_nothing() {
+    // every record several times, spread over many chunks that run into each other
+    let versions: Vec<u8> = (1..=6).flat_map(|seed| authorities(1_500, seed, 1)).collect();
+    let import = |workers: &str| {
+        let place = Place::library();
+        let job = place.import(&[&place.file("names.mrc", &versions), "--profile", "upsert", "--workers", workers]);
+        assert_eq!(sum_of_outcomes(&job), 9_000);
+        (job["counts"].clone(), place.export("authority", "ndjson"), place.export("authority", "marc"))
+    };
+    let alone = import("1");
+    assert_eq!((&alone.0["created"], &alone.0["superseded"]), (&json!(1_500), &json!(7_500)));
+    for workers in ["2", "8", "8", "8"] {
+        assert!(import(workers) == alone, "{workers} workers");
+    }
+}
+
+// --- dry runs -----------------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_dry_run_counts_like_the_import_and_changes_nothing() {
+    // duplicates inside a chunk and far apart, against an empty and a filled store
+    let first = [authorities(1_500, 1, 1), authorities(700, 2, 1_001), authorities(1_000, 1, 1)].concat();
+    let second = [authorities(900, 3, 1), authorities(900, 1, 1), authorities(1_500, 4, 1_201), authorities(900, 3, 1)].concat();
+    let place = Place::library();
+    for (number, bytes) in [(1, &first), (2, &second), (3, &second)] {
+        for profile in ["upsert", "create_on_no_match"] {
+            let file = place.file("names.mrc", bytes);
+            let before = std::fs::read(place.store()).unwrap_or_default();
+            let preview = place.dry_run(&[&file, "--profile", profile]);
+            let untouched = before.is_empty() || std::fs::read(place.store()).unwrap() == before;
+            assert!(untouched, "the store's file is the same");
+            let trial = Place::library();
+            if !before.is_empty() {
+                std::fs::write(trial.store(), &before).unwrap();
+            }
+            let job = trial.import(&[&file, "--profile", profile]);
+            assert_eq!(preview["counts"], job["counts"], "file {number}, {profile}");
+        }
+        let file = place.file("names.mrc", bytes);
+        place.import(&[&file, "--profile", "upsert"]);
+    }
+    assert_eq!(place.json(&["jobs", "--json"]).as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_dry_run_of_several_voices_counts_like_the_import() {
+    let definition = TWO_VOICES.replace("list: { format: csv,", "list: { format: csv, let: { shelf: shelf }, contributor: \"{shelf}\",");
+    let place = Place::new(&definition);
+    let old: String = (0..1_200).map(|number| format!("k{number},name {},s{}\n", number % 7, number % 3)).collect();
+    place.import(&[&place.file("old.csv", format!("id,name,shelf\n{old}")), "--source", "list", "--as-of", "2020-01-01"]);
+    // the same and other voices speak again of the same records, twice, more than a chunk apart
+    let new: String = (0..2_600).map(|number| format!("k{},name {},s{}\n", number % 1_300, number % 5, number % 4)).collect();
+    let file = place.file("new.csv", format!("id,name,shelf\n{new}"));
+    for (source, as_of) in [("list", "2020-01-02"), ("list", "2020-01-02"), ("staff", "2020-01-03")] {
+        let preview = place.dry_run(&[&file, "--source", source, "--as-of", as_of]);
+        let job = place.import(&[&file, "--source", source, "--as-of", as_of]);
+        assert_eq!(preview["counts"], job["counts"]);
+    }
+}
+
+#[test]
+fn a_dry_run_shows_the_troubles_an_import_would_have() {
+    let place = Place::new(STRICT);
+    let file = place.file("rows.csv", [STRICT_HEADER, "a,one,,,wide,a\nnameless,,,,,a\n"].concat());
+    let preview = place.dry_run(&[&file]);
+    assert_eq!(counts(&preview), "created 1, failed 1, warnings 1");
+    assert_eq!(preview["troubles"][1], json!({
+        "file": std::fs::canonicalize(&file).unwrap(), "record": 2, "offset": 44, "key": "nameless", "failed": true, "reason": "required but missing: name",
+    }));
+    let shown = place.run(&["import", "--dry-run", &file]).exits(2).text();
+    assert!(shown.contains("nothing was changed") && shown.contains("failed: record 2 at byte 44: required but missing: name"), "{shown}");
+    assert_eq!(place.json(&["jobs", "--json"]), json!([]));
+}
+
+#[test]
+fn a_dry_run_knows_unique_values() {
+    let place = Place::new(STRICT);
+    place.import(&[&place.file("rows.csv", [STRICT_HEADER, "a,one,X1,,,\n"].concat())]);
+    // taken in the store, taken in the file, given up in the file
+    let rows = "b,two,X1,,,\nc,three,X2,,,\nd,four,X2,,,\n";
+    let file = place.file("rows.csv", [STRICT_HEADER, rows].concat());
+    let preview = place.dry_run(&[&file]);
+    let job = place.import(&[&file]);
+    assert_eq!((counts(&job), &preview["counts"]), ("created 1, failed 2".to_owned(), &job["counts"]));
+    assert_eq!(preview["troubles"][0]["reason"], "`code` is unique, and record \"a\" has this value");
+}
+
+// --- tenants ------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn tenants_do_not_see_each_other() {
+    let place = Place::new(STRICT);
+    let file = place.file("rows.csv", [STRICT_HEADER, "a,one,X1,,,\n"].concat());
+    let other = place.file("other.csv", [STRICT_HEADER, "a,another,X1,,,\nb,two,X2,,,\n"].concat());
+    assert_eq!(counts(&place.import(&[&file, "--tenant", "north"])), "created 1");
+    assert_eq!(counts(&place.import(&[&other, "--tenant", "south"])), "created 2", "neither the key nor the unique value of the other is in the way");
+    let export = |tenant: &str| place.run(&["export", "thing", "--format", "ndjson", "--tenant", tenant]).exits(0).lines();
+    assert_eq!(export("north"), [json!({"key": "a", "id": "a", "name": "one", "code": "X1"})]);
+    assert_eq!(export("south").len(), 2);
+    assert_eq!(export("main").len(), 0);
+    assert_eq!(place.run(&["get", "thing", "b", "--tenant", "north"]).code, 1);
+    assert_eq!(place.json(&["query", "thing | count(id)", "--format", "json", "--tenant", "south"])[0]["count(id)"], 2);
+    let jobs = place.json(&["jobs", "--json", "--tenant", "north"]);
+    assert_eq!((jobs.as_array().unwrap().len(), &jobs[0]["tenant"]), (1, &json!("north")));
+    assert_eq!(place.json(&["withdraw", "list", "--tenant", "south", "--json"])["gone"], 2);
+    assert_eq!(export("north").len(), 1);
+    place.run(&["import", &file, "--tenant", "No Such"]).exits(64).complains(&["`No Such` is not a tenant"]);
+}

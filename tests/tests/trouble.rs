@@ -1,0 +1,387 @@
+//! When the machine does not play along: no space, no permission, files that change, other processes, other definitions.
+
+use serde_json::json;
+use std::ffi::OsStr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use stook_tests::{Dice, LIBRARY, Place, authorities, counts, kill_after, stook, sum_of_outcomes, touch};
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Runs a helper program; false when it fails or is not there.
+fn helper<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> bool {
+    let status = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+// --- no space -----------------------------------------------------------------------------------------------------------
+
+/// A small file system of its own, gone when the test ends.
+struct SmallDisk<'p>(&'p Path);
+
+impl<'p> SmallDisk<'p> {
+    fn mount(path: &'p Path, size: &str) -> Option<Self> {
+        std::fs::create_dir(path).unwrap();
+        let options = format!("size={size}");
+        helper("mount", &[OsStr::new("-t"), "tmpfs".as_ref(), "-o".as_ref(), options.as_ref(), "none".as_ref(), path.as_os_str()]).then_some(Self(path))
+    }
+
+    fn resize(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        assert!(helper("mount", &[OsStr::new("-o"), options.as_ref(), self.0.as_os_str()]), "the disk grows");
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        helper("umount", &[self.0]);
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_the_job_goes_on_when_there_is_space() {
+    let place = Place::library();
+    let bytes = authorities(20_000, 1, 1);
+    let file = place.file("names.mrc", &bytes);
+    let disk = place.path("disk");
+    let Some(disk) = SmallDisk::mount(&disk, "6m") else {
+        println!("skipped: no small disk can be mounted here");
+        return;
+    };
+    let store = disk.0.join("store.sqlite");
+    let store = store.to_str().unwrap();
+    let failed = place.run(&["import", &file, "--profile", "upsert", "--store", store]);
+    failed.exits(1).complains(&["stook: the disk is full; free some space", "job 1 can go on: stook import --resume 1"]);
+    // more space, still not enough: nothing is lost by trying
+    disk.resize("16m");
+    place.run(&["import", "--resume", "1", "--store", store]).exits(1).complains(&["the disk is full"]);
+    disk.resize("200m");
+    let job = place.run(&["import", "--resume", "1", "--json", "--store", store]).exits(0).json();
+    assert_eq!((counts(&job), sum_of_outcomes(&job)), ("created 20000".to_owned(), 20_000));
+    assert!(place.run(&["export", "authority", "--format", "marc", "--store", store]).exits(0).out == bytes);
+}
+
+#[test]
+fn a_disk_too_full_for_a_store_is_said_as_well() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(100, 1, 1));
+    let disk = place.path("disk");
+    let Some(disk) = SmallDisk::mount(&disk, "64k") else {
+        println!("skipped: no small disk can be mounted here");
+        return;
+    };
+    let store = disk.0.join("store.sqlite");
+    place.run(&["import", &file, "--profile", "upsert", "--store", store.to_str().unwrap()]).exits(1).complains(&["the disk is full"]);
+}
+
+/// A limit on the size of files is another way to run out of space; the system calls it a failure of the disk.
+#[test]
+fn a_store_that_may_not_grow_fails_clearly_and_loses_nothing() {
+    let place = Place::library();
+    let bytes = authorities(20_000, 1, 1);
+    let file = place.file("names.mrc", &bytes);
+    // in blocks of 1024 or 512 bytes; without the trap the signal ends the process, which is what killed.rs is about
+    let script = "trap '' XFSZ; ulimit -f 6000 || exit 99; exec \"$0\" \"$@\"";
+    let own = stook().to_str().unwrap().to_owned();
+    let folder = place.folder().to_str().unwrap().to_owned();
+    let output = Command::new("sh").args(["-c", script, &own, "-C", &folder, "import", &file, "--profile", "upsert"]).output().unwrap();
+    if output.status.code() == Some(99) {
+        println!("skipped: the size of files cannot be limited here");
+        return;
+    }
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("job 1"), "{told}");
+    if place.job(1)["state"] == "failed" {
+        let reason = place.queue()[0]["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains("disk"), "{reason}");
+        assert!(place.ok(&["queue", "retry", "1"]).contains("wait again; stook import --resume 1 does them"));
+    }
+    let job = place.run(&["import", "--resume", "1", "--json"]).exits(0).json();
+    assert_eq!((counts(&job), sum_of_outcomes(&job)), ("created 20000".to_owned(), 20_000));
+    assert!(place.export("authority", "marc") == bytes);
+    place.assert_sound();
+}
+
+// --- no permission ------------------------------------------------------------------------------------------------------
+
+/// A command of the program that may not write what is read-only: root runs it as nobody.
+fn unprivileged(place: &Place, arguments: &[&str]) -> Option<(Option<i32>, String)> {
+    let mut command = if is_root() {
+        // nobody may not look into the folder in which the program was built
+        let program = place.path("program");
+        std::fs::copy(stook(), &program).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program);
+        command
+    } else {
+        Command::new(stook())
+    };
+    let output = command.arg("-C").arg(place.folder()).args(arguments).output().ok()?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let can_not = told.starts_with("setpriv:");
+    (!can_not).then_some((output.status.code(), told))
+}
+
+fn permit(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_store_that_may_not_be_written_is_said_and_stays_as_it_is() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(50, 1, 1));
+    place.import(&[&file, "--profile", "upsert"]);
+    let before = std::fs::read(place.store()).unwrap();
+    permit(&place.store(), 0o444);
+    for folder in [0o755, 0o777] {
+        permit(place.folder(), folder);
+        let Some((code, told)) = unprivileged(&place, &["import", &file, "--profile", "upsert"]) else {
+            println!("skipped: root cannot give up its rights here");
+            return;
+        };
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told.contains("the store cannot be written"), "{told}");
+        assert!(std::fs::read(place.store()).unwrap() == before);
+    }
+    permit(&place.store(), 0o644);
+    assert_eq!(counts(&place.import(&[&file, "--profile", "upsert"])), "unchanged 50");
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_is_said() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(5, 1, 1));
+    permit(place.folder(), 0o555);
+    if let Some((code, told)) = unprivileged_outside(&place, &["import", &file, "--profile", "upsert"]) {
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told.contains("stook.sqlite") && told.contains("the store cannot be written"), "{told}");
+    } else {
+        println!("skipped: root cannot give up its rights here");
+    }
+    permit(place.folder(), 0o755);
+}
+
+/// As [`unprivileged`], with the program in a folder beside the catalogue's.
+fn unprivileged_outside(place: &Place, arguments: &[&str]) -> Option<(Option<i32>, String)> {
+    let beside = Place::new("catalogue: nothing");
+    permit(beside.folder(), 0o755);
+    let folder = place.folder().to_str().unwrap();
+    unprivileged(&beside, &[&["-C", folder], arguments].concat())
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_named() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(5, 1, 1));
+    permit(place.folder(), 0o777);
+    permit(Path::new(&file), 0o000);
+    let Some((code, told)) = unprivileged(&place, &["import", &file, "--profile", "upsert"]) else {
+        println!("skipped: root cannot give up its rights here");
+        return;
+    };
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("names.mrc: Permission denied"), "{told}");
+}
+
+#[test]
+fn a_file_that_is_no_store_is_left_alone() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(5, 1, 1));
+    let text = "these are my notes, not a database, and they are longer than a header of one hundred bytes would have to be\n";
+    place.file("stook.sqlite", text);
+    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["stook.sqlite", "not a database"]);
+    assert_eq!(std::fs::read_to_string(place.store()).unwrap(), text);
+}
+
+// --- files that change --------------------------------------------------------------------------------------------------
+
+/// A place where an import was killed after its job was made and before everything was imported.
+fn interrupted(name: &str, bytes: &[u8]) -> (Place, String) {
+    let mut dice = Dice::new(11);
+    for _ in 0..200 {
+        let place = Place::library();
+        let file = place.file(name, bytes);
+        let killed = kill_after(place.command(&["import", &file, "--profile", "upsert"]), Duration::from_millis(20 + dice.below(150)));
+        if killed && !place.run(&["queue", "ls", "--json"]).text().replace("[]", "").trim().is_empty() && !place.queue().is_empty() {
+            return (place, file);
+        }
+    }
+    panic!("no import could be killed at work");
+}
+
+#[test]
+fn a_file_that_changed_since_its_job_was_made_is_refused() {
+    let bytes = authorities(10_000, 1, 1);
+    let (place, file) = interrupted("names.mrc", &bytes);
+    let imported_before = place.job(1)["counts"]["created"].clone();
+    // the same length, another time, other records
+    let other = authorities(12_000, 2, 1);
+    std::fs::write(&file, &other[..bytes.len()]).unwrap();
+    let answer = place.run(&["import", "--resume", "1"]).exits(1);
+    let told = format!("{}{}", answer.text(), answer.err);
+    if !told.contains("has changed since the job was made; import it anew") {
+        // it had been cut to the end: each chunk says so
+        assert!(told.contains("`stook queue ls` says why"), "{told}");
+        let reasons = place.queue();
+        assert!(reasons.iter().all(|chunk| chunk["reason"].as_str().unwrap().ends_with("names.mrc has changed since the job was made; import it anew")));
+    }
+    assert_eq!(place.job(1)["counts"]["created"], imported_before, "nothing of the other file was imported");
+    // with the file it was made of it goes on
+    let modified = place.job(1)["files"][0]["modified"].as_u64().unwrap();
+    std::fs::write(&file, &bytes).unwrap();
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(std::time::UNIX_EPOCH + Duration::from_micros(modified)).unwrap();
+    place.run(&["queue", "retry", "1"]).exits(0);
+    place.run(&["import", "--resume", "1"]).exits(0);
+    assert!(place.export("authority", "marc") == bytes);
+}
+
+#[test]
+fn a_file_that_is_gone_is_named() {
+    let bytes = authorities(10_000, 1, 1);
+    let (place, file) = interrupted("names.mrc", &bytes);
+    std::fs::remove_file(&file).unwrap();
+    let answer = place.run(&["import", "--resume", "1"]).exits(1);
+    let queue = place.queue();
+    let told = format!("{}{}{queue:?}", answer.text(), answer.err);
+    assert!(told.contains("names.mrc: No such file"), "{told}");
+}
+
+#[test]
+fn touching_a_file_between_imports_does_not_matter() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(50, 1, 1));
+    place.import(&[&file, "--profile", "upsert"]);
+    touch(&file, 1_500_000_000);
+    assert_eq!(counts(&place.import(&[&file, "--profile", "upsert"])), "unchanged 50");
+}
+
+// --- other processes ----------------------------------------------------------------------------------------------------
+
+#[test]
+fn two_imports_at_once_on_one_store_both_finish_and_lose_nothing() {
+    let (first, second) = (authorities(8_000, 1, 1), authorities(8_000, 2, 4_001));
+    for has_store in [true, false] {
+        let place = Place::library();
+        let (first_file, second_file) = (place.file("first.mrc", &first), place.file("second.mrc", &second));
+        if has_store {
+            place.import(&[&place.file("some.mrc", authorities(10, 3, 90_001)), "--profile", "upsert"]);
+        }
+        // both say when they are done; a third one asks meanwhile
+        let start = |file: &str| place.command(&["import", file, "--profile", "upsert", "--json"]).spawn().unwrap();
+        let (one, two) = (start(&first_file), start(&second_file));
+        while has_store && one.id() != 0 && place.run(&["query", "authority | count(lccn)", "--format", "json"]).exits(0).json()[0]["count(lccn)"].as_u64().unwrap() < 1_000 {}
+        let (one, two) = (one.wait_with_output().unwrap(), two.wait_with_output().unwrap());
+        for output in [&one, &two] {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        let jobs: Vec<serde_json::Value> = [one, two].iter().map(|output| serde_json::from_slice(&output.stdout).unwrap()).collect();
+        for job in &jobs {
+            assert_eq!((&job["state"], sum_of_outcomes(job)), (&json!("completed"), 8_000));
+        }
+        // golden fields do not care who was first: the same as one after the other
+        let calm = Place::library();
+        if has_store {
+            calm.import(&[&calm.file("some.mrc", authorities(10, 3, 90_001)), "--profile", "upsert"]);
+        }
+        calm.import(&[&calm.file("first.mrc", &first), "--profile", "upsert"]);
+        calm.import(&[&calm.file("second.mrc", &second), "--profile", "upsert"]);
+        assert!(place.export("authority", "ndjson") == calm.export("authority", "ndjson"));
+        assert!(place.export("authority", "marc") == calm.export("authority", "marc"));
+        place.assert_sound();
+    }
+}
+
+#[test]
+fn questions_are_answered_while_an_import_writes() {
+    let place = Place::library();
+    place.import(&[&place.file("some.mrc", authorities(100, 1, 1)), "--profile", "upsert"]);
+    let file = place.file("names.mrc", authorities(20_000, 2, 1));
+    let mut import = place.command(&["import", &file, "--profile", "upsert"]).spawn().unwrap();
+    let mut asked = 0;
+    while import.try_wait().unwrap().is_none() {
+        assert_ne!(place.get("authority", "n  00000042 "), serde_json::Value::Null);
+        place.run(&["jobs"]).exits(0);
+        place.run(&["query", "authority heading=Ma*", "--limit", "5"]).exits(0);
+        asked += 1;
+    }
+    assert!(import.wait().unwrap().success());
+    assert!(asked > 0);
+}
+
+// --- other definitions --------------------------------------------------------------------------------------------------
+
+#[test]
+fn additions_to_the_definition_are_applied_and_said() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(100, 1, 1));
+    place.import(&[&file, "--profile", "upsert"]);
+    let marker = "      changed:        {";
+    assert!(LIBRARY.contains(marker));
+    place.define(&LIBRARY.replace(marker, &format!("      language:       {{ path: \"377$a\", type: [text], index: equal }}\n{marker}")));
+    let answer = place.run(&["jobs", "--json"]).exits(0);
+    assert_eq!(answer.err, "note: field `authority.language` is new; records get it when their documents are imported again\n");
+    assert_eq!(answer.json().as_array().unwrap().len(), 1, "what it says goes to standard error and leaves the answer alone");
+    assert_eq!(place.run(&["jobs", "--json"]).exits(0).err, "", "once");
+    let job = place.import(&[&file, "--profile", "upsert"]);
+    assert_eq!(counts(&job), "updated 100", "the map is another one, so every document is read anew");
+    let with_language = place.records("authority").iter().filter(|record| record["language"].is_array()).count();
+    assert!(with_language > 10);
+    let found = place.json(&["query", "authority language=eng | count(lccn)", "--format", "json"]);
+    assert!(found[0]["count(lccn)"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_new_collection_and_a_new_index_are_applied_and_said() {
+    let place = Place::library();
+    place.import(&[&place.file("names.mrc", authorities(100, 1, 1)), "--profile", "upsert"]);
+    let definition = LIBRARY
+        .replace("status:         { path: LDR/05, type: text }", "status:         { path: LDR/05, type: text, index: equal }")
+        .replace("\nprofiles:", "\n  loan:\n    key: number\n    fields: { number: text }\n\nprofiles:")
+        .replace("  holdings: {", "  loans: { format: csv, into: loan, as_of: meta.received }\n  holdings: {");
+    place.define(&definition);
+    place.run(&["query", "authority status=n", "--limit", "1"]).exits(0).complains(&["note: collection `loan` is new", "note: index on `authority.status` is new"]);
+}
+
+#[test]
+fn a_change_that_does_not_fit_the_store_is_refused_with_what_to_do() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(20, 1, 1));
+    place.import(&[&file, "--profile", "upsert"]);
+    let before = place.export("authority", "ndjson");
+    let changes = [
+        (LIBRARY.replace("    key: lccn\n", "    key: control_number\n"), "the key of `authority` was `lccn` and is now `control_number`"),
+        (
+            LIBRARY.replace("found_in:       { path: \"670$a\", type: [text] }", "found_in:       { path: \"670$a\", type: text }"),
+            "field `authority.found_in` was of type [text] and is now text",
+        ),
+        (
+            LIBRARY.replace("control_number: { path: \"001\", type: text, clean: trim }", "control_number: { path: \"001\", type: text, clean: trim, unique: true }"),
+            "`authority.control_number` is now unique, records in the store may not be",
+        ),
+        (LIBRARY.replace("    survivorship: latest\n", "    survivorship: earliest\n"), "how `authority.lccn` gets its golden value changed"),
+    ];
+    for (definition, reason) in changes {
+        assert_ne!(definition, LIBRARY, "{reason}");
+        place.define(&definition);
+        for command in [&["import", &file, "--profile", "upsert"][..], &["query", "authority"], &["jobs"]] {
+            let told = place.run(command).exits(1);
+            told.complains(&["this catalogue.yaml does not fit the store:", reason, "put that back, or export with the old definition and import into a new store (--store)"]);
+        }
+    }
+    place.define(LIBRARY);
+    assert!(place.export("authority", "ndjson") == before, "nothing happened");
+}
+
+#[test]
+fn a_definition_with_mistakes_is_refused_before_the_store_is_touched() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(5, 1, 1));
+    place.define(&LIBRARY.replace("raw: keep", "raw: keeep"));
+    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["`keeep` is not a choice for raw", "did you mean `keep`?", "1 mistake"]);
+    assert!(!place.store().exists());
+}
