@@ -153,7 +153,7 @@ impl Place {
     /// A command in this place, not yet started. Nothing of the environment tells it where its store is.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(stook());
-        command.env_remove("STOOK_STORE").env("NO_COLOR", "1").arg("-C").arg(self.folder.path()).args(arguments);
+        command.current_dir(self.folder.path()).env_remove("STOOK_STORE").env("NO_COLOR", "1").arg("-C").arg(self.folder.path()).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -261,6 +261,20 @@ pub fn kill_after(mut command: Command, time: Duration) -> bool {
     let status = child.wait().expect("a state");
     // it may have ended between the question and the signal
     !ended && status.code().is_none()
+}
+
+/// A place where the import of a file (and its path) was killed with chunks left in the queue, in a state that `fits`.
+pub fn interrupted(definition: &str, name: &str, bytes: &[u8], fits: impl Fn(&Place) -> bool) -> (Place, String) {
+    let mut dice = Dice::new(11);
+    for _ in 0..300 {
+        let place = Place::new(definition);
+        let file = place.file(name, bytes);
+        let killed = kill_after(place.command(&["import", &file]), Duration::from_millis(20 + dice.below(200)));
+        if killed && place.store().exists() && !place.queue().is_empty() && fits(&place) {
+            return (place, file);
+        }
+    }
+    panic!("no import could be killed at work");
 }
 
 /// The counts of a job or a dry run that are not zero, documents aside, as "created 3, failed 1".

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use stook_tests::{Dice, LIBRARY, Place, authorities, counts, kill_after, stook, sum_of_outcomes, touch};
+use stook_tests::{LIBRARY, Place, authorities, counts, interrupted, stook, sum_of_outcomes, touch};
 
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
@@ -109,11 +109,13 @@ fn a_store_that_may_not_grow_fails_clearly_and_loses_nothing() {
 
 // --- no permission ------------------------------------------------------------------------------------------------------
 
-/// A command of the program that may not write what is read-only: root runs it as nobody.
-fn unprivileged(place: &Place, arguments: &[&str]) -> Option<(Option<i32>, String)> {
+/// Runs a command without the right to write what is read-only: root does it as nobody. Nothing if that cannot be done.
+fn unprivileged(place: &Place, arguments: &[&str]) -> Option<(i32, String)> {
+    // nobody may not look into the folder in which the program was built
+    let beside = tempfile::tempdir().unwrap();
+    permit(beside.path(), 0o755);
     let mut command = if is_root() {
-        // nobody may not look into the folder in which the program was built
-        let program = place.path("program");
+        let program = beside.path().join("stook");
         std::fs::copy(stook(), &program).unwrap();
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program);
@@ -123,8 +125,11 @@ fn unprivileged(place: &Place, arguments: &[&str]) -> Option<(Option<i32>, Strin
     };
     let output = command.arg("-C").arg(place.folder()).args(arguments).output().ok()?;
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    let can_not = told.starts_with("setpriv:");
-    (!can_not).then_some((output.status.code(), told))
+    if told.starts_with("setpriv:") {
+        println!("skipped: root cannot give up its rights here: {told}");
+        return None;
+    }
+    Some((output.status.code().unwrap_or(-1), told))
 }
 
 fn permit(path: &Path, mode: u32) {
@@ -140,11 +145,8 @@ fn a_store_that_may_not_be_written_is_said_and_stays_as_it_is() {
     permit(&place.store(), 0o444);
     for folder in [0o755, 0o777] {
         permit(place.folder(), folder);
-        let Some((code, told)) = unprivileged(&place, &["import", &file, "--profile", "upsert"]) else {
-            println!("skipped: root cannot give up its rights here");
-            return;
-        };
-        assert_eq!(code, Some(1), "{told}");
+        let Some((code, told)) = unprivileged(&place, &["import", &file, "--profile", "upsert"]) else { return };
+        assert_eq!(code, 1, "{told}");
         assert!(told.contains("the store cannot be written"), "{told}");
         assert!(std::fs::read(place.store()).unwrap() == before);
     }
@@ -157,21 +159,11 @@ fn a_folder_that_may_not_be_written_is_said() {
     let place = Place::library();
     let file = place.file("names.mrc", authorities(5, 1, 1));
     permit(place.folder(), 0o555);
-    if let Some((code, told)) = unprivileged_outside(&place, &["import", &file, "--profile", "upsert"]) {
-        assert_eq!(code, Some(1), "{told}");
-        assert!(told.contains("stook.sqlite") && told.contains("the store cannot be written"), "{told}");
-    } else {
-        println!("skipped: root cannot give up its rights here");
-    }
+    let answer = unprivileged(&place, &["import", &file, "--profile", "upsert"]);
     permit(place.folder(), 0o755);
-}
-
-/// As [`unprivileged`], with the program in a folder beside the catalogue's.
-fn unprivileged_outside(place: &Place, arguments: &[&str]) -> Option<(Option<i32>, String)> {
-    let beside = Place::new("catalogue: nothing");
-    permit(beside.folder(), 0o755);
-    let folder = place.folder().to_str().unwrap();
-    unprivileged(&beside, &[&["-C", folder], arguments].concat())
+    let Some((code, told)) = answer else { return };
+    assert_eq!(code, 1, "{told}");
+    assert!(told.contains("stook.sqlite") && told.contains("the store cannot be written"), "{told}");
 }
 
 #[test]
@@ -180,11 +172,8 @@ fn a_file_that_may_not_be_read_is_named() {
     let file = place.file("names.mrc", authorities(5, 1, 1));
     permit(place.folder(), 0o777);
     permit(Path::new(&file), 0o000);
-    let Some((code, told)) = unprivileged(&place, &["import", &file, "--profile", "upsert"]) else {
-        println!("skipped: root cannot give up its rights here");
-        return;
-    };
-    assert_eq!(code, Some(1), "{told}");
+    let Some((code, told)) = unprivileged(&place, &["import", &file, "--profile", "upsert"]) else { return };
+    assert_eq!(code, 1, "{told}");
     assert!(told.contains("names.mrc: Permission denied"), "{told}");
 }
 
@@ -200,24 +189,10 @@ fn a_file_that_is_no_store_is_left_alone() {
 
 // --- files that change --------------------------------------------------------------------------------------------------
 
-/// A place where an import was killed after its job was made and before everything was imported.
-fn interrupted(name: &str, bytes: &[u8]) -> (Place, String) {
-    let mut dice = Dice::new(11);
-    for _ in 0..200 {
-        let place = Place::library();
-        let file = place.file(name, bytes);
-        let killed = kill_after(place.command(&["import", &file, "--profile", "upsert"]), Duration::from_millis(20 + dice.below(150)));
-        if killed && !place.run(&["queue", "ls", "--json"]).text().replace("[]", "").trim().is_empty() && !place.queue().is_empty() {
-            return (place, file);
-        }
-    }
-    panic!("no import could be killed at work");
-}
-
 #[test]
 fn a_file_that_changed_since_its_job_was_made_is_refused() {
     let bytes = authorities(10_000, 1, 1);
-    let (place, file) = interrupted("names.mrc", &bytes);
+    let (place, file) = interrupted(LIBRARY, "names.mrc", &bytes, |_| true);
     let imported_before = place.job(1)["counts"]["created"].clone();
     // the same length, another time, other records
     let other = authorities(12_000, 2, 1);
@@ -243,7 +218,7 @@ fn a_file_that_changed_since_its_job_was_made_is_refused() {
 #[test]
 fn a_file_that_is_gone_is_named() {
     let bytes = authorities(10_000, 1, 1);
-    let (place, file) = interrupted("names.mrc", &bytes);
+    let (place, file) = interrupted(LIBRARY, "names.mrc", &bytes, |_| true);
     std::fs::remove_file(&file).unwrap();
     let answer = place.run(&["import", "--resume", "1"]).exits(1);
     let queue = place.queue();
@@ -271,10 +246,11 @@ fn two_imports_at_once_on_one_store_both_finish_and_lose_nothing() {
         if has_store {
             place.import(&[&place.file("some.mrc", authorities(10, 3, 90_001)), "--profile", "upsert"]);
         }
-        // both say when they are done; a third one asks meanwhile
+        // a third process asks meanwhile
         let start = |file: &str| place.command(&["import", file, "--profile", "upsert", "--json"]).spawn().unwrap();
         let (one, two) = (start(&first_file), start(&second_file));
-        while has_store && one.id() != 0 && place.run(&["query", "authority | count(lccn)", "--format", "json"]).exits(0).json()[0]["count(lccn)"].as_u64().unwrap() < 1_000 {}
+        let written = || place.json(&["query", "authority | count(lccn)", "--format", "json"])[0]["count(lccn)"].as_u64().unwrap();
+        while has_store && written() < 1_000 {}
         let (one, two) = (one.wait_with_output().unwrap(), two.wait_with_output().unwrap());
         for output in [&one, &two] {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
