@@ -63,7 +63,8 @@ impl Import {
         let mut killed = 0;
         let mut has_job = false;
         while killed < most {
-            let command = if has_job { place.command(&["import", "--resume", &resume]) } else { place.command(&["import", &file, "--profile", "upsert"]) };
+            let command =
+                if has_job { place.command(&["import", "--resume", &resume]) } else { place.command(&["import", &file, "--profile", "upsert"]) };
             // some wait for a whole run, some only for its beginning
             let longest = took.as_micros() as u64 / [1, 2, 8][dice.below(3) as usize];
             if !kill_after(command, Duration::from_micros(dice.below(longest))) {

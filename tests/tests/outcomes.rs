@@ -187,7 +187,11 @@ fn a_delivery_from_the_future_fails_as_well() {
 
 #[test]
 fn a_delivery_without_a_time_of_its_own_has_that_of_its_file() {
-    let place = Place::new(&THINGS.replace("as_of: changed", "as_of: meta.received").replace("status: text", "status: text\n      seen: { type: timestamp, expr: meta.received }"));
+    let place = Place::new(
+        &THINGS
+            .replace("as_of: changed", "as_of: meta.received")
+            .replace("status: text", "status: text\n      seen: { type: timestamp, expr: meta.received }"),
+    );
     let file = place.file("rows.csv", things(&[("a", "one", 1)]));
     touch(&file, 1_000_000_000);
     place.import(&[&file]);
@@ -333,7 +337,10 @@ fn what_does_not_fit_its_type_is_left_out_with_a_warning_that_names_the_place() 
     let troubles = place.troubles(1);
     assert_eq!(troubles.len(), 1, "one document, two warnings");
     let trouble = &troubles[0];
-    assert_eq!((&trouble["outcome"], &trouble["record"], &trouble["offset"], &trouble["key"]), (&json!("created"), &json!(1), &json!(29), &json!("a")));
+    assert_eq!(
+        (&trouble["outcome"], &trouble["record"], &trouble["offset"], &trouble["key"]),
+        (&json!("created"), &json!(1), &json!(29), &json!("a"))
+    );
     assert!(trouble["file"].as_str().unwrap().ends_with("rows.csv"));
     let told = reasons(trouble);
     assert!(told.contains("width: ") && told.contains("\"x\" is not one of a, b, secret, wrong") && told.contains("it is left out"), "{told}");
@@ -500,7 +507,9 @@ fn a_broken_marc_record_is_told_with_its_place() {
 #[test]
 fn a_broken_marcxml_record_is_told_with_its_place() {
     let record = |number: &str, more: &str| {
-        format!("<record><leader>00000nz  a2200000n  4500</leader><datafield tag=\"010\" ind1=\" \" ind2=\" \"><subfield code=\"a\">{number}</subfield></datafield>{more}</record>\n")
+        format!(
+            "<record><leader>00000nz  a2200000n  4500</leader><datafield tag=\"010\" ind1=\" \" ind2=\" \"><subfield code=\"a\">{number}</subfield></datafield>{more}</record>\n"
+        )
     };
     let head = "<collection xmlns=\"http://www.loc.gov/MARC21/slim\">\n";
     let text = [head, &record("a", ""), &record("b", "<datafield tag=1></datafield>"), &record("c", ""), "</collection>\n"].concat();
@@ -583,7 +592,8 @@ fn compressed_input_equals_plain_input() {
     let import = |name: &str, bytes: &[u8]| {
         let place = Place::library();
         let job = place.import(&[&place.file(name, bytes), "--profile", "upsert"]);
-        let journal: Vec<Json> = place.journal(1).iter().map(|entry| json!([entry["record"], entry["offset"], entry["key"], entry["outcome"]])).collect();
+        let journal: Vec<Json> =
+            place.journal(1).iter().map(|entry| json!([entry["record"], entry["offset"], entry["key"], entry["outcome"]])).collect();
         (job["counts"].clone(), journal, place.export("authority", "ndjson"), place.export("authority", "marc"))
     };
     let plain = import("names.mrc", &bytes);
@@ -664,9 +674,12 @@ fn a_dry_run_shows_the_troubles_an_import_would_have() {
     let file = place.file("rows.csv", [STRICT_HEADER, "a,one,,,wide,a\nnameless,,,,,a\n"].concat());
     let preview = place.dry_run(&[&file]);
     assert_eq!(counts(&preview), "created 1, failed 1, warnings 1");
-    assert_eq!(preview["troubles"][1], json!({
-        "file": std::fs::canonicalize(&file).unwrap(), "record": 2, "offset": 44, "key": "nameless", "failed": true, "reason": "required but missing: name",
-    }));
+    assert_eq!(
+        preview["troubles"][1],
+        json!({
+            "file": std::fs::canonicalize(&file).unwrap(), "record": 2, "offset": 44, "key": "nameless", "failed": true, "reason": "required but missing: name",
+        })
+    );
     let shown = place.run(&["import", "--dry-run", &file]).exits(2).text();
     assert!(shown.contains("nothing was changed") && shown.contains("failed: record 2 at byte 44: required but missing: name"), "{shown}");
     assert_eq!(place.json(&["jobs", "--json"]), json!([]));

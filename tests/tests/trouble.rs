@@ -27,7 +27,8 @@ impl<'p> SmallDisk<'p> {
     fn mount(path: &'p Path, size: &str) -> Option<Self> {
         std::fs::create_dir(path).unwrap();
         let options = format!("size={size}");
-        helper("mount", &[OsStr::new("-t"), "tmpfs".as_ref(), "-o".as_ref(), options.as_ref(), "none".as_ref(), path.as_os_str()]).then_some(Self(path))
+        helper("mount", &[OsStr::new("-t"), "tmpfs".as_ref(), "-o".as_ref(), options.as_ref(), "none".as_ref(), path.as_os_str()])
+            .then_some(Self(path))
     }
 
     fn resize(&self, size: &str) {
@@ -203,7 +204,9 @@ fn a_file_that_changed_since_its_job_was_made_is_refused() {
         // it had been cut to the end: each chunk says so
         assert!(told.contains("`stook queue ls` says why"), "{told}");
         let reasons = place.queue();
-        assert!(reasons.iter().all(|chunk| chunk["reason"].as_str().unwrap().ends_with("names.mrc has changed since the job was made; import it anew")));
+        assert!(
+            reasons.iter().all(|chunk| chunk["reason"].as_str().unwrap().ends_with("names.mrc has changed since the job was made; import it anew"))
+        );
     }
     assert_eq!(place.job(1)["counts"]["created"], imported_before, "nothing of the other file was imported");
     // with the file it was made of it goes on
@@ -320,7 +323,10 @@ fn a_new_collection_and_a_new_index_are_applied_and_said() {
         .replace("\nprofiles:", "\n  loan:\n    key: number\n    fields: { number: text }\n\nprofiles:")
         .replace("  holdings: {", "  loans: { format: csv, into: loan, as_of: meta.received }\n  holdings: {");
     place.define(&definition);
-    place.run(&["query", "authority status=n", "--limit", "1"]).exits(0).complains(&["note: collection `loan` is new", "note: index on `authority.status` is new"]);
+    place
+        .run(&["query", "authority status=n", "--limit", "1"])
+        .exits(0)
+        .complains(&["note: collection `loan` is new", "note: index on `authority.status` is new"]);
 }
 
 #[test]
@@ -336,7 +342,10 @@ fn a_change_that_does_not_fit_the_store_is_refused_with_what_to_do() {
             "field `authority.found_in` was of type [text] and is now text",
         ),
         (
-            LIBRARY.replace("control_number: { path: \"001\", type: text, clean: trim }", "control_number: { path: \"001\", type: text, clean: trim, unique: true }"),
+            LIBRARY.replace(
+                "control_number: { path: \"001\", type: text, clean: trim }",
+                "control_number: { path: \"001\", type: text, clean: trim, unique: true }",
+            ),
             "`authority.control_number` is now unique, records in the store may not be",
         ),
         (LIBRARY.replace("    survivorship: latest\n", "    survivorship: earliest\n"), "how `authority.lccn` gets its golden value changed"),
@@ -346,7 +355,11 @@ fn a_change_that_does_not_fit_the_store_is_refused_with_what_to_do() {
         place.define(&definition);
         for command in [&["import", &file, "--profile", "upsert"][..], &["query", "authority"], &["jobs"]] {
             let told = place.run(command).exits(1);
-            told.complains(&["this catalogue.yaml does not fit the store:", reason, "put that back, or export with the old definition and import into a new store (--store)"]);
+            told.complains(&[
+                "this catalogue.yaml does not fit the store:",
+                reason,
+                "put that back, or export with the old definition and import into a new store (--store)",
+            ]);
         }
     }
     place.define(LIBRARY);
@@ -358,6 +371,10 @@ fn a_definition_with_mistakes_is_refused_before_the_store_is_touched() {
     let place = Place::library();
     let file = place.file("names.mrc", authorities(5, 1, 1));
     place.define(&LIBRARY.replace("raw: keep", "raw: keeep"));
-    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["`keeep` is not a choice for raw", "did you mean `keep`?", "1 mistake"]);
+    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&[
+        "`keeep` is not a choice for raw",
+        "did you mean `keep`?",
+        "1 mistake",
+    ]);
     assert!(!place.store().exists());
 }

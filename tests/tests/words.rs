@@ -51,7 +51,7 @@ fn the_exit_code_says_how_it_went() {
         (1, &["import", "missing.mrc"]),
         (1, &["import", "--resume", "99"]),
         (1, &["journal", "99"]),
-        (1, &["queue", "dump", "99"]),
+        (1, &["queue", "load", "missing.json"]),
         (1, &["queue", "rechunk", "1.1"]),
         (1, &["export", "item", "--format", "marc"]),
         (1, &["withdraw", "nobody"]),

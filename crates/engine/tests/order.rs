@@ -134,13 +134,21 @@ impl Desk {
     fn run(&self, tenant: &Tenant, delivery: &Delivery, schedule: &Schedule) -> JobId {
         let source = &self.catalogue.sources[delivery.source];
         let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true };
-        let new = NewJob { tenant: tenant.clone(), profile: None, source: source.name.clone(), as_of: Some(delivery.as_of * SECOND), files: vec![file] };
+        let new =
+            NewJob { tenant: tenant.clone(), profile: None, source: source.name.clone(), as_of: Some(delivery.as_of * SECOND), files: vec![file] };
         let job = self.store.create_job(new).expect("a job");
         let chunks = cut(&delivery.docs, &schedule.sizes);
-        let progress = Progress { file: 1, documents: delivery.docs.len() as u64, chunks: chunks.len() as u32, complete: true, ..Progress::default() };
+        let progress =
+            Progress { file: 1, documents: delivery.docs.len() as u64, chunks: chunks.len() as u32, complete: true, ..Progress::default() };
         self.store.add_chunks(job, chunks, progress).expect("chunks");
         let policy = Policy { job, matched: delivery.matched, unmatched: delivery.unmatched };
-        let context = JobContext { catalogue: self.catalogue.clone(), tenant: tenant.clone(), source: delivery.source, policy, received: delivery.as_of * SECOND };
+        let context = JobContext {
+            catalogue: self.catalogue.clone(),
+            tenant: tenant.clone(),
+            source: delivery.source,
+            policy,
+            received: delivery.as_of * SECOND,
+        };
         let leases = self.store.lease(Some(job), 100, 600).expect("leases");
         let mut mapped: Vec<(u16, bool, MappedChunk)> = Vec::new();
         for (index, lease) in leases.iter().enumerate() {
@@ -358,14 +366,13 @@ fn delivery() -> impl Strategy<Value = Delivery> {
         1 => Just((Matched::Update, Unmatched::Fail)),
         2 => Just((Matched::Withdraw, Unmatched::Skip)),
     ];
-    (0usize..2, 0i64..4, policy, prop::collection::vec(doc(), 1..7))
-        .prop_map(|(source, as_of, (matched, unmatched), mut docs)| {
-            if source == 1 {
-                // the delivery's time counts; without another in the documents the same bytes come in several deliveries
-                docs.iter_mut().for_each(|doc| doc.at = 0);
-            }
-            Delivery { source, as_of, matched, unmatched, docs }
-        })
+    (0usize..2, 0i64..4, policy, prop::collection::vec(doc(), 1..7)).prop_map(|(source, as_of, (matched, unmatched), mut docs)| {
+        if source == 1 {
+            // the delivery's time counts; without another in the documents the same bytes come in several deliveries
+            docs.iter_mut().for_each(|doc| doc.at = 0);
+        }
+        Delivery { source, as_of, matched, unmatched, docs }
+    })
 }
 
 fn schedule() -> impl Strategy<Value = Schedule> {
@@ -400,11 +407,15 @@ fn orders(count: usize) -> Vec<Vec<u16>> {
         return vec![Vec::new()];
     }
     let shorter = orders(count - 1);
-    (0..count).flat_map(|place| shorter.iter().map(move |order| {
-        let mut order = order.clone();
-        order.insert(place, count as u16);
-        order
-    })).collect()
+    (0..count)
+        .flat_map(|place| {
+            shorter.iter().map(move |order| {
+                let mut order = order.clone();
+                order.insert(place, count as u16);
+                order
+            })
+        })
+        .collect()
 }
 
 #[test]
