@@ -511,7 +511,7 @@ impl Asker<'_> {
     }
 
     fn blank(&mut self) -> &'static str {
-        *self.dice.one(&["", "", " ", "  ", "\n"])
+        self.dice.one::<&str>(&["", "", " ", "  ", "\n"])
     }
 
     fn text_value(&mut self, pieces: &[String]) -> String {
