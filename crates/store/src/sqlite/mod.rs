@@ -196,6 +196,8 @@ fn failure(error: rusqlite::Error) -> StoreError {
     match code {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(0),
+        // nothing is wrong with the chunk at hand: the import stops and can be resumed
+        Some(ErrorCode::SystemIoFailure) => StoreError::ReadOnly(error.to_string()),
         Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(error.to_string()),
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => StoreError::ReadOnly(error.to_string()),
         _ => StoreError::Other(error.to_string()),
