@@ -25,14 +25,15 @@ pub fn repository() -> PathBuf {
 
 /// The program under test.
 pub fn stook() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| match std::env::var_os("STOOK_BIN") {
-        Some(program) => program.into(),
+    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| match std::env::var_os("STOOK_BIN") {
+        Some(program) => Ok(program.into()),
         None => build(),
-    })
+    });
+    program.as_ref().unwrap_or_else(|problem| panic!("{problem}"))
 }
 
-fn build() -> PathBuf {
+fn build() -> Result<PathBuf, String> {
     // target/PROFILE/deps/TEST
     let own = std::env::current_exe().expect("the path of the test");
     let profile_folder = own.ancestors().nth(2).expect("a profile's folder");
@@ -46,13 +47,12 @@ fn build() -> PathBuf {
     let mut command = Command::new(cargo);
     command.current_dir(repository()).args(["build", "--quiet", "--package", "stook-cli", "--profile", profile, "--target-dir"]).arg(target);
     match command.output() {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => panic!("stook does not build:\n{}", String::from_utf8_lossy(&output.stderr)),
+        Ok(output) if output.status.success() => Ok(program),
+        Ok(output) => Err(format!("stook does not build:\n{}", String::from_utf8_lossy(&output.stderr))),
         // tests that were copied somewhere without a toolchain use the program beside them
-        Err(_) if program.exists() => {}
-        Err(error) => panic!("stook cannot be built and is not at {}: {error}", program.display()),
+        Err(_) if program.exists() => Ok(program),
+        Err(error) => Err(format!("stook cannot be built and is not at {}: {error}", program.display())),
     }
-    program
 }
 
 /// What a command answered.

@@ -18,6 +18,7 @@
 
 use crate::definition::Collection;
 use crate::value::Value;
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// A 128-bit content hash.
@@ -96,8 +97,8 @@ pub enum Said {
 pub struct Raw {
     /// The format's number, as `formats` gives it.
     pub format: u8,
-    /// The bytes.
-    pub bytes: Arc<[u8]>,
+    /// The bytes, often shared with the chunk they were read in.
+    pub bytes: Bytes,
 }
 
 /// A packed list of contributions that cannot be read.
@@ -155,11 +156,11 @@ fn equals_golden(values: &[Value], golden: &[Value], collection: &Collection) ->
 }
 
 /// The raw column of a row: the documents of `contributions`, one after the other.
-pub fn pack_raw(contributions: &[Contribution]) -> Option<Arc<[u8]>> {
+pub fn pack_raw(contributions: &[Contribution]) -> Option<Bytes> {
     let mut kept = contributions.iter().filter_map(|contribution| contribution.raw.as_ref());
     let first = kept.next()?;
     let Some(second) = kept.next() else { return Some(first.bytes.clone()) };
-    let mut all = [first.bytes.as_ref(), second.bytes.as_ref()].concat();
+    let mut all = [&first.bytes[..], &second.bytes[..]].concat();
     kept.for_each(|raw| all.extend_from_slice(&raw.bytes));
     Some(all.into())
 }
@@ -196,11 +197,11 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
             let format = input.byte()?;
             let length = input.varint()? as usize;
             let bytes = match rest {
-                None => Arc::from([]),
+                None => Bytes::new(),
                 Some(column) => {
                     let (own, others) = column.split_at_checked(length).ok_or(Damaged("raw documents are shorter than announced"))?;
                     rest = Some(others);
-                    own.into()
+                    Bytes::copy_from_slice(own)
                 }
             };
             Some(Raw { format, bytes })

@@ -22,7 +22,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
     let (_, source) = catalogue.source(&job.source).ok_or_else(|| EngineError::Wrong(format!("there is no source `{}` any more", job.source)))?;
     let bytes = read::bytes(&slice, Path::new(&file.path))?;
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
-    let mut reader = Documents::with_scanner(bytes.as_slice(), scanner, slice.file_documents, slice.offset);
+    let mut reader = Documents::with_scanner(&bytes[..], scanner, slice.file_documents, slice.offset);
     let failed = |error| EngineError::File { path: file.path.clone(), error };
     // end, documents, and what a scanner knows behind the first of them
     let mut cuts: Vec<(u64, u32, Vec<u8>)> = Vec::new();

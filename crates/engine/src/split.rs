@@ -111,7 +111,9 @@ pub fn split(files: &[JobFile], source: &Source, mut progress: Progress, mut add
                     let done = std::mem::take(&mut chunk);
                     batch.push(done.finish(&mut progress, &read, file.compressed).map_err(failed)?);
                     let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();
-                    if (batch.len() >= 64 || carried > 4 << 20) && !add(std::mem::take(&mut batch), progress)? {
+                    // small batches first: workers wait for them
+                    let full = batch.len() >= (progress.chunks as usize / 2).clamp(2, 64);
+                    if (full || carried > 4 << 20) && !add(std::mem::take(&mut batch), progress)? {
                         return Ok(());
                     }
                 }

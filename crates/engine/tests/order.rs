@@ -324,10 +324,10 @@ fn statements(catalogue: &Catalogue, delivery: &Delivery) -> Vec<Statement> {
     let evaluator = Evaluator::new(catalogue.tables.clone());
     let mapper = Mapper::new(catalogue, delivery.source, &evaluator);
     let one = |doc: &Doc| {
-        let text = doc.json();
-        let document = Document::parse(text.as_bytes(), Syntax::Json, &Head::default()).expect("JSON");
+        let text = bytes::Bytes::from(doc.json());
+        let document = Document::parse(&text, Syntax::Json, &Head::default()).expect("JSON");
         let envelope = Envelope { name: "documents", ordinal: 1, received: delivery.as_of * SECOND, now: i64::MAX };
-        let mapped = mapper.map(&document, text.as_bytes(), Syntax::Json, &envelope);
+        let mapped = mapper.map(&document, &text, Syntax::Json, &envelope);
         assert_eq!(mapped.failed, None);
         mapped.statements
     };

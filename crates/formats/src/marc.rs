@@ -5,7 +5,7 @@
 //! one form, so that paths and writers exist once.
 
 use crate::marc8;
-use memchr::{memchr, memchr_iter};
+use memchr::memchr;
 use std::borrow::Cow;
 
 /// Ends a record.
@@ -117,19 +117,20 @@ impl<'a> MarcRecord<'a> {
         if let Some(position) = leader.iter().position(|byte| !byte.is_ascii()) {
             return Err(MarcError::BadLeader(position));
         }
-        let announced = number(&leader[0..5]).ok_or(MarcError::NotANumber("0-4 (record length)"))?;
+        let [l0, l1, l2, l3, l4, .., b0, b1, b2, b3, b4, _, _, _, _, _, _, _] = leader;
+        let announced = number(&[l0, l1, l2, l3, l4]).ok_or(MarcError::NotANumber("0-4 (record length)"))?;
         if announced != bytes.len() {
             return Err(MarcError::WrongLength { announced, found: bytes.len() });
         }
-        let base = number(&leader[12..17]).ok_or(MarcError::NotANumber("12-16 (base address)"))?;
+        let base = number(&[b0, b1, b2, b3, b4]).ok_or(MarcError::NotANumber("12-16 (base address)"))?;
         if base < LEADER + 1 || base >= bytes.len() || bytes[base - 1] != FIELD_END || !(base - 1 - LEADER).is_multiple_of(12) {
             return Err(MarcError::BadDirectory(base));
         }
         let directory = &bytes[LEADER..base - 1];
         let mut fields = Vec::with_capacity(directory.len() / 12);
-        for (index, entry) in directory.chunks_exact(12).enumerate() {
-            let tag = [entry[0], entry[1], entry[2]];
-            let (Some(length), Some(position)) = (number(&entry[3..7]), number(&entry[7..12])) else {
+        for (index, &[a, b, c, l0, l1, l2, l3, p0, p1, p2, p3, p4]) in directory.as_chunks::<12>().0.iter().enumerate() {
+            let tag = [a, b, c];
+            let (Some(length), Some(position)) = (number(&[l0, l1, l2, l3]), number(&[p0, p1, p2, p3, p4])) else {
                 return Err(MarcError::BadEntry(index + 1));
             };
             if !tag.iter().all(u8::is_ascii_graphic) {
@@ -146,7 +147,7 @@ impl<'a> MarcRecord<'a> {
             fields.push(Entry { tag, start: start as u32, end: end as u32 - 1 });
         }
         if leader[9] == b'a' {
-            let text = std::str::from_utf8(bytes).map_err(|error| MarcError::NotUtf8(error.valid_up_to()))?;
+            let text = simdutf8::compat::from_utf8(bytes).map_err(|error| MarcError::NotUtf8(error.valid_up_to()))?;
             return Self { text: Cow::Borrowed(text), leader, fields, unknown_characters: 0 }.checked();
         }
         if bytes.is_ascii() && memchr(0x1b, bytes).is_none() {
@@ -318,16 +319,20 @@ impl<'r> Field<'r> {
     }
 
     /// Codes and values in their order. A delimiter without a code is left out.
+    #[inline]
     pub fn subfields(&self) -> impl Iterator<Item = (&'r str, &'r str)> + use<'r> {
-        let data = self.data;
-        let mut starts = memchr_iter(SUBFIELD, data.as_bytes()).map(|at| at + 1);
-        let mut next = starts.next();
+        // the first delimiter nearly always stands behind two indicators
+        let data = self.data.as_bytes();
+        let first = if data.get(2) == Some(&SUBFIELD) && data[0] != SUBFIELD && data[1] != SUBFIELD { Some(2) } else { memchr(SUBFIELD, data) };
+        let mut rest = first.map(|at| &self.data[at + 1..]);
         std::iter::from_fn(move || {
             loop {
-                let start = next?;
-                next = starts.next();
-                let end = next.map_or(data.len(), |following| following - 1);
-                let subfield = &data[start..end];
+                let current = rest?;
+                let (subfield, following) = match memchr(SUBFIELD, current.as_bytes()) {
+                    Some(end) => (&current[..end], Some(&current[end + 1..])),
+                    None => (current, None),
+                };
+                rest = following;
                 if let Some(code) = subfield.chars().next() {
                     return Some(subfield.split_at(code.len_utf8()));
                 }
@@ -436,8 +441,16 @@ pub fn show_tag(tag: [u8; 3]) -> String {
     tag.iter().map(|byte| char::from(*byte)).collect()
 }
 
-fn number(digits: &[u8]) -> Option<usize> {
-    digits.iter().try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + usize::from(digit - b'0')))
+/// Digits to a number; all are looked at, which is faster than to stop at a wrong one.
+#[inline]
+fn number<const N: usize>(digits: &[u8; N]) -> Option<usize> {
+    let (mut number, mut all) = (0, true);
+    for digit in digits {
+        let value = digit.wrapping_sub(b'0');
+        all &= value < 10;
+        number = number * 10 + usize::from(value);
+    }
+    all.then_some(number)
 }
 
 #[cfg(test)]

@@ -21,6 +21,9 @@ pub enum Compression {
 /// How much of a file is looked at to recognise its syntax.
 const LOOK_AHEAD: usize = 1 << 16;
 
+/// What some systems write before UTF-8.
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
 /// An opened file: its bytes without compression, and what its beginning says.
 pub struct Opened {
     /// The bytes, from the beginning.
@@ -81,8 +84,9 @@ pub struct Documents<R> {
     input: R,
     scanner: Scanner,
     buffer: Vec<u8>,
-    /// The unread part of `buffer`.
+    /// The unread part of `buffer` begins here and ends at `end`; behind that is room.
     start: usize,
+    end: usize,
     /// Position of `buffer[start]` in the file.
     offset: u64,
     number: u64,
@@ -91,6 +95,41 @@ pub struct Documents<R> {
     parsing: (u64, Arc<Head>),
     /// Set while an overlong document is thrown away: where it began.
     discarding: Option<u64>,
+}
+
+/// Calls `visit` with every document of `bytes`, which are all there is, and is otherwise [`Documents`] without a copy.
+///
+/// # Errors
+/// What `visit` says.
+pub fn each<'b, E>(
+    bytes: &'b [u8],
+    mut scanner: Scanner,
+    mut number: u64,
+    offset: u64,
+    mut visit: impl FnMut(Found, &'b [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut parsing = (scanner.head_version(), Arc::new(Head::new(scanner.syntax(), &scanner.head())));
+    let mut at = if offset == 0 && number == 0 && bytes.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    loop {
+        let (range, next, problem) = match scanner.step(&bytes[at..], true) {
+            Step::End | Step::More => return Ok(()),
+            Step::Skip(0) if at == bytes.len() => return Ok(()),
+            Step::Skip(length) => {
+                at += length;
+                continue;
+            }
+            Step::Document { bytes, next } => (bytes, next, None),
+            Step::Problem { bytes, next, reason } => (bytes, next, Some(reason)),
+        };
+        let version = scanner.head_version();
+        if parsing.0 != version {
+            parsing = (version, Arc::new(Head::new(scanner.syntax(), &scanner.head())));
+        }
+        number += 1;
+        let found = Found { number, offset: offset + (at + range.start) as u64, problem, head: parsing.1.clone() };
+        visit(found, &bytes[at + range.start..at + range.end])?;
+        at += next;
+    }
 }
 
 impl<R: Read> Documents<R> {
@@ -102,7 +141,7 @@ impl<R: Read> Documents<R> {
     /// Starts in the middle, after `number` documents, at `offset`.
     pub fn with_scanner(input: R, scanner: Scanner, number: u64, offset: u64) -> Self {
         let parsing = (scanner.head_version(), Arc::new(Head::new(scanner.syntax(), &scanner.head())));
-        Self { input, scanner, buffer: Vec::new(), start: 0, offset, number, at_end: false, parsing, discarding: None }
+        Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, parsing, discarding: None }
     }
 
     /// The scanner's knowledge of what came before: what [`Scanner::resume`] needs to go on at [`Documents::offset`].
@@ -129,23 +168,23 @@ impl<R: Read> Documents<R> {
                 continue;
             }
             let first = self.offset == 0 && self.number == 0;
-            if first && self.buffer.len() < 3 && !self.at_end {
+            if first && self.end < BYTE_ORDER_MARK.len() && !self.at_end {
                 self.fill()?;
                 continue;
             }
-            if first && self.buffer[self.start..].starts_with(&[0xef, 0xbb, 0xbf]) {
-                self.consume(3);
+            if first && self.buffer[self.start..self.end].starts_with(&BYTE_ORDER_MARK) {
+                self.consume(BYTE_ORDER_MARK.len());
             }
-            match self.scanner.step(&self.buffer[self.start..], self.at_end) {
+            match self.scanner.step(&self.buffer[self.start..self.end], self.at_end) {
                 Step::End => return Ok(None),
                 Step::Skip(length) => {
                     self.consume(length);
-                    if self.at_end && self.start == self.buffer.len() && length == 0 {
+                    if self.at_end && self.start == self.end && length == 0 {
                         return Ok(None);
                     }
                 }
                 Step::More => {
-                    if self.buffer.len() - self.start > self.scanner.limit() {
+                    if self.end - self.start > self.scanner.limit() {
                         self.discarding = Some(self.offset);
                         continue;
                     }
@@ -183,7 +222,7 @@ impl<R: Read> Documents<R> {
 
     /// Throws away what is buffered until reading can resume.
     fn discard(&mut self) -> io::Result<Option<Found>> {
-        let (given_up, resumes) = self.scanner.resynchronise(&self.buffer[self.start..]);
+        let (given_up, resumes) = self.scanner.resynchronise(&self.buffer[self.start..self.end]);
         if !resumes && !self.at_end {
             self.consume(given_up);
             self.fill()?;
@@ -191,36 +230,30 @@ impl<R: Read> Documents<R> {
         }
         let offset = self.discarding.take().unwrap_or(self.offset);
         let found = self.found(0, Some(self.scanner.too_long()));
-        self.consume(if resumes { given_up } else { self.buffer.len() - self.start });
+        self.consume(if resumes { given_up } else { self.end - self.start });
         Ok(Some(Found { offset, ..found }))
     }
 
     /// Reads more, moving what is unread to the front. The buffer grows by doubling, so a long document is scanned in
     /// linear time.
     fn fill(&mut self) -> io::Result<()> {
-        if self.start > 0 {
-            self.buffer.drain(..self.start);
-            self.start = 0;
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let wanted = self.end + self.end.max(1 << 18);
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
         }
-        let unread = self.buffer.len();
-        let wanted = unread.max(1 << 18);
-        self.buffer.resize(unread + wanted, 0);
-        let mut filled = unread;
-        while filled < self.buffer.len() {
-            match self.input.read(&mut self.buffer[filled..]) {
+        while self.end < wanted {
+            match self.input.read(&mut self.buffer[self.end..wanted]) {
                 Ok(0) => {
                     self.at_end = true;
                     break;
                 }
-                Ok(count) => filled += count,
+                Ok(count) => self.end += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.buffer.truncate(filled);
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
-        self.buffer.truncate(filled);
         Ok(())
     }
 }

@@ -56,14 +56,14 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     // columns that unique rows must have
     let mut needed: Vec<(&Path, Column, &str)> = Vec::new();
     for condition in &query.lookup.conditions {
-        plan.conditions.push(resolver.condition(condition)?);
+        resolver.condition(condition, &mut plan.conditions)?;
     }
     for stage in &query.stages {
         match stage {
             Stage::Grep(items) => {
                 for item in items {
                     match item {
-                        Item::Condition(condition) => plan.conditions.push(resolver.condition(condition)?),
+                        Item::Condition(condition) => resolver.condition(condition, &mut plan.conditions)?,
                         Item::Column(path) => {
                             let (column, ty) = resolver.resolve(path)?;
                             if !plan.columns.contains(&column) {
@@ -194,7 +194,7 @@ impl<'c> Resolver<'c> {
         }
     }
 
-    fn condition(&self, comparison: &Comparison) -> Result<Condition, Diagnostic> {
+    fn condition(&self, comparison: &Comparison, conditions: &mut Vec<Condition>) -> Result<(), Diagnostic> {
         let (column, ty) = self.resolve(&comparison.path)?;
         let element = ty.element().clone();
         if element == FieldType::Json {
@@ -236,10 +236,29 @@ impl<'c> Resolver<'c> {
                 Test::Range { low: Some((Value::Int(self.now.saturating_sub(span)), true)), high: Some((Value::Int(self.now), true)) }
             }
         };
-        Ok(match self.short(&comparison.path) {
-            "key" => self.of_key(column, &ty, test),
-            _ => Condition { column, test },
-        })
+        match self.short(&comparison.path) {
+            "key" => conditions.push(self.of_key(column, &ty, test)),
+            _ => {
+                conditions.extend(self.implied(column, &test));
+                conditions.push(Condition { column, test });
+            }
+        }
+        Ok(())
+    }
+
+    /// What a condition on the field that is the key says of the key, by which records are found.
+    fn implied(&self, column: Column, test: &Test) -> Option<Condition> {
+        let KeyRule::Field(index) = self.collection.key else { return None };
+        let field = self.collection.fields.get(index)?;
+        if column != Column::Field(index) || field.golden_type() != &field.ty || matches!(test, Test::NotEqual(_) | Test::NotWildcard(_)) {
+            return None;
+        }
+        let found = self.of_key(column, &field.ty, test.clone());
+        // other types than text have another order than their text
+        match found.column {
+            Column::Key => Some(found),
+            _ => (field.ty == FieldType::Text).then_some(Condition { column: Column::Key, ..found }),
+        }
     }
 
     /// A condition on the key: the key itself finds records by their values.

@@ -647,10 +647,12 @@ impl Asker<'_> {
             let columns = scalar.iter().filter(|_| question.unique).map(|name| compare(&self.value(a, *name), &self.value(b, *name)));
             criteria.chain(columns).find(|order| order.is_ne()).unwrap_or_else(|| a.key.cmp(&b.key))
         });
+        // a key makes every row another one
+        let differ = columns.iter().any(|name| self.names[*name].place == Place::Key);
         let mut rows: Vec<Vec<Value>> = Vec::new();
         for record in found {
             let row: Vec<Value> = columns.iter().map(|name| self.value(record, *name)).collect();
-            if !question.unique || !rows.contains(&row) {
+            if !question.unique || differ || !rows.contains(&row) {
                 rows.push(row);
             }
         }

@@ -36,7 +36,7 @@ const FILES: &str = "
 catalogue: grammar
 collections:
   file:
-    key: name
+    key: '{name}' # a condition on a field that is the key says something of the key, too
     fields:
       name: text
       dataset: { type: text, index: [equal, prefix] }

@@ -122,6 +122,13 @@ fn equality_looks_up_the_index() {
         assert_eq!(found(&format!("book note=x | grep {field}={value} | sort rank- | unique | grep rank")), wanted);
     }
     assert_eq!(found("book=b001"), "looks up key in its index");
+    // the field that is the key needs no index of its own
+    for condition in ["code=b001", "code in [b001, b002]"] {
+        assert_eq!(found(&format!("book {condition} note=x")), "looks up key in its index");
+    }
+    for condition in ["code=b00*", "code=b*1", "code>=b590", "code between [b001, b010]"] {
+        assert_eq!(found(&format!("book {condition}")), "reads a range of the index on key");
+    }
 }
 
 #[test]

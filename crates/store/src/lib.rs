@@ -17,6 +17,7 @@ pub mod queue;
 pub mod shape;
 pub mod sqlite;
 
+use bytes::Bytes;
 use journal::{ChunkJournal, JournalEntry};
 use plan::{Aggregate, Found, Plan};
 use queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Lease, NewChunk, NewJob, Progress, Slice};
@@ -183,7 +184,7 @@ pub struct Content {
     /// Packed contributions.
     pub contributions: Vec<u8>,
     /// Kept documents, concatenated.
-    pub raw: Option<Arc<[u8]>>,
+    pub raw: Option<Bytes>,
 }
 
 /// What a child says to its target. Edges are ordered by group, start and child.

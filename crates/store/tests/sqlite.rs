@@ -368,7 +368,7 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space() {
     let directory = tempfile::tempdir().expect("a directory");
-    let Some(disk) = SmallDisk::new(directory.path().join("disk"), "3m") else {
+    let Some(disk) = SmallDisk::new(directory.path().join("disk"), "6m") else {
         println!("skipped: a small file system can be mounted by root only");
         return;
     };
@@ -376,7 +376,7 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
     let catalogue = definition(COUNTED);
     let store = open(&path, &catalogue, Options::default()).expect("the store opens");
     let ballast = disk.0.join("ballast");
-    std::fs::write(&ballast, vec![1; 1 << 20]).expect("there is space");
+    std::fs::write(&ballast, vec![1; 2 << 20]).expect("there is space");
     let mut written = 0;
     let full = loop {
         match add_one(&*store, &catalogue, &format!("{written:06}")) {

@@ -2,8 +2,9 @@
 
 use super::consolidate::{Decider, Decision, Numbered, Policy};
 use super::map::{Envelope, Mapper};
-use super::read;
 use crate::Result;
+use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::survivorship::Consolidator;
-use stook_formats::{Document, Syntax};
+use stook_formats::scan::Scanner;
+use stook_formats::{Document, Syntax, read};
 use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::Slice;
 use stook_store::{Conflict, Detail, Fence, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
@@ -64,8 +66,8 @@ pub struct MappedChunk {
 pub struct ChunkInput<'i> {
     /// Its place.
     pub slice: &'i Slice,
-    /// Its bytes.
-    pub bytes: &'i [u8],
+    /// Its bytes; kept documents share them.
+    pub bytes: &'i Bytes,
     /// The file's path.
     pub path: &'i Path,
     /// The file's syntax.
@@ -87,23 +89,21 @@ impl MappedChunk {
         let file_start = slice.documents_before - slice.file_documents;
         let now = store.clock();
         let mut chunk = Parts::default();
-        read::documents(input.bytes, slice, input.syntax, source.records.as_deref(), |piece, head| {
-            let document = file_start + piece.record;
-            chunk.entries.push(Entry { document, record: piece.record, offset: piece.offset });
-            let bytes = head.complete(piece.bytes);
-            let parsed = match piece.problem {
+        let scanner = Scanner::resume(input.syntax, source.records.as_deref(), &slice.head);
+        read::each(input.bytes, scanner, slice.file_documents, slice.offset, |found, bytes| -> Result<()> {
+            let (record, offset) = (found.number, found.offset);
+            let document = file_start + record;
+            chunk.entries.push(Entry { document, record, offset });
+            let bytes = match found.head.complete(bytes) {
+                Cow::Borrowed(own) => input.bytes.slice_ref(own),
+                Cow::Owned(completed) => completed.into(),
+            };
+            let parsed = match found.problem {
                 Some(problem) => Err(problem),
-                None => Document::parse(&bytes, input.syntax, head).map_err(|error| error.to_string()),
+                None => Document::parse(&bytes, input.syntax, &found.head).map_err(|error| error.to_string()),
             };
-            let trouble = |key: Option<String>, failed: bool, reason: String| Trouble {
-                document,
-                file: slice.file,
-                record: piece.record,
-                offset: piece.offset,
-                key,
-                failed,
-                reason,
-            };
+            let trouble =
+                |key: Option<String>, failed: bool, reason: String| Trouble { document, file: slice.file, record, offset, key, failed, reason };
             let parsed = match parsed {
                 Ok(parsed) => parsed,
                 Err(reason) => {
@@ -112,7 +112,7 @@ impl MappedChunk {
                     return Ok(());
                 }
             };
-            let envelope = Envelope { name: &name, ordinal: piece.record, received: context.received, now };
+            let envelope = Envelope { name: &name, ordinal: record, received: context.received, now };
             let mapped = mapper.map(&parsed, &bytes, input.syntax, &envelope);
             chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(mapped.key.clone(), false, warning)));
             if let Some(reason) = mapped.failed {

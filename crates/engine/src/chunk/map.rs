@@ -1,5 +1,6 @@
 //! A document to contributions: paths, conversions, expressions, key, time. Done once per document, whatever it feeds.
 
+use bytes::Bytes;
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -150,7 +151,7 @@ impl<'c> Mapper<'c> {
     }
 
     /// Maps one document. `bytes` are what is kept and hashed, in `syntax`.
-    pub fn map(&self, document: &Document<'_>, bytes: &[u8], syntax: Syntax, envelope: &Envelope<'_>) -> Mapped {
+    pub fn map(&self, document: &Document<'_>, bytes: &Bytes, syntax: Syntax, envelope: &Envelope<'_>) -> Mapped {
         let mut mapped = Mapped::default();
         if let Document::Marc(record) = document
             && record.unknown_characters > 0
@@ -202,7 +203,7 @@ impl<'c> Mapper<'c> {
         document: &Document<'_>,
         index: usize,
         feed: &'s Feed,
-        bytes: &[u8],
+        bytes: &Bytes,
         syntax: Syntax,
         scope: &mut Scope<'s>,
         alone: bool,
@@ -229,7 +230,7 @@ impl<'c> Mapper<'c> {
         let (key, contributor, as_of, gone) = result?;
         let said = if gone { Said::Gone } else { Said::Values(values.into()) };
         let hash = content_hash(&said, collection, feed, bytes);
-        let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.into() });
+        let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.clone() });
         Some(Statement { collection: feed.collection, feed: index, key, contributor, as_of, hash, said, raw })
     }
 

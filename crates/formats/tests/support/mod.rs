@@ -5,7 +5,7 @@
 use std::io::{self, Read};
 use stook_formats::Syntax;
 use stook_formats::marc::{MarcBuilder, MarcRecord};
-use stook_formats::read::{Documents, Found};
+use stook_formats::read::{Documents, Found, each};
 use stook_formats::scan::{Scanner, Step};
 
 /// A document as it came out of a file, with its bytes.
@@ -128,10 +128,19 @@ pub fn read_in_chunks_cut_in_front(file: &[u8], syntax: Syntax, records: Option<
     all
 }
 
-/// Reads what follows `offset` with nothing but a head.
+/// Reads what follows `offset` with nothing but a head, as it trickles in and as a whole.
 fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, number: u64, offset: u64, head: &[u8]) -> Vec<Document> {
-    let piece = Trickle::new(&file[offset as usize..], number);
-    collect(Documents::with_scanner(piece, Scanner::resume(syntax, records, head), number, offset))
+    let piece = &file[offset as usize..];
+    let scanner = || Scanner::resume(syntax, records, head);
+    let trickled = collect(Documents::with_scanner(Trickle::new(piece, number), scanner(), number, offset));
+    let mut whole = Vec::new();
+    let visit = |found: Found, bytes: &[u8]| -> Result<(), std::convert::Infallible> {
+        whole.push((found, bytes.to_vec()));
+        Ok(())
+    };
+    let Ok(()) = each(piece, scanner(), number, offset, visit);
+    assert_eq!(whole, trickled, "{syntax:?} from {offset}");
+    trickled
 }
 
 /// A file in a syntax, and what the definition says about where its documents are.

@@ -46,7 +46,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { wait: 30, writer_cache: 48 << 20, reader_cache: 8 << 20, group_rows: 20_000, read_only: false }
+        Self { wait: 30, writer_cache: 48 << 20, reader_cache: 8 << 20, group_rows: 10_000, read_only: false }
     }
 }
 
@@ -174,7 +174,7 @@ fn use_log(connection: &Connection, wait: Duration) -> Result<()> {
     let switch = || {
         if mode("PRAGMA journal_mode")? != "wal" {
             // the page size must be chosen before anything is written
-            connection.execute_batch("PRAGMA page_size = 8192").map_err(failure)?;
+            connection.execute_batch("PRAGMA page_size = 16384").map_err(failure)?;
             let now = mode("PRAGMA journal_mode = WAL")?;
             if now != "wal" {
                 return Err(StoreError::Other(format!("its file system has no memory that processes share (the journal's mode stays {now})")));

@@ -42,6 +42,12 @@ fn list_text(items: &[Value]) -> String {
             Value::Bool(value) => serde_json::to_writer(&mut out, &i64::from(*value)),
             Value::Int(number) => serde_json::to_writer(&mut out, number),
             Value::Float(number) => serde_json::to_writer(&mut out, number),
+            Value::Text(text) if is_plain(text) => {
+                out.push(b'"');
+                out.extend_from_slice(text.as_bytes());
+                out.push(b'"');
+                Ok(())
+            }
             Value::Text(text) => serde_json::to_writer(&mut out, &**text),
             Value::Uuid(id) => serde_json::to_writer(&mut out, &format!("{id:032x}")),
             Value::Json(json) => serde_json::to_writer(&mut out, &canonical_json(json)),
@@ -50,6 +56,11 @@ fn list_text(items: &[Value]) -> String {
     }
     out.extend_from_slice(if items.is_empty() { b"[]" } else { b"]" });
     String::from_utf8(out).unwrap_or_default()
+}
+
+/// Whether JSON writes a text as it is. All bytes are looked at, which the compiler makes faster than stopping early.
+fn is_plain(text: &str) -> bool {
+    text.bytes().fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\'))
 }
 
 /// An element of a list as it stands in JSON and in side tables.

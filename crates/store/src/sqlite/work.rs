@@ -33,10 +33,15 @@ pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], prog
         .optional()
         .map_err(failure)?;
     let Some((stored, state)) = stored else { return Err(no_job(job)) };
-    if !matches!(state.as_str(), "queued" | "running") {
+    let stored: Progress = serde_json::from_str(&stored).unwrap_or_default();
+    let how_far = |progress: &Progress| (progress.complete, progress.file, progress.offset, progress.chunks);
+    // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
+    if how_far(&progress) <= how_far(&stored) {
+        return Ok(());
+    }
+    if named_state(&state).is_final() {
         return Err(StoreError::Wrong(format!("job {job} is {state}")));
     }
-    let stored: Progress = serde_json::from_str(&stored).unwrap_or_default();
     for chunk in chunks.iter().filter(|chunk| chunk.ordinal > stored.chunks) {
         insert_chunk(connection, job, chunk.ordinal, &chunk.slice)?;
     }

@@ -253,6 +253,10 @@ impl Worker {
         }
         let end = if result.is_ok() { "RELEASE interactive" } else { "ROLLBACK TO interactive; RELEASE interactive" };
         let ended = self.connection.execute_batch(end).map_err(failure);
+        if ended.is_err() {
+            // what could not be undone alone is undone with everything beside it
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
         (ended.and(result), unit)
     }
 
@@ -348,6 +352,8 @@ fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::Full => StoreError::Full,
         StoreError::ReadOnly(reason) => StoreError::ReadOnly(reason.clone()),
+        StoreError::Busy(waited) => StoreError::Busy(*waited),
+        StoreError::DefinitionChanged => StoreError::DefinitionChanged,
         other => StoreError::Other(other.to_string()),
     }
 }

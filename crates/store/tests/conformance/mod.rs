@@ -143,6 +143,7 @@ macro_rules! conformance {
                 taking_over_a_job_frees_its_chunks_and_fences_their_holders,
                 tokens_of_one_chunk_are_never_the_same,
                 adding_chunks_twice_adds_them_once,
+                two_who_cut_the_same_files_add_every_chunk_once,
                 chunks_are_added_to_a_living_job_only,
                 a_chunk_is_replaced_by_its_parts_which_get_numbers_of_their_own,
                 a_chunk_replaced_by_nothing_lets_its_job_end,

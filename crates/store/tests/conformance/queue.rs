@@ -382,6 +382,29 @@ pub fn adding_chunks_twice_adds_them_once(place: &Place) {
     assert_eq!(job(&desk, id).chunks_left, 2);
 }
 
+pub fn two_who_cut_the_same_files_add_every_chunk_once(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let id = desk.store.create_job(new_job(&desk.tenant, 1)).expect("the job is written");
+    let add = |ordinals, up_to, complete| desk.store.add_chunks(id, chunks(ordinals), progress(up_to, complete)).expect("chunks are added");
+    // one is ahead, the other begins at the front and cuts in other batches
+    add(1..=4, 4, false);
+    add(1..=3, 3, false);
+    assert_eq!(job(&desk, id).progress, progress(4, false), "who comes later sets nothing back");
+    add(5..=6, 6, false);
+    add(4..=7, 7, false);
+    finish(&desk, &lease_one(&desk));
+    add(7..=8, 8, true);
+    add(8..=8, 8, false);
+    assert_eq!(job(&desk, id).progress, progress(8, true));
+    assert_eq!(infos(&desk, id).iter().map(|info| info.ordinal).collect::<Vec<_>>(), [2, 3, 4, 5, 6, 7, 8]);
+    lease(&desk, 9, 60).iter().for_each(|lease| finish(&desk, lease));
+    assert_eq!(job(&desk, id).state, JobState::Completed);
+    // the other finds out in the end that everything was there
+    add(8..=8, 8, true);
+    assert_eq!((job(&desk, id).state, job(&desk, id).counts.documents), (JobState::Completed, 80));
+    assert_eq!(infos(&desk, id), []);
+}
+
 pub fn chunks_are_added_to_a_living_job_only(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     let completed = job_of(&desk, 0);
