@@ -170,7 +170,6 @@ fn resuming_what_is_complete_changes_nothing() {
 
 // Nothing is done twice, but the process that resumes may end while the other still cuts the file, and calls the job running.
 #[test]
-#[ignore = "two processes that cut one job's compressed file: the second may stop before the first has cut it"]
 fn resuming_a_job_that_still_runs_elsewhere_does_nothing_twice() {
     let bytes = authorities(RECORDS, 1, 1);
     // chunks of compressed files carry their bytes, so that they are cut in several steps, which both processes do

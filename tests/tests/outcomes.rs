@@ -719,3 +719,26 @@ fn tenants_do_not_see_each_other() {
     assert_eq!(export("north").len(), 1);
     place.run(&["import", &file, "--tenant", "No Such"]).exits(64).complains(&["`No Such` is not a tenant"]);
 }
+
+#[test]
+fn a_document_of_any_length_costs_itself_only() {
+    let mut bytes = Vec::new();
+    let name = |bytes: &mut Vec<u8>, id: u32| bytes.extend_from_slice(format!("{{\"id\":\"n{id}\"}}\n").as_bytes());
+    (1..=3).for_each(|id| name(&mut bytes, id));
+    bytes.extend_from_slice(b"{\"id\":\"");
+    bytes.resize(bytes.len() + (100 << 20), b'x');
+    bytes.extend_from_slice(b"\"}\n");
+    let behind = bytes.len();
+    (5..=7).for_each(|id| name(&mut bytes, id));
+    for (file, bytes) in [("names.ndjson.gz", gzip(&bytes)), ("names.ndjson", bytes)] {
+        let place = Place::new(
+            "catalogue: long\nsources: { s: { format: json, into: name, as_of: meta.received } }\n\
+             collections: { name: { key: id, fields: { id: text } } }\n",
+        );
+        place.run(&["import", &place.file(file, bytes)]).exits(2);
+        let places: Vec<_> = place.journal(1).iter().map(|line| (line["record"].clone(), line["offset"].clone(), line["outcome"].clone())).collect();
+        assert_eq!(places[3], (4.into(), 36.into(), "failed".into()), "{file}");
+        assert_eq!(places[4], (5.into(), behind.into(), "created".into()), "{file}");
+        assert_eq!((place.records("name").len(), place.troubles(1).len()), (6, 1), "{file}");
+    }
+}

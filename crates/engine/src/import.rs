@@ -2,10 +2,9 @@
 
 use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use crate::chunk::consolidate::Policy;
-use crate::chunk::read;
 use crate::{EngineError, Result, split};
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -302,13 +301,7 @@ impl Run<'_> {
 
     fn process(&self, lease: &Lease) -> Result<MappedChunk> {
         let file = self.job.files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
-        let path = Path::new(&file.path);
-        let syntax = split::syntax(file).ok_or_else(|| EngineError::Wrong("the chunk's file has no syntax".into()))?;
-        if lease.slice.payload.is_none() {
-            split::check_unchanged(file)?;
-        }
-        let bytes = read::bytes(&lease.slice, path)?;
-        let input = ChunkInput { slice: &lease.slice, bytes: &bytes, path, syntax };
+        let input = ChunkInput { slice: &lease.slice, file };
         let mut chunk = MappedChunk::map(&self.context, self.store, &input, Some(fence(lease)))?;
         chunk.consolidate(self.store)?;
         chunk.prepare();
@@ -414,10 +407,7 @@ struct Trial<'t> {
 impl Trial<'_> {
     fn chunk(&mut self, slice: &Slice, preview: &mut Preview, most_troubles: usize) -> Result<()> {
         let file = &self.files[slice.file];
-        let path = Path::new(&file.path);
-        let Some(syntax) = split::syntax(file) else { return Ok(()) };
-        let bytes = read::bytes(slice, path)?;
-        let mut mapped = MappedChunk::map(&self.context, self.store, &ChunkInput { slice, bytes: &bytes, path, syntax }, None)?;
+        let mut mapped = MappedChunk::map(&self.context, self.store, &ChunkInput { slice, file }, None)?;
         mapped.consolidate_with(|tenant, collection, keys, detail| {
             let mut found = self.store.read(tenant, collection, keys, detail)?;
             for (key, record) in keys.iter().zip(&mut found) {

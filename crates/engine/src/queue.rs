@@ -3,7 +3,6 @@
 use crate::chunk::read;
 use crate::{EngineError, Result, split};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 use stook_catalogue::definition::Catalogue;
 use stook_formats::read::Documents;
 use stook_formats::scan::Scanner;
@@ -20,7 +19,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
     let file = job.files.get(slice.file).ok_or_else(|| EngineError::Wrong(format!("chunk {chunk} has no file")))?;
     let syntax = split::syntax(file).ok_or_else(|| EngineError::Wrong(format!("the file of chunk {chunk} has no syntax")))?;
     let (_, source) = catalogue.source(&job.source).ok_or_else(|| EngineError::Wrong(format!("there is no source `{}` any more", job.source)))?;
-    let bytes = read::bytes(&slice, Path::new(&file.path))?;
+    let bytes = read::bytes(&slice, file)?;
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
     let mut reader = Documents::with_scanner(&bytes[..], scanner, slice.file_documents, slice.offset);
     let failed = |error| EngineError::File { path: file.path.clone(), error };
@@ -99,7 +98,7 @@ pub fn dump(store: &dyn Store, chunk: ChunkId) -> Result<Dump> {
     let found = store.chunk(chunk)?;
     let job = store.job(chunk.job)?;
     let file = job.files.get(found.slice.file).ok_or_else(|| EngineError::Wrong(format!("chunk {chunk} has no file")))?;
-    let bytes = read::bytes(&found.slice, Path::new(&file.path))?;
+    let bytes = read::bytes(&found.slice, file)?;
     let slice = found.slice;
     Ok(Dump {
         job: chunk.job,

@@ -129,6 +129,9 @@ pub fn split(files: &[JobFile], source: &Source, mut progress: Progress, mut add
     Ok(())
 }
 
+/// Most bytes of a compressed file that are kept: a chunk, its last document and what is read ahead of it.
+const MOST_KEPT: usize = 96 << 20;
+
 /// Bytes of a compressed file from a position on, until a chunk takes them.
 #[derive(Default)]
 struct Kept {
@@ -138,18 +141,30 @@ struct Kept {
 }
 
 impl Kept {
-    /// The bytes from `start` to `end`; what lies before `end` is given up.
-    fn take(&mut self, start: u64, end: u64) -> Vec<u8> {
+    /// The bytes from `start` to `end`, if they are all there; what lies before `end` is given up.
+    fn take(&mut self, start: u64, end: u64) -> Option<Vec<u8>> {
         self.give_up(start);
-        self.start = end;
-        self.bytes.drain(..(end - start) as usize).collect()
+        let whole = self.start == start;
+        let length = self.bytes.len().min(end.saturating_sub(self.start) as usize);
+        let taken = self.bytes.drain(..length).collect();
+        self.start += length as u64;
+        whole.then_some(taken)
     }
 
     /// Forgets what lies before `position`.
     fn give_up(&mut self, position: u64) {
-        let known = self.bytes.len().min((position - self.start) as usize);
-        self.bytes.drain(..known);
-        self.start = position;
+        let length = self.bytes.len().min(position.saturating_sub(self.start) as usize);
+        self.bytes.drain(..length);
+        self.start += length as u64;
+    }
+
+    /// Adds what was read. A document that is too long is not kept while its end is looked for.
+    fn add(&mut self, bytes: &[u8]) {
+        if self.bytes.len() + bytes.len() > MOST_KEPT {
+            self.start += self.bytes.len() as u64;
+            self.bytes = VecDeque::new();
+        }
+        self.bytes.extend(bytes);
     }
 }
 
@@ -166,7 +181,7 @@ impl Read for Tee {
         if self.keeps
             && let Ok(mut kept) = self.kept.lock()
         {
-            kept.bytes.extend(&buffer[..count]);
+            kept.add(&buffer[..count]);
         }
         Ok(count)
     }
@@ -186,7 +201,11 @@ struct OpenChunk {
 impl OpenChunk {
     fn finish(self, progress: &mut Progress, kept: &Mutex<Kept>, compressed: bool) -> std::io::Result<NewChunk> {
         let payload = match kept.lock() {
-            Ok(mut kept) if compressed => Some(zstd::bulk::compress(&kept.take(self.offset, self.end), 1)?),
+            // a chunk without its bytes is read again from the beginning of the file
+            Ok(mut kept) if compressed => match kept.take(self.offset, self.end) {
+                Some(bytes) => Some(zstd::bulk::compress(&bytes, 1)?),
+                None => None,
+            },
             _ => None,
         };
         let slice = Slice {

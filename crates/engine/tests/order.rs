@@ -16,7 +16,6 @@ use stook_catalogue::value::Value;
 use stook_engine::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use stook_engine::chunk::consolidate::Policy;
 use stook_engine::chunk::map::{Envelope, Mapper, Statement};
-use stook_engine::chunk::read;
 use stook_formats::scan::Scanner;
 use stook_formats::{Document, Head, Syntax};
 use stook_store::journal::{Counts, OUTCOMES, Outcome};
@@ -134,8 +133,13 @@ impl Desk {
     fn run(&self, tenant: &Tenant, delivery: &Delivery, schedule: &Schedule) -> JobId {
         let source = &self.catalogue.sources[delivery.source];
         let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true };
-        let new =
-            NewJob { tenant: tenant.clone(), profile: None, source: source.name.clone(), as_of: Some(delivery.as_of * SECOND), files: vec![file] };
+        let new = NewJob {
+            tenant: tenant.clone(),
+            profile: None,
+            source: source.name.clone(),
+            as_of: Some(delivery.as_of * SECOND),
+            files: vec![file.clone()],
+        };
         let job = self.store.create_job(new).expect("a job");
         let chunks = cut(&delivery.docs, &schedule.sizes);
         let progress =
@@ -152,8 +156,7 @@ impl Desk {
         let leases = self.store.lease(Some(job), 100, 600).expect("leases");
         let mut mapped: Vec<(u16, bool, MappedChunk)> = Vec::new();
         for (index, lease) in leases.iter().enumerate() {
-            let bytes = read::bytes(&lease.slice, "documents".as_ref()).expect("carried bytes");
-            let input = ChunkInput { slice: &lease.slice, bytes: &bytes, path: "documents".as_ref(), syntax: Syntax::Json };
+            let input = ChunkInput { slice: &lease.slice, file: &file };
             let fence = Fence { chunk: lease.chunk, token: lease.token };
             let mut chunk = MappedChunk::map(&context, &self.store, &input, Some(fence)).expect("mapped");
             let early = schedule.early[index % schedule.early.len()];

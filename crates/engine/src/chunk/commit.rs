@@ -2,9 +2,8 @@
 
 use super::consolidate::{Decider, Decision, Numbered, Policy};
 use super::map::{Envelope, Mapper};
-use crate::Result;
-use bytes::Bytes;
-use std::borrow::Cow;
+use super::read;
+use crate::{Result, split};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +11,9 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::survivorship::Consolidator;
-use stook_formats::scan::Scanner;
-use stook_formats::{Document, Syntax, read};
+use stook_formats::Syntax;
 use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
-use stook_store::queue::Slice;
+use stook_store::queue::{JobFile, Slice};
 use stook_store::{Conflict, Detail, Fence, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What all chunks of a job share.
@@ -66,12 +64,8 @@ pub struct MappedChunk {
 pub struct ChunkInput<'i> {
     /// Its place.
     pub slice: &'i Slice,
-    /// Its bytes; kept documents share them.
-    pub bytes: &'i Bytes,
-    /// The file's path.
-    pub path: &'i Path,
-    /// The file's syntax.
-    pub syntax: Syntax,
+    /// Its file.
+    pub file: &'i JobFile,
 }
 
 impl MappedChunk {
@@ -85,23 +79,16 @@ impl MappedChunk {
         let evaluator = Evaluator::new(context.catalogue.tables.clone());
         let mapper = Mapper::new(&context.catalogue, context.source, &evaluator);
         let generations: Vec<u32> = (0..source.feeds.len()).map(|feed| store.generation(context.source, feed)).collect();
-        let name = input.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = Path::new(&input.file.path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let file_start = slice.documents_before - slice.file_documents;
         let now = store.clock();
+        let syntax = split::syntax(input.file).unwrap_or(Syntax::Json);
         let mut chunk = Parts::default();
-        let scanner = Scanner::resume(input.syntax, source.records.as_deref(), &slice.head);
-        read::each(input.bytes, scanner, slice.file_documents, slice.offset, |found, bytes| -> Result<()> {
+        read::documents(slice, input.file, source, |found, bytes| {
             let (record, offset) = (found.number, found.offset);
             let document = file_start + record;
             chunk.entries.push(Entry { document, record, offset });
-            let bytes = match found.head.complete(bytes) {
-                Cow::Borrowed(own) => input.bytes.slice_ref(own),
-                Cow::Owned(completed) => completed.into(),
-            };
-            let parsed = match found.problem {
-                Some(problem) => Err(problem),
-                None => Document::parse(&bytes, input.syntax, &found.head).map_err(|error| error.to_string()),
-            };
+            let parsed = read::parse(&found, &bytes, input.file);
             let trouble =
                 |key: Option<String>, failed: bool, reason: String| Trouble { document, file: slice.file, record, offset, key, failed, reason };
             let parsed = match parsed {
@@ -113,7 +100,7 @@ impl MappedChunk {
                 }
             };
             let envelope = Envelope { name: &name, ordinal: record, received: context.received, now };
-            let mapped = mapper.map(&parsed, &bytes, input.syntax, &envelope);
+            let mapped = mapper.map(&parsed, &bytes, syntax, &envelope);
             chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(mapped.key.clone(), false, warning)));
             if let Some(reason) = mapped.failed {
                 chunk.outside.push((document, Outcome::Failed, mapped.key.clone()));

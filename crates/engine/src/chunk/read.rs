@@ -1,24 +1,97 @@
-//! A chunk's bytes.
+//! A chunk to documents, in memory that does not grow with what a file contains.
 
-use crate::{EngineError, Result};
+use crate::{EngineError, Result, split};
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
-use stook_store::queue::Slice;
+use stook_catalogue::definition::Source;
+use stook_formats::Document;
+use stook_formats::read::{Documents, Found, each, open};
+use stook_formats::scan::Scanner;
+use stook_store::queue::{JobFile, Slice};
 
-/// The bytes of a chunk, from the chunk itself or from its file.
+/// Longest chunk that is read as a whole. Only one with a document beyond its syntax's limit is longer; it is read piece by
+/// piece, and such a document is thrown away while it is read.
+pub const WHOLE: u64 = 64 << 20;
+
+/// A chunk's bytes.
+enum Input {
+    Whole(Bytes),
+    Stream(Box<dyn Read + Send>),
+}
+
+fn input(slice: &Slice, file: &JobFile) -> Result<Input> {
+    let failed = |error| EngineError::File { path: file.path.clone(), error };
+    if let Some(payload) = &slice.payload {
+        let bytes = zstd::bulk::decompress(payload, slice.length.min(WHOLE) as usize).map_err(failed)?;
+        return Ok(Input::Whole(bytes.into()));
+    }
+    split::check_unchanged(file)?;
+    let path = Path::new(&file.path);
+    if file.compressed {
+        let mut bytes = open(path).map_err(failed)?.bytes;
+        io::copy(&mut bytes.by_ref().take(slice.offset), &mut io::sink()).map_err(failed)?;
+        return Ok(Input::Stream(Box::new(bytes.take(slice.length))));
+    }
+    let mut bytes = File::open(path).map_err(failed)?;
+    bytes.seek(SeekFrom::Start(slice.offset)).map_err(failed)?;
+    if slice.length > WHOLE {
+        return Ok(Input::Stream(Box::new(bytes.take(slice.length))));
+    }
+    let mut whole = vec![0; slice.length as usize];
+    bytes.read_exact(&mut whole).map_err(failed)?;
+    Ok(Input::Whole(whole.into()))
+}
+
+/// The bytes of a chunk.
 ///
 /// # Errors
-/// When the file cannot be read.
-pub fn bytes(slice: &Slice, path: &Path) -> Result<Bytes> {
-    let failed = |error| EngineError::File { path: path.display().to_string(), error };
-    if let Some(payload) = &slice.payload {
-        return Ok(zstd::stream::decode_all(payload.as_slice()).map_err(failed)?.into());
+/// When the file cannot be read, or the chunk is longer than [`WHOLE`].
+pub fn bytes(slice: &Slice, file: &JobFile) -> Result<Bytes> {
+    match input(slice, file)? {
+        Input::Whole(bytes) => Ok(bytes),
+        Input::Stream(_) => Err(EngineError::Wrong(format!("the chunk has {} bytes, most of them in a document that is too long", slice.length))),
     }
-    let mut file = File::open(path).map_err(failed)?;
-    file.seek(SeekFrom::Start(slice.offset)).map_err(failed)?;
-    let mut bytes = vec![0; slice.length as usize];
-    file.read_exact(&mut bytes).map_err(failed)?;
-    Ok(bytes.into())
+}
+
+/// Calls `visit` with every document of a chunk, such that it can be parsed without its file; kept documents share the
+/// chunk's bytes.
+///
+/// # Errors
+/// When the file cannot be read, or what `visit` says.
+pub fn documents(slice: &Slice, file: &JobFile, source: &Source, mut visit: impl FnMut(Found, Bytes) -> Result<()>) -> Result<()> {
+    let Some(syntax) = split::syntax(file) else { return Ok(()) };
+    let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
+    match input(slice, file)? {
+        Input::Whole(bytes) => each(&bytes, scanner, slice.file_documents, slice.offset, |found, own| {
+            let complete = match found.head.complete(own) {
+                Cow::Borrowed(own) => bytes.slice_ref(own),
+                Cow::Owned(complete) => complete.into(),
+            };
+            visit(found, complete)
+        }),
+        Input::Stream(stream) => {
+            let failed = |error| EngineError::File { path: file.path.clone(), error };
+            let mut documents = Documents::with_scanner(stream, scanner, slice.file_documents, slice.offset);
+            while let Some((found, own)) = documents.next().map_err(failed)? {
+                let complete = found.head.complete(own).into_owned().into();
+                visit(found, complete)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Parses a document, unless the scanner has found that it is none.
+///
+/// # Errors
+/// Why it is not one.
+pub fn parse<'b>(found: &Found, bytes: &'b [u8], file: &JobFile) -> std::result::Result<Document<'b>, String> {
+    match (&found.problem, split::syntax(file)) {
+        (Some(problem), _) => Err(problem.clone()),
+        (None, Some(syntax)) => Document::parse(bytes, syntax, &found.head).map_err(|error| error.to_string()),
+        (None, None) => Err("the file is empty".into()),
+    }
 }
