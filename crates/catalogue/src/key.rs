@@ -1,13 +1,14 @@
 //! Keys of records: what identifies a record inside its collection and tenant.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Longest key in bytes; what every store can index.
 pub const MAX_KEY_BYTES: usize = 512;
 
 /// A record's key: 1 to [`MAX_KEY_BYTES`] bytes of UTF-8, ordered by its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(Box<str>);
+pub struct Key(Arc<str>);
 
 /// Why a text is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +29,7 @@ impl Key {
     ///
     /// # Errors
     /// When the text is empty, too long or contains NUL.
-    pub fn new(text: impl Into<Box<str>>) -> Result<Self, KeyError> {
+    pub fn new(text: impl Into<Arc<str>>) -> Result<Self, KeyError> {
         let text = text.into();
         if text.is_empty() {
             return Err(KeyError::Empty);
@@ -40,6 +41,11 @@ impl Key {
             return Err(KeyError::Nul);
         }
         Ok(Self(text))
+    }
+
+    /// The key as text that is shared, not copied.
+    pub fn shared(&self) -> Arc<str> {
+        self.0.clone()
     }
 
     /// The key as text.

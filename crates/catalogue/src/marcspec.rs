@@ -36,8 +36,9 @@ impl TagPattern {
     pub const LEADER: TagPattern = TagPattern(*b"LDR");
 
     /// Whether a tag fits.
-    pub fn matches(self, tag: &[u8]) -> bool {
-        tag.len() == 3 && self.0.iter().zip(tag).all(|(pattern, byte)| *pattern == b'.' || pattern == byte)
+    #[inline]
+    pub fn matches(self, tag: &[u8; 3]) -> bool {
+        self.0.iter().zip(tag).all(|(pattern, byte)| *pattern == b'.' || pattern == byte)
     }
 }
 

@@ -25,7 +25,7 @@ const LEASE_SECONDS: u64 = 60;
 /// Chunks leased at once.
 const LEASE_CHUNKS: usize = 32;
 /// Mapped chunks a worker leaves to the store while it goes on.
-const IN_FLIGHT: usize = 10;
+const IN_FLIGHT: usize = 6;
 
 /// What to import, and how.
 #[derive(Debug, Clone)]

@@ -54,16 +54,11 @@ fn marc<'d>(record: &'d MarcRecord<'_>, spec: &MarcSpec, found: &mut dyn FnMut(C
     }
     let total = match spec.occurrences {
         None => 0,
-        Some(_) => record.fields().filter(|field| spec.tag.matches(&field.tag)).count(),
+        Some(_) => record.tagged(|tag| spec.tag.matches(tag)).count(),
     };
     let wanted = spec.occurrences.map(|range| range.resolve(total));
-    let mut occurrence = 0;
-    for (number, field) in record.fields().enumerate() {
-        if !spec.tag.matches(&field.tag) {
-            continue;
-        }
+    for (occurrence, (number, field)) in record.tagged(|tag| spec.tag.matches(tag)).enumerate() {
         let in_range = wanted.as_ref().is_none_or(|wanted| wanted.contains(&occurrence));
-        occurrence += 1;
         if in_range && spec.conditions.iter().all(|condition| holds(record, field, None, condition)) {
             part(record, field, &spec.part, number as u32, found);
         }

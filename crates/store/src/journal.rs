@@ -6,6 +6,7 @@
 //! first; such corrections are rows too, and rare.
 
 use serde::{Serialize, Serializer};
+use std::sync::Arc;
 use stook_catalogue::record::{Damaged, Input, put_bytes, put_varint};
 
 /// What became of a document in one collection.
@@ -101,7 +102,7 @@ pub struct Line {
     /// What became of it.
     pub outcome: Outcome,
     /// The record's key; empty if it had none.
-    pub key: String,
+    pub key: Arc<str>,
 }
 
 /// A failure or warning, in words.
@@ -209,7 +210,7 @@ pub fn unpack(packed: &[u8]) -> Result<Vec<Line>, Damaged> {
         offset = offset.wrapping_add(input.varint()?);
         let outcome = Outcome::from_number(input.byte()?).ok_or(Damaged("unknown outcome"))?;
         let collection = input.varint()? as usize;
-        let key = input.text()?.to_owned();
+        let key = input.text()?.into();
         lines.push(Line { document, offset, collection, outcome, key });
     }
     Ok(lines)

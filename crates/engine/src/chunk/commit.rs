@@ -56,7 +56,7 @@ pub struct MappedChunk {
     /// Built before the chunk is submitted, and again if something changes after that.
     journal: Option<ChunkJournal>,
     /// Documents that never reached a record: outcome and key.
-    outside: Vec<(u64, Outcome, Option<String>)>,
+    outside: Vec<(u64, Outcome, Option<Key>)>,
     troubles: Vec<Trouble>,
 }
 
@@ -89,22 +89,24 @@ impl MappedChunk {
             let document = file_start + record;
             chunk.entries.push(Entry { document, record, offset });
             let parsed = read::parse(&found, &bytes, input.file);
-            let trouble =
-                |key: Option<String>, failed: bool, reason: String| Trouble { document, file: slice.file, record, offset, key, failed, reason };
+            let trouble = |key: &Option<Key>, failed: bool, reason: String| {
+                let key = key.as_ref().map(Key::to_string);
+                Trouble { document, file: slice.file, record, offset, key, failed, reason }
+            };
             let parsed = match parsed {
                 Ok(parsed) => parsed,
                 Err(reason) => {
                     chunk.outside.push((document, Outcome::Failed, None));
-                    chunk.troubles.push(trouble(None, true, reason));
+                    chunk.troubles.push(trouble(&None, true, reason));
                     return Ok(());
                 }
             };
             let envelope = Envelope { name: &name, ordinal: record, received: context.received, now };
             let mapped = mapper.map(&parsed, &bytes, syntax, &envelope);
-            chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(mapped.key.clone(), false, warning)));
+            chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(&mapped.key, false, warning)));
             if let Some(reason) = mapped.failed {
                 chunk.outside.push((document, Outcome::Failed, mapped.key.clone()));
-                chunk.troubles.push(trouble(mapped.key, true, reason));
+                chunk.troubles.push(trouble(&mapped.key, true, reason));
             } else if mapped.skipped.is_some() {
                 chunk.outside.push((document, Outcome::Skipped, mapped.key));
             }
@@ -238,7 +240,7 @@ impl MappedChunk {
             for (own, (outcome, reason)) in statements.iter().zip(&decision.outcomes) {
                 let (record, offset) = place(own.document);
                 counts.add(*outcome, 1);
-                lines.push(Line { document: own.document, offset, collection: *collection, outcome: *outcome, key: key.to_string() });
+                lines.push(Line { document: own.document, offset, collection: *collection, outcome: *outcome, key: key.shared() });
                 if let Some(reason) = reason {
                     let (document, file, key, reason) = (own.document, self.file, Some(key.to_string()), reason.clone());
                     troubles.push(Trouble { document, file, record, offset, key, failed: true, reason });
@@ -257,7 +259,13 @@ impl MappedChunk {
         for (document, outcome, key) in &self.outside {
             counts.add(*outcome, 1);
             let (_, offset) = place(*document);
-            lines.push(Line { document: *document, offset, collection: only, outcome: *outcome, key: key.clone().unwrap_or_default() });
+            lines.push(Line {
+                document: *document,
+                offset,
+                collection: only,
+                outcome: *outcome,
+                key: key.as_ref().map(Key::shared).unwrap_or_default(),
+            });
         }
         lines.sort_by_key(|line| (line.document, line.collection));
         troubles.sort_by_key(|trouble| trouble.document);
@@ -271,7 +279,7 @@ impl MappedChunk {
 struct Parts {
     entries: Vec<Entry>,
     records: BTreeMap<(usize, Key), Vec<Numbered>>,
-    outside: Vec<(u64, Outcome, Option<String>)>,
+    outside: Vec<(u64, Outcome, Option<Key>)>,
     troubles: Vec<Trouble>,
 }
 

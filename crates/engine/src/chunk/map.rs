@@ -60,7 +60,7 @@ pub struct Mapped {
     /// Why it failed.
     pub failed: Option<String>,
     /// The key, if it is known though the document failed.
-    pub key: Option<String>,
+    pub key: Option<Key>,
     /// What was left out.
     pub warnings: Vec<String>,
 }
@@ -159,8 +159,9 @@ impl<'c> Mapper<'c> {
             mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
         }
         let mut scope = Scope { source: self.source, lets: Vec::with_capacity(self.source.lets.len()), feed: None, meta: envelope };
+        let mut found = Vec::new();
         for known in &self.source.lets {
-            let value = self.value(document, &known.rule, &scope).or_else(|trouble| self.note(&known.name, trouble, &mut mapped));
+            let value = self.value(document, &known.rule, &scope, &mut found).or_else(|trouble| self.note(&known.name, trouble, &mut mapped));
             let Ok(value) = value else { return mapped };
             scope.lets.push(value);
         }
@@ -182,7 +183,7 @@ impl<'c> Mapper<'c> {
                     }
                 }
             }
-            if let Some(statement) = self.feed(document, index, feed, bytes, syntax, &mut scope, alone, &mut mapped) {
+            if let Some(statement) = self.feed(document, index, feed, bytes, syntax, &mut scope, alone, &mut mapped, &mut found) {
                 mapped.statements.push(statement);
             }
             scope.feed = None;
@@ -198,9 +199,9 @@ impl<'c> Mapper<'c> {
     }
 
     #[expect(clippy::too_many_arguments, reason = "one document's context, used in one place")]
-    fn feed<'s>(
+    fn feed<'s, 'd>(
         &'s self,
-        document: &Document<'_>,
+        document: &'d Document<'_>,
         index: usize,
         feed: &'s Feed,
         bytes: &Bytes,
@@ -208,6 +209,7 @@ impl<'c> Mapper<'c> {
         scope: &mut Scope<'s>,
         alone: bool,
         mapped: &mut Mapped,
+        found: &mut Vec<Selected<'d>>,
     ) -> Option<Statement> {
         let collection = &self.catalogue.collections[feed.collection];
         let mut values = vec![Value::Null; collection.fields.len()];
@@ -215,9 +217,9 @@ impl<'c> Mapper<'c> {
             let field = &collection.fields[entry.field];
             let own = Heard { collection, values: &values, mapped: &feed.map[..done] };
             let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: Some(own), meta: scope.meta };
-            let found = self.value(document, &entry.rule, &heard).and_then(|value| allowed(value, field, entry.rule.strict));
+            let value = self.value(document, &entry.rule, &heard, found).and_then(|value| allowed(value, field, entry.rule.strict));
             scope.lets = heard.lets;
-            values[entry.field] = match found {
+            values[entry.field] = match value {
                 Ok(value) => value,
                 Err(trouble) => self.note(&field.name, trouble, mapped).ok()?,
             };
@@ -246,7 +248,7 @@ impl<'c> Mapper<'c> {
         mapped: &mut Mapped,
     ) -> Option<(Key, Box<str>, i64, bool)> {
         let key = self.key(collection, values);
-        mapped.key = key.as_ref().ok().map(|key| key.to_string());
+        mapped.key = key.as_ref().ok().cloned();
         if alone {
             self.conditions(scope, mapped);
             if mapped.failed.is_some() || mapped.skipped.is_some() {
@@ -325,20 +327,20 @@ impl<'c> Mapper<'c> {
 
     fn key(&self, collection: &Collection, values: &[Value]) -> Result<Key, String> {
         let get = |name: &str| collection.field(name).map(|(index, field)| (&values[index], &field.ty));
-        let text = match &collection.key {
+        let text: Arc<str> = match &collection.key {
             KeyRule::Field(index) => match &values[*index] {
                 Value::Null => return Err(format!("there is no key: `{}` has no value", collection.fields[*index].name)),
-                Value::Text(text) => text.to_string(),
-                other => other.show(&collection.fields[*index].ty),
+                Value::Text(text) => Arc::from(&**text),
+                other => other.show(&collection.fields[*index].ty).into(),
             },
             KeyRule::Template(template) => {
-                template.fill(|name| shown(get(name)?).map(Cow::Owned)).ok_or("there is no key: a value of its template is missing")?
+                template.fill(|name| shown(get(name)?).map(Cow::Owned)).ok_or("there is no key: a value of its template is missing")?.into()
             }
             KeyRule::Expression(expression) => {
                 let variable = |name: &str| get(name).map_or(cel::Value::Null, |(value, ty)| to_cel(value, ty));
                 let found = self.evaluator.evaluate(expression, variable).map_err(|error| format!("the key: {error}"))?;
                 let text = from_cel(&found, &FieldType::Text).map_err(|error| format!("the key: {error}"))?;
-                text.as_text().ok_or("there is no key: its expression gives nothing")?.to_owned()
+                text.as_text().ok_or("there is no key: its expression gives nothing")?.into()
             }
         };
         Key::new(text).map_err(|error| error.to_string())
@@ -375,23 +377,23 @@ impl<'c> Mapper<'c> {
         }
     }
 
-    fn value(&self, document: &Document<'_>, rule: &Rule, scope: &Scope<'_>) -> Result<Value, Trouble> {
+    /// `found` is room for what paths find.
+    fn value<'d>(&self, document: &'d Document<'_>, rule: &Rule, scope: &Scope<'_>, found: &mut Vec<Selected<'d>>) -> Result<Value, Trouble> {
+        found.clear();
         let trouble = |reason: String| if rule.strict { Trouble::Failure(reason) } else { Trouble::Warning(reason) };
         match &rule.origin {
             Origin::Paths(paths) => {
-                let mut found = Vec::new();
                 for path in paths {
-                    select(document, path, &self.source.namespaces, &mut found);
+                    select(document, path, &self.source.namespaces, found);
                     if !found.is_empty() {
                         break;
                     }
                 }
-                self.convert(&found, rule).map_err(trouble)
+                self.convert(found, rule).map_err(trouble)
             }
             Origin::Cases(cases) => {
-                let mut found = Vec::new();
                 for (path, constant) in cases {
-                    select(document, path, &self.source.namespaces, &mut found);
+                    select(document, path, &self.source.namespaces, found);
                     if !found.is_empty() {
                         return self.text(constant, rule).map_err(trouble);
                     }
@@ -437,19 +439,19 @@ impl<'c> Mapper<'c> {
     }
 
     fn joined(&self, found: &[Selected<'_>], separator: &str, rule: &Rule) -> Result<Value, String> {
-        let text_of = |selected: &Selected<'_>| match selected {
-            Selected::Text(text, field) => (text.to_string(), *field),
-            Selected::Json(serde_json::Value::String(text)) => (text.clone(), 0),
-            Selected::Json(json) => (json.to_string(), 0),
-        };
-        let mut texts: Vec<(String, u32)> = Vec::new();
+        let mut texts: Vec<(Cow<'_, str>, u32)> = Vec::new();
         for selected in found {
-            let (text, field) = text_of(selected);
+            let (text, field): (Cow<'_, str>, u32) = match selected {
+                Selected::Text(text, field) => (Cow::Borrowed(text), *field),
+                Selected::Json(serde_json::Value::String(text)) => (Cow::Borrowed(text), 0),
+                Selected::Json(json) => (Cow::Owned(json.to_string()), 0),
+            };
             if text.is_empty() {
                 continue;
             }
             match texts.last_mut() {
                 Some((joined, previous)) if !rule.each_field || *previous == field => {
+                    let joined = joined.to_mut();
                     joined.push_str(separator);
                     joined.push_str(&text);
                 }

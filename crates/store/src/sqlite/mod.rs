@@ -161,9 +161,11 @@ fn connect(path: &Path, options: &Options) -> Result<Connection> {
     rusqlite::vtab::array::load_module(&connection).map_err(failure)?;
     connection.set_prepared_statement_cache_capacity(128);
     let cache = if options.read_only { options.reader_cache } else { options.writer_cache } / 1024;
-    connection
-        .execute_batch(&format!("PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"))
-        .map_err(failure)?;
+    // the size of a page comes first: the database counts the cache in pages of the size it knows of
+    let settings = format!(
+        "PRAGMA page_size = 16384; PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
+    );
+    connection.execute_batch(&settings).map_err(failure)?;
     Ok(connection)
 }
 
@@ -173,8 +175,6 @@ fn use_log(connection: &Connection, wait: Duration) -> Result<()> {
     let mode = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).map_err(failure);
     let switch = || {
         if mode("PRAGMA journal_mode")? != "wal" {
-            // the page size must be chosen before anything is written
-            connection.execute_batch("PRAGMA page_size = 16384").map_err(failure)?;
             let now = mode("PRAGMA journal_mode = WAL")?;
             if now != "wal" {
                 return Err(StoreError::Other(format!("its file system has no memory that processes share (the journal's mode stays {now})")));

@@ -356,7 +356,7 @@ impl Page<'_> {
             record: line.document.saturating_sub(chunk.file_start),
             offset: line.offset,
             collection: collection.filter(|_| reached),
-            key: Some(line.key.clone()).filter(|key| !key.is_empty()),
+            key: Some(line.key.to_string()).filter(|key| !key.is_empty()),
             outcome,
             reasons: Vec::new(),
         });

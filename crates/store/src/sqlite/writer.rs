@@ -33,10 +33,12 @@ type Answer = Sender<Answered>;
 
 /// Longest time a group of bulk requests collects.
 const GROUP_TIME: Duration = Duration::from_millis(250);
+/// Most bulk requests of a group: those who submit them wait for their answers before they go on.
+const GROUP_UNITS: usize = 5;
 /// Length of the log from which on it is copied into the file.
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 /// How long an unfinished group waits for the next bulk request before it is committed.
-const LINGER: Duration = Duration::from_millis(8);
+const LINGER: Duration = Duration::from_millis(2);
 
 struct Request {
     work: Work,
@@ -217,7 +219,7 @@ impl Worker {
                     }
                 }
             }
-            let full = rows >= self.group_rows || started.elapsed() >= GROUP_TIME;
+            let full = rows >= self.group_rows || (!interactive && done.len() >= GROUP_UNITS) || started.elapsed() >= GROUP_TIME;
             request = if full { None } else { self.next(interactive) };
         }
         match self.end() {
