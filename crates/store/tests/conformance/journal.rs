@@ -252,11 +252,11 @@ pub fn packed_lines_come_back_as_they_were(_: &Place) {
             offset: u64::MAX - number,
             collection: number as usize * 100,
             outcome,
-            key: "\u{e4}".repeat(number as usize),
+            key: "\u{e4}".repeat(number as usize).into(),
         });
     }
     // positions go back to the front where a new file begins
-    lines.push(Line { document: 9, offset: 0, collection: 0, outcome: Outcome::Created, key: String::new() });
+    lines.push(Line { document: 9, offset: 0, collection: 0, outcome: Outcome::Created, key: String::new().into() });
     assert_eq!(unpack(&pack(&lines)), Ok(lines.clone()));
     assert_eq!(unpack(&pack(&[])), Ok(Vec::new()));
     let packed = pack(&lines);

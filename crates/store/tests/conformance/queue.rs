@@ -67,7 +67,7 @@ fn ordinals(leases: &[Lease]) -> Vec<u32> {
 /// A journal in which every document of the chunk has the same outcome.
 fn journal(ordinal: u32, outcome: Outcome) -> ChunkJournal {
     let first = u64::from(ordinal - 1) * 10 + 1;
-    let line = |document| Line { document, offset: document * 7, collection: 0, outcome, key: format!("key {document}") };
+    let line = |document| Line { document, offset: document * 7, collection: 0, outcome, key: format!("key {document}").into() };
     let lines: Vec<Line> = (first..first + 10).map(line).collect();
     let mut counts = Counts { documents: 10, ..Counts::default() };
     counts.add(outcome, 10);
