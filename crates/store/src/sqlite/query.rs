@@ -112,8 +112,9 @@ enum Way {
     Trigrams(String),
 }
 
-/// Entries that an index is asked for when several could find the records: the one that has fewest does.
-const PROBE: i64 = 256;
+/// Entries that an index is asked for when several could find the records: the one that has fewest does. Where all have more,
+/// they are asked for more: looking at an entry costs much less than reading a record in vain.
+const PROBES: [i64; 3] = [256, 4_096, 32_768];
 
 /// Trigrams of a pattern that are asked for; more of them cost more than they leave out.
 const MAX_TRIGRAMS: usize = 32;
@@ -186,18 +187,22 @@ fn driver(connection: &Connection, collection: &Collection, tenant: i64, plan: &
     if candidates.len() < 2 || candidates[0].0 <= 1 {
         return Ok(candidates.into_iter().next().map(|(_, index, way)| (index, way)));
     }
-    let mut best: Option<(i64, usize, Way)> = None;
-    for (_, index, way) in candidates {
-        let entries = probe(connection, collection, tenant, &plan.conditions[index].test, &knowns[index], &way)?;
-        if best.as_ref().is_none_or(|(fewest, ..)| entries < *fewest) {
-            best = Some((entries, index, way));
+    for most in PROBES {
+        let mut fewest = (most, 0);
+        for (place, (_, index, way)) in candidates.iter().enumerate() {
+            let entries = probe(connection, collection, tenant, &plan.conditions[*index].test, &knowns[*index], way, most)?;
+            fewest = fewest.min((entries, place));
+        }
+        if fewest.0 < most {
+            let (_, index, way) = candidates.swap_remove(fewest.1);
+            return Ok(Some((index, way)));
         }
     }
-    Ok(best.map(|(_, index, way)| (index, way)))
+    Ok(candidates.into_iter().next().map(|(_, index, way)| (index, way)))
 }
 
-/// How many entries an index has for a condition, at most [`PROBE`].
-fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &Test, known: &Known, way: &Way) -> Result<i64> {
+/// How many entries an index has for a condition, at most `most`.
+fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &Test, known: &Known, way: &Way, most: i64) -> Result<i64> {
     // the rest of a pattern could leave out any number of entries that are read
     let test = match test {
         Test::Wildcard(pieces) => &Test::Prefix(pieces[0].clone()),
@@ -215,7 +220,7 @@ fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &T
             format!("\"t_{name}_{field}\" WHERE \"t_{name}_{field}\" MATCH ?")
         }
     };
-    let statement = Statement { sql: format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {PROBE})"), parameters };
+    let statement = Statement { sql: format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {most})"), parameters };
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
     prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)
 }
