@@ -1,4 +1,5 @@
 //! Everything that measures, and the generated input it measures with.
 
+pub mod postgres;
 pub mod random;
 pub mod sample;

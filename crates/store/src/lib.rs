@@ -12,8 +12,12 @@
 //! Reading never waits for writing. All calls block; none may be made from inside [`Unit`]'s methods.
 
 pub mod journal;
+mod listing;
+mod pattern;
 pub mod plan;
+pub mod postgres;
 pub mod queue;
+mod row;
 pub mod shape;
 pub mod sqlite;
 

@@ -1,7 +1,7 @@
 //! What can be asked of a store: conditions, order, page, columns, aggregates.
 
 use crate::Tenant;
-use stook_catalogue::value::Value;
+use stook_catalogue::value::{FieldType, Value};
 
 /// A question about the records of one collection.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,3 +133,11 @@ pub const FUNCTIONS: [(Function, &str); 6] = [
     (Function::Avg, "avg"),
     (Function::Median, "median"),
 ];
+
+/// The mean of whole numbers, rounded for types that have no fractions.
+pub(crate) fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
+    match ty.element() {
+        FieldType::Integer | FieldType::Size => Value::Float(sum as f64 / count as f64),
+        _ => Value::Int((sum as f64 / count as f64).round() as i64),
+    }
+}

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use stook_catalogue::definition::Catalogue;
+use stook_catalogue::definition::{Catalogue, Index};
 
 /// The parts of a definition that decide how rows look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -85,6 +85,21 @@ impl Shape {
         Self { collections: collections.collect() }
     }
 
+    /// Refuses a definition that does not fit a store of this shape.
+    ///
+    /// # Errors
+    /// With all reasons, and what to do.
+    pub fn check(&self, wanted: &Shape) -> crate::Result<()> {
+        let refusals = self.refusals(wanted);
+        if refusals.is_empty() {
+            return Ok(());
+        }
+        Err(crate::StoreError::Definition(format!(
+            "this catalogue.yaml does not fit the store:\n  - {}\nput that back, or export with the old definition and import into a new store (--store)",
+            refusals.join("\n  - ")
+        )))
+    }
+
     /// Reasons why `wanted` cannot be applied to a store of this shape, in plain sentences; empty when it can.
     pub fn refusals(&self, wanted: &Shape) -> Vec<String> {
         let mut reasons = Vec::new();
@@ -121,5 +136,15 @@ impl Shape {
             }
         }
         reasons
+    }
+}
+
+/// Says what happened to the index of a field that was there before.
+pub(crate) fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: Index, had: Index) {
+    if wanted.ordered && !had.ordered || wanted.contains && !had.contains {
+        changes.push(format!("index on `{collection}.{field}` is new"));
+    }
+    if had.ordered && !wanted.ordered || had.contains && !wanted.contains {
+        changes.push(format!("index on `{collection}.{field}` was dropped"));
     }
 }

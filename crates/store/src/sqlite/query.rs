@@ -7,7 +7,8 @@
 use super::failure;
 use super::records::{bind, bind_element, unbind};
 use super::tables::ordered_index;
-use crate::plan::{Aggregate, Column, Function, Plan, Test};
+use crate::pattern::{self, MAX_PATTERN, fold_pieces};
+use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of};
 use crate::{Result, StoreError};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, ToSql};
@@ -116,9 +117,6 @@ enum Way {
 /// they are asked for more: looking at an entry costs much less than reading a record in vain.
 const PROBES: [i64; 3] = [256, 4_096, 32_768];
 
-/// Trigrams of a pattern that are asked for; more of them cost more than they leave out.
-const MAX_TRIGRAMS: usize = 32;
-
 /// Values of one `in` that are bound one by one.
 const MAX_VALUES: usize = 1_000;
 
@@ -162,18 +160,8 @@ fn trigrams(known: &Known, test: &Test) -> Option<String> {
         Test::Equal(wanted) => vec![known.folded(wanted).as_text()?.to_owned()],
         _ => return None,
     };
-    let mut wanted: Vec<String> = Vec::new();
-    for piece in &pieces {
-        let characters: Vec<char> = piece.chars().collect();
-        for three in characters.windows(3) {
-            let quoted = format!("\"{}\"", three.iter().collect::<String>().replace('"', "\"\""));
-            // the table knows no NUL, and a query would end at it
-            if wanted.len() < MAX_TRIGRAMS && !quoted.contains('\0') && !wanted.contains(&quoted) {
-                wanted.push(quoted);
-            }
-        }
-    }
-    (!wanted.is_empty()).then(|| wanted.join(" AND "))
+    let quoted: Vec<String> = pattern::trigrams(&pieces).iter().map(|three| format!("\"{}\"", three.replace('"', "\"\""))).collect();
+    (!quoted.is_empty()).then(|| quoted.join(" AND "))
 }
 
 /// The condition whose index finds fewest records.
@@ -387,17 +375,14 @@ fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) 
 
 /// Text from `prefix` on, up to the next text that does not begin with it.
 fn begins(sql: &str, prefix: &str, parameters: &mut Vec<Sql>) -> String {
-    let mut next: Vec<char> = prefix.chars().collect();
     parameters.push(Sql::Text(prefix.to_owned()));
-    while let Some(last) = next.pop() {
-        let following = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
-        if let Some(following) = following {
-            next.push(following);
-            parameters.push(Sql::Text(next.into_iter().collect()));
-            return format!("{sql} >= ? AND {sql} < ?");
+    match pattern::behind(prefix) {
+        Some(behind) => {
+            parameters.push(Sql::Text(behind));
+            format!("{sql} >= ? AND {sql} < ?")
         }
+        None => format!("{sql} >= ?"),
     }
-    format!("{sql} >= ?")
 }
 
 /// Text that has the pieces in their order, the first at the beginning and the last at the end.
@@ -407,8 +392,8 @@ fn matches(sql: &str, pieces: &[String], parameters: &mut Vec<Sql>) -> Result<St
         parts.push(begins(sql, beginning, parameters));
     }
     let pattern = glob(pieces);
-    if pattern.len() > MAX_GLOB {
-        return Err(StoreError::Wrong(format!("a pattern has at most {MAX_GLOB} bytes, this one has {}", pattern.len())));
+    if pattern.len() > MAX_PATTERN {
+        return Err(StoreError::Wrong(format!("a pattern has at most {MAX_PATTERN} bytes, this one has {}", pattern.len())));
     }
     parameters.push(Sql::Text(pattern));
     parts.push(format!("{sql} GLOB ?"));
@@ -419,9 +404,6 @@ fn matches(sql: &str, pieces: &[String], parameters: &mut Vec<Sql>) -> Result<St
     }
     Ok(parts.join(" AND "))
 }
-
-/// The longest pattern SQLite takes.
-const MAX_GLOB: usize = 50_000;
 
 fn glob(pieces: &[String]) -> String {
     let escape = |piece: &String| {
@@ -434,24 +416,6 @@ fn glob(pieces: &[String]) -> String {
         })
     };
     pieces.iter().map(escape).collect::<Vec<_>>().join("*")
-}
-
-/// Pieces of a pattern in the form in which folded text is kept. Blanks at the ends of the whole pattern go, as they do in a
-/// text; a blank beside a wildcard stays, because the next word stands behind it.
-fn fold_pieces(pieces: &[String]) -> Vec<String> {
-    // a neighbour with which nothing combines keeps the blanks
-    const WALL: char = '\u{1}';
-    let mut folded: Vec<String> = pieces.iter().map(|piece| fold(&format!("{WALL}{piece}{WALL}"))).collect();
-    for piece in &mut folded {
-        *piece = piece.strip_prefix(WALL).and_then(|piece| piece.strip_suffix(WALL)).unwrap_or(piece).to_owned();
-    }
-    if let Some(first) = folded.first_mut() {
-        *first = first.trim_start().to_owned();
-    }
-    if let Some(last) = folded.last_mut() {
-        *last = last.trim_end().to_owned();
-    }
-    folded
 }
 
 fn owned(value: &rusqlite::types::ToSqlOutput<'_>) -> Sql {
@@ -603,14 +567,6 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
         Function::Median => {
             Ok(number(0)?.zip(number(1)?).map_or(Value::Null, |(low, high)| Value::Float(if low == high { low } else { low / 2.0 + high / 2.0 })))
         }
-    }
-}
-
-/// The mean of whole numbers, rounded for types that have no fractions.
-fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
-    match ty.element() {
-        FieldType::Integer | FieldType::Size => Value::Float(sum as f64 / count as f64),
-        _ => Value::Int((sum as f64 / count as f64).round() as i64),
     }
 }
 

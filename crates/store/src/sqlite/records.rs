@@ -3,6 +3,7 @@
 use super::failure;
 use super::tables::{CollectionTables, Tables};
 use super::work;
+use crate::row::{pack_state, reserved_value, unpack_state};
 use crate::{
     Change, Conflict, Content, Detail, Edge, EdgeChange, Mark, Receipt, RecordWrite, Result, Settling, StoreError, StoredRecord, Tenant, Unit,
     Version,
@@ -106,25 +107,6 @@ fn unbind_element(item: &serde_json::Value, ty: &FieldType) -> Value {
         (serde_json::Value::String(text), _) => Value::text(text.as_str()),
         _ => Value::Null,
     }
-}
-
-/// State that transitions have set, as JSON from name to value.
-fn pack_state(state: &[(usize, Value)], collection: &Collection) -> Option<String> {
-    if state.is_empty() {
-        return None;
-    }
-    let entries = state.iter().map(|(index, value)| (collection.states[*index].name.clone(), value.to_json(&collection.states[*index].ty)));
-    Some(serde_json::Value::Object(entries.collect()).to_string())
-}
-
-fn unpack_state(text: Option<String>, collection: &Collection) -> Vec<(usize, Value)> {
-    let Some(text) = text else { return Vec::new() };
-    let entries: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap_or_default();
-    let known = entries.iter().filter_map(|(name, json)| {
-        let (index, state) = collection.state(name)?;
-        Some((index, stook_catalogue::value::from_json(json, &state.ty, None).ok()?))
-    });
-    known.collect()
 }
 
 fn pack_conflicts(conflicts: &[usize], collection: &Collection) -> Option<String> {
@@ -469,16 +451,6 @@ fn reserve(
         }
     }
     Ok(None)
-}
-
-fn reserved_value(collection: &Collection, field: usize, content: &Content) -> Value {
-    if !content.alive {
-        return Value::Null;
-    }
-    match &content.golden[field] {
-        Value::Text(text) if collection.fields[field].fold => Value::text(fold(text)),
-        other => other.clone(),
-    }
 }
 
 fn forget_side_rows(connection: &Connection, own: &CollectionTables, id: i64) -> Result<()> {

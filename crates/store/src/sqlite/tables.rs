@@ -200,13 +200,7 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
     if meta(&transaction, "definition")?.as_deref() != Some(definition.hash.as_str()) {
         let stored = meta(&transaction, "shape")?.unwrap_or_default();
         let old: Shape = serde_json::from_str(&stored).map_err(|error| StoreError::Other(format!("the store's shape cannot be read: {error}")))?;
-        let refusals = old.refusals(&tables.shape);
-        if !refusals.is_empty() {
-            return Err(StoreError::Definition(format!(
-                "this catalogue.yaml does not fit the store:\n  - {}\nput that back, or export with the old definition and import into a new store (--store)",
-                refusals.join("\n  - ")
-            )));
-        }
+        old.check(&tables.shape)?;
         changes = apply(&transaction, tables, &old)?;
         let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(&transaction, "shape", &shape)?;
@@ -258,7 +252,7 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
             }
             let had = existed.map_or(Index::default(), |shape| Index { ordered: shape.ordered, contains: shape.contains });
             if existed.is_some() {
-                report_index(&mut changes, name, &field.name, field.index, had);
+                crate::shape::report_index(&mut changes, name, &field.name, field.index, had);
             }
             let column = if field.fold && !field.ty.is_list() { format!("x_{}", field.name) } else { format!("f_{}", field.name) };
             if field.ty.is_list() {
@@ -291,20 +285,11 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
             let wanted = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
             plain_index(connection, &own.table, name, &format!("s_{}", state.name), wanted.ordered, had.ordered)?;
             if existed.is_some() {
-                report_index(&mut changes, name, &state.name, wanted, had);
+                crate::shape::report_index(&mut changes, name, &state.name, wanted, had);
             }
         }
     }
     Ok(changes)
-}
-
-fn report_index(changes: &mut Vec<String>, collection: &str, field: &str, wanted: Index, had: Index) {
-    if wanted.ordered && !had.ordered || wanted.contains && !had.contains {
-        changes.push(format!("index on `{collection}.{field}` is new"));
-    }
-    if had.ordered && !wanted.ordered || had.contains && !wanted.contains {
-        changes.push(format!("index on `{collection}.{field}` was dropped"));
-    }
 }
 
 fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -> Result<()> {

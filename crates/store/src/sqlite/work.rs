@@ -3,13 +3,13 @@
 use super::failure;
 use super::records::{execute, tenant_id};
 use super::tables::Tables;
-use crate::journal::{self, ChunkJournal, Counts, JournalEntry, Outcome, unpack};
+use crate::journal::{ChunkJournal, Counts, JournalEntry, Outcome, unpack};
+use crate::listing::{ChunkLines, Page, ends_as, how_far, named_state, no_job, pack_counts, read_counts};
 use crate::queue::*;
 use crate::{Fence, Result, StoreError, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::HashMap;
 use stook_catalogue::definition::Catalogue;
-use stook_catalogue::record::{Input, put_varint};
 
 const SECOND: i64 = 1_000_000;
 
@@ -34,7 +34,6 @@ pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], prog
         .map_err(failure)?;
     let Some((stored, state)) = stored else { return Err(no_job(job)) };
     let stored: Progress = serde_json::from_str(&stored).unwrap_or_default();
-    let how_far = |progress: &Progress| (progress.complete, progress.file, progress.offset, progress.chunks);
     // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
     if how_far(&progress) <= how_far(&stored) {
         return Ok(());
@@ -154,10 +153,7 @@ pub fn hand_back(connection: &Connection, fence: Fence) -> Result<()> {
 }
 
 pub fn write_journal(connection: &Connection, tables: &Tables, chunk: ChunkId, journal: &ChunkJournal) -> Result<()> {
-    let mut counts = Vec::new();
-    for count in journal.counts.outcomes.iter().chain([&journal.counts.documents, &journal.counts.warnings]) {
-        put_varint(&mut counts, ((count << 1) ^ (count >> 63)) as u64);
-    }
+    let counts = pack_counts(&journal.counts);
     execute(
         connection,
         "INSERT INTO chunk_journals(job, ordinal, first, counts, file, file_start, lines) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -189,18 +185,6 @@ pub fn write_journal(connection: &Connection, tables: &Tables, chunk: ChunkId, j
     Ok(())
 }
 
-fn read_counts(bytes: &[u8]) -> Result<Counts> {
-    let mut input = Input { bytes };
-    let mut counts = Counts::default();
-    let mut next = || input.varint().map(|number| (number >> 1) as i64 ^ -((number & 1) as i64));
-    for count in &mut counts.outcomes {
-        *count = next()?;
-    }
-    counts.documents = next()?;
-    counts.warnings = next()?;
-    Ok(counts)
-}
-
 /// Ends the job of a finished chunk when it was the last.
 pub fn finish_chunk(connection: &Connection, chunk: ChunkId, stamp: i64) -> Result<()> {
     finish_job(connection, chunk.job, stamp)
@@ -222,13 +206,7 @@ fn finish_job(connection: &Connection, job: JobId, stamp: i64) -> Result<()> {
     if !progress.complete || !matches!(state.as_str(), "queued" | "running") {
         return Ok(());
     }
-    let (state, reason) = if any {
-        (JobState::Failed, Some("some chunks failed too often; `stook queue ls` says why"))
-    } else if sum_counts(connection, job)?.of(Outcome::Failed) > 0 {
-        (JobState::CompletedWithErrors, None)
-    } else {
-        (JobState::Completed, None)
-    };
+    let (state, reason) = ends_as(any, &sum_counts(connection, job)?);
     execute(connection, "UPDATE jobs SET state = ?, reason = ?, finished = ? WHERE id = ?", params![state.name(), reason, stamp, job as i64])
 }
 
@@ -300,14 +278,6 @@ fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
     found.map(|name| named_state(&name)).ok_or_else(|| no_job(job))
 }
 
-fn named_state(name: &str) -> JobState {
-    JOB_STATES.iter().find(|(_, known)| *known == name).map_or(JobState::Failed, |(state, _)| *state)
-}
-
-fn no_job(job: JobId) -> StoreError {
-    StoreError::Wrong(format!("there is no job {job}; `stook jobs` lists them"))
-}
-
 pub fn journal(
     connection: &Connection,
     catalogue: &Catalogue,
@@ -327,47 +297,6 @@ pub fn journal(
     }
     add_reasons(connection, job.id, &mut page.entries)?;
     Ok(page.entries)
-}
-
-/// A page of a journal as it fills. It ends with the last line of a document.
-struct Page<'p> {
-    catalogue: &'p Catalogue,
-    job: &'p Job,
-    corrections: HashMap<(u64, String), Outcome>,
-    limit: usize,
-    entries: Vec<JournalEntry>,
-}
-
-impl Page<'_> {
-    /// Whether no line of this document has a place.
-    fn is_full(&self, document: u64) -> bool {
-        self.entries.len() >= self.limit && self.entries.last().is_none_or(|last| last.document != document)
-    }
-
-    fn add(&mut self, line: &journal::Line, chunk: &ChunkLines) {
-        let collection = self.catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
-        let corrected = collection.as_ref().and_then(|name| self.corrections.get(&(line.document, name.clone())).copied());
-        let outcome = corrected.unwrap_or(line.outcome);
-        // a document that failed before it had a key reached no collection
-        let reached = outcome != Outcome::Failed || !line.key.is_empty();
-        self.entries.push(JournalEntry {
-            document: line.document,
-            file: self.job.files.get(chunk.file).map(|file| file.path.clone()).unwrap_or_default(),
-            record: line.document.saturating_sub(chunk.file_start),
-            offset: line.offset,
-            collection: collection.filter(|_| reached),
-            key: Some(line.key.to_string()).filter(|key| !key.is_empty()),
-            outcome,
-            reasons: Vec::new(),
-        });
-    }
-}
-
-/// The lines of a chunk, in the order of their documents.
-struct ChunkLines {
-    lines: Vec<journal::Line>,
-    file: usize,
-    file_start: u64,
 }
 
 fn chunk_lines(row: &Row<'_>) -> Result<ChunkLines> {

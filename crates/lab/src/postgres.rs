@@ -1,0 +1,164 @@
+//! A private PostgreSQL server for tests and measurements: from the installed binaries, in a temporary folder, on a free port
+//! of the loopback, gone with the process that started it.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running server. Dropping it stops it and removes its folder; so does the end of this process, however it ends.
+pub struct Server {
+    folder: PathBuf,
+    port: u16,
+    binaries: PathBuf,
+    /// A shell that waits for this process to go.
+    guard: Option<Child>,
+}
+
+/// Where the newest installed server's programs are; `STOOK_TEST_POSTGRES` names another folder.
+pub fn binaries() -> Option<PathBuf> {
+    let named = std::env::var_os("STOOK_TEST_POSTGRES").map(PathBuf::from);
+    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut versions: Vec<PathBuf> = debian.collect();
+    versions.sort_by_key(|path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()));
+    let installed = versions.into_iter().rev().map(|path| path.join("bin"));
+    let mut places = named.into_iter().chain(installed).chain(["/usr/local/pgsql/bin".into(), "/usr/bin".into()]);
+    places.find(|place| place.join("postgres").exists() && place.join("initdb").exists())
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// The command such that a server accepts it: the server refuses to run as root.
+fn command(program: &Path) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
+    command
+}
+
+impl Server {
+    /// Starts a server with `settings` in the form `name=value`.
+    ///
+    /// # Errors
+    /// In words, when there is no server to start or it does not come up.
+    pub fn start(settings: &[&str]) -> Result<Self, String> {
+        let binaries = binaries().ok_or("PostgreSQL is not installed")?;
+        let folder = std::env::temp_dir().join(format!("stook-postgres-{}-{}", std::process::id(), free_port()?));
+        std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        if is_root() {
+            run(Command::new("chown").arg("postgres").arg(&folder))?;
+        }
+        let data = folder.join("data");
+        run(command(&binaries.join("initdb")).arg("-D").arg(&data).args([
+            "-U",
+            "stook",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C.UTF-8",
+            "--no-sync",
+            "--no-instructions",
+        ]))?;
+        let mut server = Self { folder, port: free_port()?, binaries, guard: None };
+        let wanted = [
+            format!("port={}", server.port),
+            "listen_addresses=127.0.0.1".into(),
+            format!("unix_socket_directories={}", server.folder.display()),
+            "max_connections=200".into(),
+            "logging_collector=off".into(),
+        ];
+        let mut text: String = wanted.iter().map(|setting| line(setting)).collect();
+        text.extend(settings.iter().map(|setting| line(setting)));
+        std::fs::write(data.join("postgresql.auto.conf"), text).map_err(|error| error.to_string())?;
+        if is_root() {
+            run(Command::new("chown").arg("postgres").arg(data.join("postgresql.auto.conf")))?;
+        }
+        server.up()?;
+        // it lives as long as the pipe to this process is open
+        let script = "cat >/dev/null; pid=$(head -n 1 \"$1/data/postmaster.pid\" 2>/dev/null); [ -n \"$pid\" ] && kill -QUIT \"$pid\" 2>/dev/null; \
+                      sleep 0.3; rm -rf \"$1\"";
+        let guard = Command::new("sh").args(["-c", script, "sh"]).arg(&server.folder).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        server.guard = Some(guard.map_err(|error| error.to_string())?);
+        Ok(server)
+    }
+
+    /// Starts the server, after [`Server::stop`] again on the same port.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn up(&self) -> Result<(), String> {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).map_err(|error| error.to_string())?;
+        let mut server = command(&self.binaries.join("postgres"));
+        server.arg("-D").arg(self.folder.join("data")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        server.spawn().map_err(|error| error.to_string())?;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < deadline {
+            let ready = Command::new(self.binaries.join("pg_isready"))
+                .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
+                .status()
+                .is_ok_and(|status| status.success());
+            if ready {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err(format!("the server does not come up:\n{}", std::fs::read_to_string(self.log()).unwrap_or_default()))
+    }
+
+    /// Stops the server: `immediate` as if the machine had gone, `fast` with its connections cut.
+    ///
+    /// # Errors
+    /// When it does not stop.
+    pub fn stop(&self, mode: &str) -> Result<(), String> {
+        run(command(&self.binaries.join("pg_ctl")).args(["stop", "-w", "-m", mode, "-D"]).arg(self.folder.join("data")))
+    }
+
+    /// The URL of one of its databases.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://stook@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// What the server has logged.
+    pub fn logged(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.stop("immediate");
+        if let Some(mut guard) = self.guard.take() {
+            drop(guard.stdin.take());
+            let _ = guard.wait();
+        }
+    }
+}
+
+/// A line of the server's settings.
+fn line(setting: &str) -> String {
+    let (name, value) = setting.split_once('=').unwrap_or((setting, "on"));
+    format!("{name} = '{}'\n", value.replace('\'', "''"))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+}
+
+/// A free port below those that connections are given.
+fn free_port() -> Result<u16, String> {
+    let start = 20_000 + (std::process::id() % 10_000) as u16;
+    (start..32_000).chain(20_000..start).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).ok_or_else(|| "no port is free".into())
+}

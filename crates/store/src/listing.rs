@@ -1,0 +1,98 @@
+//! What every store does alike with jobs and journals: names, counts, the pages of a listing.
+
+use crate::StoreError;
+use crate::journal::{Counts, JournalEntry, Line, Outcome};
+use crate::queue::{JOB_STATES, Job, JobId, JobState, Progress};
+use std::collections::HashMap;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::record::{Damaged, Input, put_varint};
+
+/// Counts as bytes: zigzag varints.
+pub fn pack_counts(counts: &Counts) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for count in counts.outcomes.iter().chain([&counts.documents, &counts.warnings]) {
+        put_varint(&mut bytes, ((count << 1) ^ (count >> 63)) as u64);
+    }
+    bytes
+}
+
+/// Reads what [`pack_counts`] wrote.
+pub fn read_counts(bytes: &[u8]) -> Result<Counts, Damaged> {
+    let mut input = Input { bytes };
+    let mut counts = Counts::default();
+    let mut next = || input.varint().map(|number| (number >> 1) as i64 ^ -((number & 1) as i64));
+    for count in &mut counts.outcomes {
+        *count = next()?;
+    }
+    counts.documents = next()?;
+    counts.warnings = next()?;
+    Ok(counts)
+}
+
+/// How far files have been cut, in an order that only grows.
+pub fn how_far(progress: &Progress) -> (bool, usize, u64, u32) {
+    (progress.complete, progress.file, progress.offset, progress.chunks)
+}
+
+/// The end of a job of which no chunk waits or is leased, and why. `dead` says whether some chunks failed too often.
+pub fn ends_as(dead: bool, counts: &Counts) -> (JobState, Option<&'static str>) {
+    if dead {
+        (JobState::Failed, Some("some chunks failed too often; `stook queue ls` says why"))
+    } else if counts.of(Outcome::Failed) > 0 {
+        (JobState::CompletedWithErrors, None)
+    } else {
+        (JobState::Completed, None)
+    }
+}
+
+/// A state by its name in a store.
+pub fn named_state(name: &str) -> JobState {
+    JOB_STATES.iter().find(|(_, known)| *known == name).map_or(JobState::Failed, |(state, _)| *state)
+}
+
+/// The error for a job that is not there.
+pub fn no_job(job: JobId) -> StoreError {
+    StoreError::Wrong(format!("there is no job {job}; `stook jobs` lists them"))
+}
+
+/// A page of a journal as it fills. It ends with the last line of a document.
+pub struct Page<'p> {
+    pub catalogue: &'p Catalogue,
+    pub job: &'p Job,
+    pub corrections: HashMap<(u64, String), Outcome>,
+    pub limit: usize,
+    pub entries: Vec<JournalEntry>,
+}
+
+impl Page<'_> {
+    /// Whether no line of this document has a place.
+    pub fn is_full(&self, document: u64) -> bool {
+        self.entries.len() >= self.limit && self.entries.last().is_none_or(|last| last.document != document)
+    }
+
+    /// Adds a line of a chunk.
+    pub fn add(&mut self, line: &Line, chunk: &ChunkLines) {
+        let collection = self.catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
+        let corrected = collection.as_ref().and_then(|name| self.corrections.get(&(line.document, name.clone())).copied());
+        let outcome = corrected.unwrap_or(line.outcome);
+        // a document that failed before it had a key reached no collection
+        let reached = outcome != Outcome::Failed || !line.key.is_empty();
+        self.entries.push(JournalEntry {
+            document: line.document,
+            file: self.job.files.get(chunk.file).map(|file| file.path.clone()).unwrap_or_default(),
+            record: line.document.saturating_sub(chunk.file_start),
+            offset: line.offset,
+            collection: collection.filter(|_| reached),
+            key: Some(line.key.to_string()).filter(|key| !key.is_empty()),
+            outcome,
+            reasons: Vec::new(),
+        });
+    }
+}
+
+/// The lines of a chunk, in the order of their documents.
+pub struct ChunkLines {
+    pub lines: Vec<Line>,
+    pub file: usize,
+    pub file_start: u64,
+}

@@ -1,0 +1,343 @@
+//! The store on a PostgreSQL server, which any number of processes share.
+//!
+//! * [`session`] opens connections, keeps a bounded number of them and says what an error means; [`writer`] takes units in
+//!   line and commits each in a transaction of its own.
+//! * [`tables`] says how a definition becomes tables of one schema, [`records`] writes rows, [`query`] turns plans into SQL,
+//!   [`work`] is the queue and the journal, [`values`] says how types are written.
+
+mod query;
+mod records;
+mod session;
+mod tables;
+mod values;
+mod work;
+mod writer;
+
+use crate::journal::JournalEntry;
+use crate::plan::{Aggregate, Found, Plan};
+use crate::queue::*;
+use crate::*;
+use ::postgres::Config;
+use session::{Attempt, Pool, Session, Trouble};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use stook_catalogue::definition::Catalogue;
+use tables::Tables;
+use writer::{Bench, Writers};
+
+/// How a store on a server is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How long to wait for the server, or for a free connection, in seconds.
+    pub wait: u64,
+    /// Most connections at a time.
+    pub connections: usize,
+    /// Units that are committed at a time.
+    pub writers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { wait: 30, connections: 16, writers: 2 }
+    }
+}
+
+/// The schema of a store whose URL names none.
+const SCHEMA: &str = "stook";
+
+/// A store on a server.
+pub struct PostgresStore {
+    catalogue: Arc<Catalogue>,
+    bench: Bench,
+    writers: Writers,
+    tenants: RwLock<HashMap<Tenant, i64>>,
+    changes: Vec<String>,
+}
+
+/// The server's time, as far as this process knows it; strictly increasing.
+struct Clock {
+    last: AtomicI64,
+    /// How far the server's clock is ahead of this machine's, in microseconds.
+    ahead: AtomicI64,
+}
+
+impl Clock {
+    fn now(&self) -> i64 {
+        let here = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
+        here + self.ahead.load(Ordering::Relaxed)
+    }
+
+    fn tick(&self) -> i64 {
+        let now = self.now();
+        let advance = |last: i64| Some(now.max(last + 1));
+        self.last.fetch_update(Ordering::SeqCst, Ordering::SeqCst, advance).map_or(now, |last| now.max(last + 1))
+    }
+
+    fn hear(&self, stamp: i64) {
+        self.ahead.fetch_add(stamp - self.now(), Ordering::Relaxed);
+        self.last.fetch_max(stamp, Ordering::SeqCst);
+    }
+}
+
+/// Begins a transaction that writes; returns its time. Nobody may have changed the definition.
+fn begin(session: &mut Session, tables: &Tables, clock: &Clock) -> Attempt<i64> {
+    session.batch("BEGIN")?;
+    let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),
+        (SELECT value FROM meta WHERE name = 'definition') FROM clock";
+    let row = session.one(sql, &[&clock.last.load(Ordering::SeqCst)])?;
+    if row.get::<_, Option<&str>>(1) != Some(tables.catalogue().hash.as_str()) {
+        return Err(StoreError::DefinitionChanged.into());
+    }
+    let stamp = row.get(0);
+    clock.hear(stamp);
+    Ok(stamp)
+}
+
+/// Takes `schema=NAME` out of a URL.
+fn settings(url: &str) -> Result<(Config, String)> {
+    let wrong = |reason: String| StoreError::Wrong(format!("{url} is not the URL of a PostgreSQL store: {reason}"));
+    let (address, query) = url.split_once('?').unwrap_or((url, ""));
+    let (own, others): (Vec<&str>, Vec<&str>) = query.split('&').filter(|part| !part.is_empty()).partition(|part| part.starts_with("schema="));
+    let schema = own.last().and_then(|part| part.strip_prefix("schema=")).unwrap_or(SCHEMA).to_owned();
+    let plain = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '_';
+    if schema.is_empty() || schema.len() > 63 || !schema.chars().all(plain) {
+        return Err(wrong("a schema's name has small letters, digits and _".into()));
+    }
+    let rest = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
+    let mut config: Config = rest.parse().map_err(|error: ::postgres::Error| wrong(error.to_string()))?;
+    if config.get_application_name().is_none() {
+        config.application_name("stook");
+    }
+    config.connect_timeout(Duration::from_secs(10)).keepalives_idle(Duration::from_secs(30));
+    Ok((config, schema))
+}
+
+impl PostgresStore {
+    /// Opens or creates the store of a catalogue at `postgres://USER@HOST/DATABASE?schema=NAME` and applies additions of its
+    /// definition.
+    ///
+    /// # Errors
+    /// When the server cannot be used, or the definition does not fit what is stored.
+    pub fn open(url: &str, catalogue: Arc<Catalogue>, options: &Options) -> Result<Self> {
+        let (config, schema) = settings(url)?;
+        let tables = Arc::new(Tables::new(&catalogue));
+        let pool = Arc::new(Pool::new(config, schema, Duration::from_secs(options.wait), options.connections.max(2)));
+        let changes = pool.run(|session| tables::prepare(session, &tables, pool.schema())).map_err(|trouble| match trouble {
+            Trouble::Lost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
+            other => other.into(),
+        })?;
+        let clock = Arc::new(Clock { last: AtomicI64::new(0), ahead: AtomicI64::new(0) });
+        let last: i64 = pool.run(|session| {
+            tables::remember_generations(session, &tables)?;
+            let sql = "SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value) FROM clock";
+            Ok(session.one(sql, &[])?.get(0))
+        })?;
+        clock.hear(last);
+        let bench = Bench { pool, tables, clock };
+        let writers = Writers::start(&bench, options.writers)?;
+        Ok(Self { catalogue, bench, writers, tenants: RwLock::default(), changes })
+    }
+
+    /// Asks on a connection of its own.
+    fn ask<T>(&self, read: impl FnMut(&mut Session) -> Attempt<T>) -> Result<T> {
+        let checked = self.bench.pool.run(read);
+        match checked {
+            // a table that is gone is no damage where another process has prepared the store for another definition
+            Err(Trouble::Store(StoreError::Other(reason))) => {
+                let changed = self.bench.pool.run(|session| tables::check(session, &self.bench.tables));
+                Err(if matches!(changed, Err(Trouble::Store(StoreError::DefinitionChanged))) {
+                    StoreError::DefinitionChanged
+                } else {
+                    StoreError::Other(reason)
+                })
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Asks several questions of one snapshot.
+    fn ask_snapshot<T>(&self, mut read: impl FnMut(&mut Session) -> Attempt<T>) -> Result<T> {
+        self.ask(|session| {
+            session.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+            let value = read(session)?;
+            session.batch("COMMIT")?;
+            Ok(value)
+        })
+    }
+
+    fn write<T>(&self, work: impl FnMut(&mut Session, i64) -> Attempt<T>) -> Result<T> {
+        Ok(self.bench.transaction(work)?)
+    }
+
+    /// Small work after which a job may have ended.
+    fn write_and_finish(&self, job: JobId, work: impl FnMut(&mut Session, i64) -> Attempt<()>) -> Result<()> {
+        self.write(work)?;
+        self.write(|session, stamp| work::finish_job(session, job, stamp))
+    }
+
+    /// The number of a tenant, if it has ever written. Numbers never change, so they are remembered.
+    fn tenant_id(&self, session: &mut Session, tenant: &Tenant) -> Attempt<Option<i64>> {
+        let known = self.tenants.read().ok().and_then(|tenants| tenants.get(tenant).copied());
+        if known.is_some() {
+            return Ok(known);
+        }
+        let found: Option<i64> = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])?.map(|row| row.get(0));
+        if let (Some(id), Ok(mut tenants)) = (found, self.tenants.write()) {
+            tenants.insert(tenant.clone(), id);
+        }
+        Ok(found)
+    }
+}
+
+impl Store for PostgresStore {
+    fn clock(&self) -> i64 {
+        self.bench.clock.tick()
+    }
+
+    fn changes(&self) -> &[String] {
+        &self.changes
+    }
+
+    fn generation(&self, source: usize, feed: usize) -> u32 {
+        self.bench.tables.generation(source, feed)
+    }
+
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>> {
+        self.ask(|session| {
+            let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
+            records::read(session, &self.bench.tables, tenant, collection, keys, detail)
+        })
+    }
+
+    fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
+        self.writers.run(unit, urgency)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // every commit is on the server's disk when it returns
+        Ok(())
+    }
+
+    fn find(&self, plan: &Plan) -> Result<Found> {
+        let mut rows = Vec::new();
+        self.visit(plan, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(Found { rows })
+    }
+
+    fn visit(&self, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
+        let mut begun = false;
+        self.ask(|session| {
+            let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok(()) };
+            // what was shown cannot be taken back: rows are not shown twice because a connection went
+            if begun {
+                return Err(StoreError::ReadOnly("the connection was lost while rows were read; ask again".into()).into());
+            }
+            query::visit(session, &self.catalogue, tenant, plan, &mut |row| {
+                begun = true;
+                visit(row)
+            })
+        })
+    }
+
+    fn count(&self, plan: &Plan) -> Result<u64> {
+        self.ask(|session| match self.tenant_id(session, &plan.tenant)? {
+            Some(tenant) => query::count(session, &self.catalogue, tenant, plan),
+            None => Ok(0),
+        })
+    }
+
+    fn aggregate(&self, plan: &Plan, aggregates: &[Aggregate]) -> Result<Vec<Value>> {
+        self.ask_snapshot(|session| {
+            let tenant = self.tenant_id(session, &plan.tenant)?.unwrap_or(-1);
+            aggregates.iter().map(|aggregate| query::aggregate(session, &self.catalogue, tenant, plan, *aggregate)).collect()
+        })
+    }
+
+    fn explain(&self, plan: &Plan) -> Result<Vec<String>> {
+        self.ask(|session| query::explain(session, &self.catalogue, plan))
+    }
+
+    fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => records::edges(session, tenant, link, target),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn marks(&self, tenant: &Tenant, lane: u32, limit: usize) -> Result<Vec<Mark>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => records::marks(session, tenant, lane, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn create_job(&self, job: NewJob) -> Result<JobId> {
+        self.write(|session, stamp| work::create_job(session, &job, stamp))
+    }
+
+    fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: Progress) -> Result<()> {
+        self.write_and_finish(job, |session, _| work::add_chunks(session, job, &chunks, progress))
+    }
+
+    fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<Lease>> {
+        let leases = self.write(|session, stamp| work::lease(session, job, limit, seconds, stamp))?;
+        // whoever committed the last chunk may not have come to end the job
+        if let (Some(job), true) = (job, leases.is_empty()) {
+            self.write(|session, stamp| work::finish_job(session, job, stamp))?;
+        }
+        Ok(leases)
+    }
+
+    fn renew(&self, fences: &[Fence], seconds: u64) -> Result<Vec<Fence>> {
+        self.write(|session, stamp| work::renew(session, fences, seconds, stamp))
+    }
+
+    fn take_over(&self, job: JobId) -> Result<u64> {
+        self.write(|session, _| work::take_over(session, job))
+    }
+
+    fn release(&self, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
+        self.write_and_finish(fence.chunk.job, |session, stamp| work::release(session, fence, reason, delay_seconds, attempts, stamp))
+    }
+
+    fn job(&self, job: JobId) -> Result<Job> {
+        self.ask_snapshot(|session| work::job(session, job))
+    }
+
+    fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
+        self.ask_snapshot(|session| work::jobs(session, None, tenant, limit))
+    }
+
+    fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {
+        self.write(|session, stamp| work::end_job(session, job, state, reason, stamp))
+    }
+
+    fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
+        self.ask_snapshot(|session| work::journal(session, &self.catalogue, job, after, limit, troubles_only))
+    }
+
+    fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
+        self.ask(|session| work::chunks(session, job))
+    }
+
+    fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
+        self.ask(|session| work::chunk(session, chunk))
+    }
+
+    fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
+        self.write(|session, _| work::retry(session, job, ordinal))
+    }
+
+    fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()> {
+        self.write(|session, _| work::load_chunk(session, chunk, &slice))
+    }
+
+    fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
+        self.write_and_finish(chunk.job, |session, _| work::replace_chunk(session, chunk, &parts))
+    }
+}

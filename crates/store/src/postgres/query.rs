@@ -1,0 +1,483 @@
+//! Plans to SQL. PostgreSQL's planner chooses among the indexes; every condition is said in the form an index answers.
+
+use super::session::{Attempt, Parameter, Session};
+use super::tables::{INDEXED, indexed, name};
+use super::values::{Bound, bare_type, read};
+use crate::StoreError;
+use crate::pattern::{self, MAX_PATTERN, fold_pieces};
+use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of};
+use ::postgres::types::ToSql;
+use stook_catalogue::definition::{Catalogue, Collection, Index};
+use stook_catalogue::fold::fold;
+use stook_catalogue::value::{FieldType, Value};
+
+/// A parameter of a query, owned.
+#[derive(Debug)]
+enum Given {
+    Number(i64),
+    Text(String),
+    Texts(Vec<String>),
+    Value(Value),
+}
+
+/// Parameters as they are collected; `$n` stands for the n-th.
+#[derive(Default)]
+struct Parameters(Vec<Given>);
+
+impl Parameters {
+    fn push(&mut self, given: Given, ty: &str) -> String {
+        self.0.push(given);
+        format!("${}::{ty}", self.0.len())
+    }
+
+    fn value(&mut self, value: Value, ty: &FieldType) -> String {
+        self.push(Given::Value(value), &bare_type(ty))
+    }
+
+    fn text(&mut self, text: String) -> String {
+        self.push(Given::Text(text), "text")
+    }
+
+    /// Runs `ask` with what PostgreSQL's client takes.
+    fn with<T>(&self, ask: impl FnOnce(&[Parameter<'_>]) -> T) -> T {
+        let boxed: Vec<Box<dyn ToSql + Sync + '_>> = self
+            .0
+            .iter()
+            .map(|given| -> Box<dyn ToSql + Sync + '_> {
+                match given {
+                    Given::Number(number) => Box::new(*number),
+                    Given::Text(text) => Box::new(text.as_str()),
+                    Given::Texts(texts) => Box::new(texts),
+                    Given::Value(value) => Box::new(Bound(value)),
+                }
+            })
+            .collect();
+        let parameters: Vec<Parameter<'_>> = boxed.iter().map(|parameter| &**parameter).collect();
+        ask(&parameters)
+    }
+}
+
+/// What the builder knows of a column.
+struct Known {
+    /// As SQL, for values.
+    sql: String,
+    /// As SQL, for comparisons and order: the folded form where there is one.
+    compared: String,
+    ty: FieldType,
+    fold: bool,
+    index: Index,
+    name: String,
+}
+
+fn known(collection: &Collection, column: Column) -> Attempt<Known> {
+    let plain = |sql: &str, ty: FieldType| {
+        let (sql, compared, name) = (sql.to_owned(), sql.to_owned(), sql.to_owned());
+        Known { sql, compared, ty, fold: false, index: Index::default(), name }
+    };
+    match column {
+        Column::Key => Ok(plain("key", FieldType::Text)),
+        Column::Revision => Ok(plain("revision", FieldType::Integer)),
+        Column::Conflict => Ok(plain("conflict", FieldType::List(Box::new(FieldType::Text)))),
+        Column::Field(index) => {
+            let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
+            let (sql, ty) = (name(&["f", &field.name]), field.golden_type().clone());
+            let compared = if field.fold && !ty.is_list() { name(&["x", &field.name]) } else { sql.clone() };
+            Ok(Known { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone() })
+        }
+        Column::State(index) => {
+            let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
+            let sql = name(&["s", &state.name]);
+            // state fields have no side tables
+            let index = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
+            Ok(Known { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone() })
+        }
+    }
+}
+
+impl Known {
+    fn folded(&self, value: &Value) -> Value {
+        match value {
+            Value::Text(text) if self.fold => Value::text(fold(text)),
+            other => other.clone(),
+        }
+    }
+
+    fn pieces(&self, pieces: &[String]) -> Vec<String> {
+        if self.fold { fold_pieces(pieces) } else { pieces.to_vec() }
+    }
+}
+
+/// A comparison of `sql`: the column in the form that is compared, or an element of a list.
+struct Comparison<'a> {
+    sql: &'a str,
+    known: &'a Known,
+    /// What its index holds of it: conditions say what follows for that, too.
+    held: Option<String>,
+    /// Whether its trigrams are indexed.
+    contains: bool,
+    parameters: &'a mut Parameters,
+}
+
+impl Comparison<'_> {
+    fn compare(&mut self, operator: &str, wanted: &Value) -> String {
+        let element = self.known.ty.element().clone();
+        let wanted = self.known.folded(wanted);
+        let whole = self.parameters.value(wanted.clone(), &element);
+        let condition = format!("{} {operator} {whole}", self.sql);
+        // the first characters of an ordered pair are ordered, or equal
+        let loose = match operator {
+            "<" => "<=",
+            ">" => ">=",
+            other => other,
+        };
+        match (&self.held, &wanted) {
+            (Some(held), Value::Text(text)) => {
+                let beginning = self.parameters.text(text.chars().take(INDEXED).collect());
+                format!("{held} {loose} {beginning} AND {condition}")
+            }
+            _ => condition,
+        }
+    }
+
+    fn begins(&mut self, prefix: &str) -> String {
+        let low = self.range(">=", prefix);
+        match pattern::behind(prefix) {
+            Some(behind) => format!("{low} AND {}", self.range("<", &behind)),
+            None => low,
+        }
+    }
+
+    /// A bound that is folded already.
+    fn range(&mut self, operator: &str, bound: &str) -> String {
+        let whole = self.parameters.text(bound.to_owned());
+        let condition = format!("{} {operator} {whole}", self.sql);
+        match &self.held {
+            Some(held) => {
+                let loose = if operator == "<" { "<=" } else { operator };
+                let beginning = self.parameters.text(bound.chars().take(INDEXED).collect());
+                format!("{held} {loose} {beginning} AND {condition}")
+            }
+            None => condition,
+        }
+    }
+
+    fn trigrams(&mut self, pieces: &[String]) -> Option<String> {
+        let wanted = if self.contains { pattern::trigrams(pieces) } else { Vec::new() };
+        if wanted.is_empty() {
+            return None;
+        }
+        Some(format!("trigrams({}) @> {}", self.sql, self.parameters.push(Given::Texts(wanted), "text[]")))
+    }
+
+    fn matches(&mut self, pieces: &[String]) -> Attempt<String> {
+        let mut parts = Vec::new();
+        if let Some(beginning) = pieces.first().filter(|beginning| !beginning.is_empty()) {
+            parts.push(self.begins(beginning));
+        }
+        parts.extend(self.trigrams(pieces));
+        let escape = |piece: &String| {
+            piece.chars().fold(String::new(), |mut out, character| {
+                if matches!(character, '%' | '_' | '\\') {
+                    out.push('\\');
+                }
+                out.push(character);
+                out
+            })
+        };
+        // the same limit as in the embedded store, which writes its special characters with three bytes
+        let length = pieces.iter().map(|piece| piece.len() + 2 * piece.matches(['*', '?', '[']).count()).sum::<usize>() + pieces.len().saturating_sub(1);
+        if length > MAX_PATTERN {
+            return Err(StoreError::Wrong(format!("a pattern has at most {MAX_PATTERN} bytes, this one has {length}")).into());
+        }
+        let like = self.parameters.text(pieces.iter().map(escape).collect::<Vec<_>>().join("%"));
+        parts.push(format!("{} LIKE {like}", self.sql));
+        Ok(parts.join(" AND "))
+    }
+
+    fn test(&mut self, test: &Test) -> Attempt<String> {
+        let element = self.known.ty.element().clone();
+        Ok(match test {
+            Test::Wildcard(pieces) | Test::NotWildcard(pieces) if pieces.is_empty() => {
+                return Err(StoreError::Wrong("a pattern has one piece at least".into()).into());
+            }
+            Test::Equal(wanted) => {
+                let equal = self.compare("=", wanted);
+                match (self.held.is_none(), self.known.folded(wanted).as_text()) {
+                    (true, Some(text)) => {
+                        let pieces = [text.to_owned()];
+                        self.trigrams(&pieces).map_or(equal.clone(), |trigrams| format!("{trigrams} AND {equal}"))
+                    }
+                    _ => equal,
+                }
+            }
+            Test::NotEqual(wanted) => {
+                let wanted = self.known.folded(wanted);
+                format!("{} IS DISTINCT FROM {}", self.sql, self.parameters.value(wanted, &element))
+            }
+            Test::In(wanted) => {
+                let wanted: Vec<Value> = wanted.iter().map(|wanted| self.known.folded(wanted)).collect();
+                let beginnings: Vec<String> =
+                    wanted.iter().filter_map(|value| Some(value.as_text()?.chars().take(INDEXED).collect())).collect();
+                let list = FieldType::List(Box::new(element));
+                let condition = format!("{} = ANY({})", self.sql, self.parameters.value(Value::List(wanted), &list));
+                match &self.held {
+                    Some(held) if matches!(list.element(), FieldType::Text) => {
+                        format!("{held} = ANY({}) AND {condition}", self.parameters.push(Given::Texts(beginnings), "text[]"))
+                    }
+                    _ => condition,
+                }
+            }
+            Test::Range { low, high } => {
+                let mut parts = Vec::new();
+                for (bound, strict, inclusive) in [(low, ">", ">="), (high, "<", "<=")] {
+                    if let Some((wanted, included)) = bound {
+                        parts.push(self.compare(if *included { inclusive } else { strict }, wanted));
+                    }
+                }
+                if parts.is_empty() { format!("{} IS NOT NULL", self.sql) } else { parts.join(" AND ") }
+            }
+            Test::Prefix(prefix) => {
+                let pieces = self.known.pieces(&[prefix.clone(), String::new()]);
+                let begins = self.begins(&pieces[0]);
+                match self.held.is_none().then(|| self.trigrams(&pieces)).flatten() {
+                    Some(trigrams) => format!("{trigrams} AND {begins}"),
+                    None => begins,
+                }
+            }
+            Test::Wildcard(pieces) => {
+                let pieces = self.known.pieces(pieces);
+                self.matches(&pieces)?
+            }
+            Test::NotWildcard(pieces) => {
+                let pieces = self.known.pieces(pieces);
+                let matches = self.matches(&pieces)?;
+                format!("({} IS NULL OR NOT ({matches}))", self.sql)
+            }
+            Test::Exists(_) => format!("{} IS NOT NULL", self.sql),
+        })
+    }
+}
+
+struct Builder<'a> {
+    collection: &'a Collection,
+    tenant: i64,
+    conditions: Vec<String>,
+    parameters: Parameters,
+}
+
+impl<'a> Builder<'a> {
+    fn new(catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Attempt<Self> {
+        let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+        let mut builder = Self { collection, tenant, conditions: Vec::new(), parameters: Parameters::default() };
+        let tenant = builder.parameters.push(Given::Number(tenant), "bigint");
+        builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
+        for condition in &plan.conditions {
+            let known = known(collection, condition.column)?;
+            builder.condition(&condition.test, &known)?;
+        }
+        Ok(builder)
+    }
+
+    fn condition(&mut self, test: &Test, known: &Known) -> Attempt<()> {
+        if let Test::Exists(wanted) = test {
+            self.conditions.push(format!("r.{} IS {}NULL", known.sql, if *wanted { "NOT " } else { "" }));
+            return Ok(());
+        }
+        if !known.ty.is_list() {
+            let sql = format!("r.{}", known.compared);
+            let held = (known.index.ordered && known.ty == FieldType::Text).then(|| indexed(&sql, &known.ty));
+            let contains = known.index.contains;
+            let condition = Comparison { sql: &sql, known, held, contains, parameters: &mut self.parameters }.test(test)?;
+            self.conditions.push(condition);
+            return Ok(());
+        }
+        // a list: some element satisfies it; negations: none satisfies the positive form
+        let (test, negation) = match test {
+            Test::NotEqual(value) => (&Test::Equal(value.clone()), "NOT "),
+            Test::NotWildcard(pieces) => (&Test::Wildcard(pieces.clone()), "NOT "),
+            other => (other, ""),
+        };
+        if known.index.ordered {
+            let held = (known.ty.element() == &FieldType::Text).then(|| indexed("i.value", known.ty.element()));
+            let tenant = self.parameters.push(Given::Number(self.tenant), "bigint");
+            let inner = Comparison { sql: "i.value", known, held, contains: false, parameters: &mut self.parameters }.test(test)?;
+            let side = name(&["i", &self.collection.name, &known.name]);
+            self.conditions.push(if negation.is_empty() {
+                format!("r.key IN (SELECT i.key FROM {side} i WHERE i.tenant = {tenant} AND {inner})")
+            } else {
+                format!("NOT EXISTS (SELECT 1 FROM {side} i WHERE i.tenant = {tenant} AND i.key = r.key AND {inner})")
+            });
+        } else {
+            let inner = Comparison { sql: "e.value", known, held: None, contains: false, parameters: &mut self.parameters }.test(test)?;
+            self.conditions.push(format!("{negation}EXISTS (SELECT 1 FROM unnest(r.{}) AS e(value) WHERE {inner})", known.sql));
+        }
+        Ok(())
+    }
+
+    fn from(&self) -> String {
+        format!("{} r WHERE {}", name(&["r", &self.collection.name]), self.conditions.join(" AND "))
+    }
+}
+
+fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(String, Parameters)> {
+    let builder = Builder::new(catalogue, tenant, plan)?;
+    let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Attempt<_>>()?;
+    let selected: Vec<String> = columns.iter().map(|column| format!("r.{}", column.sql)).collect();
+    let mut order: Vec<String> = Vec::new();
+    for sort in &plan.sort {
+        let column = known(builder.collection, sort.column)?;
+        let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&format!("r.{}", column.compared), &column.ty));
+        let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
+        order.extend(held.filter(|_| !plan.distinct).map(|held| format!("{held}{direction}")));
+        order.push(format!("r.{}{direction}", column.compared));
+    }
+    let from = builder.from();
+    let mut sql = if plan.distinct {
+        // a sort column may be folded, which is not selected
+        let hidden: Vec<String> = order.iter().map(|column| column.split(' ').next().unwrap_or_default().to_owned()).collect();
+        order.extend(selected.iter().map(|column| format!("{column} NULLS FIRST")));
+        let grouped: Vec<String> = selected.iter().cloned().chain(hidden).collect();
+        format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
+    } else {
+        order.push("r.key".to_owned());
+        format!("SELECT {} FROM {from}", selected.join(", "))
+    };
+    sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
+    let mut parameters = builder.parameters;
+    if let Some(limit) = plan.limit {
+        let limit = parameters.push(Given::Number(limit.min(i64::MAX as u64) as i64), "bigint");
+        sql.push_str(&format!(" LIMIT {limit}"));
+    }
+    if plan.offset > 0 {
+        let offset = parameters.push(Given::Number(plan.offset.min(i64::MAX as u64) as i64), "bigint");
+        sql.push_str(&format!(" OFFSET {offset}"));
+    }
+    Ok((sql, parameters))
+}
+
+pub fn visit(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>) -> Attempt<()> {
+    let (sql, parameters) = rows_statement(catalogue, tenant, plan)?;
+    let collection = &catalogue.collections[plan.collection];
+    let types: Vec<FieldType> = plan.columns.iter().map(|column| Ok(known(collection, *column)?.ty)).collect::<Attempt<_>>()?;
+    parameters.with(|parameters| {
+        session.visit(&sql, parameters, |row| {
+            let values = types.iter().enumerate().map(|(index, ty)| read(row, index, ty)).collect::<Attempt<_>>()?;
+            Ok(visit(values)?)
+        })
+    })
+}
+
+/// A plan without its order and page.
+fn all_rows(plan: &Plan) -> Plan {
+    Plan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
+}
+
+pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<u64> {
+    let plan = all_rows(plan);
+    let (sql, parameters) = if plan.distinct {
+        let (rows, parameters) = rows_statement(catalogue, tenant, &plan)?;
+        (format!("SELECT count(*) FROM ({rows}) AS rows"), parameters)
+    } else {
+        let builder = Builder::new(catalogue, tenant, &plan)?;
+        (format!("SELECT count(*) FROM {}", builder.from()), builder.parameters)
+    };
+    let row = parameters.with(|parameters| session.one(&sql, parameters))?;
+    Ok(row.get::<_, i64>(0) as u64)
+}
+
+/// One aggregate; its type is as in the embedded store.
+pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Attempt<Value> {
+    let plan = all_rows(plan);
+    let builder = Builder::new(catalogue, tenant, &plan)?;
+    let column = known(builder.collection, aggregate.column)?;
+    let rows = if plan.distinct {
+        let Some(wanted) = plan.columns.iter().position(|other| *other == aggregate.column) else {
+            return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)).into());
+        };
+        let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Attempt<_>>()?;
+        let name = |index: usize| if index == wanted { "v".to_owned() } else { format!("c{index}") };
+        let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("r.{} AS {}", column.sql, name(index))).collect();
+        format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
+    } else {
+        format!("SELECT r.{} AS v FROM {}", column.sql, builder.from())
+    };
+    let values = if column.ty.is_list() {
+        format!("SELECT e.v FROM ({rows}) AS rows, unnest(rows.v) AS e(v) WHERE e.v IS NOT NULL")
+    } else {
+        format!("SELECT v FROM ({rows}) AS rows WHERE v IS NOT NULL")
+    };
+    let element = column.ty.element().clone();
+    let whole = element != FieldType::Float;
+    let sql = match aggregate.function {
+        Function::Count => format!("SELECT count(*) FROM ({values}) AS present"),
+        Function::Min => format!("SELECT v FROM ({values}) AS present ORDER BY v LIMIT 1"),
+        Function::Max => format!("SELECT v FROM ({values}) AS present ORDER BY v DESC LIMIT 1"),
+        // as text: a sum of 64-bit numbers has more than 64 bits on its way
+        Function::Sum | Function::Avg if whole => format!("SELECT count(*), sum(v)::text FROM ({values}) AS present"),
+        Function::Sum | Function::Avg => format!("SELECT count(*), sum(v) FROM ({values}) AS present"),
+        Function::Median => format!(
+            "WITH present AS MATERIALIZED ({values}), size AS (SELECT count(*) AS n FROM present) \
+             SELECT v FROM present ORDER BY v LIMIT 2 - (SELECT n % 2 FROM size) OFFSET greatest((SELECT (n - 1) / 2 FROM size), 0)"
+        ),
+    };
+    let overflow = |trouble| match trouble {
+        super::session::Trouble::Store(StoreError::Other(reason)) if !whole && reason.contains("out of range") => {
+            StoreError::Wrong("the sum is too large for a float".into()).into()
+        }
+        other => other,
+    };
+    let found = builder.parameters.with(|parameters| session.query(&sql, parameters)).map_err(overflow)?;
+    let Some(row) = found.first() else { return Ok(Value::Null) };
+    match aggregate.function {
+        Function::Count => Ok(Value::Int(row.get(0))),
+        Function::Min | Function::Max => read(row, 0, &element),
+        Function::Sum | Function::Avg => {
+            let (count, mean) = (row.get::<_, i64>(0), aggregate.function == Function::Avg);
+            if count == 0 {
+                return Ok(Value::Null);
+            }
+            if !whole {
+                let sum = row.get::<_, Option<f64>>(1).filter(|sum| sum.is_finite());
+                let sum = sum.ok_or_else(|| StoreError::Wrong("the sum is too large for a float".into()))?;
+                return Ok(Value::Float(if mean { sum / count as f64 } else { sum }));
+            }
+            let sum: i128 = row.get::<_, Option<&str>>(1).and_then(|sum| sum.parse().ok()).unwrap_or(0);
+            if mean {
+                return Ok(mean_of(sum, i128::from(count), &column.ty));
+            }
+            i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()).into())
+        }
+        Function::Median => {
+            let low = read(row, 0, &element)?;
+            let high = found.last().map_or(Ok(Value::Null), |row| read(row, 0, &element))?;
+            Ok(match (low, high) {
+                (Value::Int(low), Value::Int(high)) if (low ^ high) & 1 == 0 => Value::Int(low.midpoint(high)),
+                (Value::Int(low), Value::Int(high)) => mean_of(i128::from(low) + i128::from(high), 2, &column.ty),
+                // halves first: the sum of two large floats is none
+                (Value::Float(low), Value::Float(high)) => Value::Float(if low == high { low } else { low / 2.0 + high / 2.0 }),
+                _ => Value::Null,
+            })
+        }
+    }
+}
+
+pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &Plan) -> Attempt<Vec<String>> {
+    let (sql, parameters) = rows_statement(catalogue, 1, plan)?;
+    let mut steps: Vec<String> = Vec::new();
+    parameters.with(|parameters| {
+        session.visit(&format!("EXPLAIN (COSTS OFF) {sql}"), parameters, |row| {
+            steps.push(row.get(0));
+            Ok(())
+        })
+    })?;
+    let all = steps.iter().any(|step| step.contains("Seq Scan on r_") || reads_a_tenant(step));
+    let mut lines = vec![if all { "reads every record of the collection".to_owned() } else { "finds records through an index".to_owned() }];
+    lines.extend(steps);
+    lines.push(sql);
+    Ok(lines)
+}
+
+/// Whether an index is asked for nothing but the tenant.
+fn reads_a_tenant(step: &str) -> bool {
+    step.trim().strip_prefix("Index Cond: (tenant = ").is_some_and(|rest| !rest.contains(" AND "))
+}

@@ -1,0 +1,491 @@
+//! Rows: reading records in bulk, and writing a unit of work.
+//!
+//! A unit locks the rows it is about in the order of their keys, compares versions, merges what has changed, and writes with
+//! COPY and one statement per kind of change. All transactions lock in the same order: rows that exist, reservations of
+//! unique values, new rows. So they wait for each other, but never in a circle.
+
+use super::session::{Attempt, Parameter, Session, Trouble};
+use super::tables::{CollectionTables, Tables};
+use super::values::{self, Bound, column_type};
+use super::work;
+use crate::{
+    Change, Conflict, Content, Detail, Edge, EdgeChange, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord, Tenant, Unit, Version,
+};
+use ::postgres::Row;
+use ::postgres::binary_copy::BinaryCopyInWriter;
+use ::postgres::types::Type;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use stook_catalogue::definition::Collection;
+use stook_catalogue::fold::fold;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::put_value;
+use stook_catalogue::value::{FieldType, Value};
+
+// --- reading ------------------------------------------------------------------------------------------------------------
+
+/// Reads records by key, in the order of `keys`, with one statement.
+pub fn read(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key], detail: Detail) -> Attempt<Vec<Option<StoredRecord>>> {
+    let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+    let definition = &tables.catalogue().collections[collection];
+    let columns = &own.read[usize::from(detail == Detail::Full)];
+    let sql = format!("SELECT {columns} FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table);
+    let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
+    let mut found: HashMap<Key, StoredRecord> = HashMap::with_capacity(keys.len());
+    session.visit(&sql, &[&tenant, &wanted], |row| {
+        let record = read_row(row, definition, detail)?;
+        found.insert(record.key.clone(), record);
+        Ok(())
+    })?;
+    Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+}
+
+fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<StoredRecord> {
+    let key: &str = row.get(0);
+    let mut record = StoredRecord {
+        key: Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?,
+        version: Version { revision: row.get(1), touch: row.get(2) },
+        created_job: row.get::<_, i64>(3) as u64,
+        alive: row.get(4),
+        state_set: crate::row::unpack_state(row.get(5), collection),
+        contributions: row.get(6),
+        golden: Vec::new(),
+        state: Vec::new(),
+        conflicts: Vec::new(),
+        raw: None,
+    };
+    if detail == Detail::Full {
+        let mut column = 6;
+        let mut next = |ty: &FieldType| {
+            column += 1;
+            values::read(row, column, ty)
+        };
+        record.golden = collection.fields.iter().map(|field| next(field.golden_type())).collect::<Attempt<_>>()?;
+        record.state = collection.states.iter().map(|state| next(&state.ty)).collect::<Attempt<_>>()?;
+        let conflicts: Option<Vec<&str>> = row.get(column + 1);
+        record.conflicts = conflicts.unwrap_or_default().iter().filter_map(|name| collection.field(name)).map(|(index, _)| index).collect();
+        record.raw = row.get(column + 2);
+    }
+    Ok(record)
+}
+
+pub fn edges(session: &mut Session, tenant: i64, link: u32, target: &str) -> Attempt<Vec<Edge>> {
+    let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 ORDER BY grp, start, child";
+    let edge = |row: Row| Edge { link, target: target.to_owned(), group: row.get(0), start: row.get(1), child: row.get(2), payload: row.get(3) };
+    Ok(session.query(sql, &[&tenant, &i64::from(link), &target])?.into_iter().map(edge).collect())
+}
+
+pub fn marks(session: &mut Session, tenant: i64, lane: u32, limit: usize) -> Attempt<Vec<Mark>> {
+    let sql = "SELECT id, stratum, target, job FROM marks WHERE tenant = $1 AND lane = $2 ORDER BY id LIMIT $3";
+    let mark = |row: Row| Mark {
+        id: row.get(0),
+        lane,
+        stratum: row.get::<_, i64>(1) as u32,
+        target: row.get(2),
+        job: row.get::<_, i64>(3) as u64,
+    };
+    Ok(session.query(sql, &[&tenant, &i64::from(lane), &(limit as i64)])?.into_iter().map(mark).collect())
+}
+
+// --- writing ------------------------------------------------------------------------------------------------------------
+
+/// The id of a tenant, created if it is new.
+pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> Attempt<i64> {
+    if let Some(row) = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])? {
+        return Ok(row.get(0));
+    }
+    let sql = "INSERT INTO tenants(name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id";
+    Ok(session.one(sql, &[&tenant.as_str()])?.get(0))
+}
+
+/// Writes a unit of work inside a transaction.
+pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp: i64) -> Attempt<Receipt> {
+    let fence = unit.fence();
+    if let Some(fence) = fence {
+        work::hand_back(session, fence)?;
+    }
+    let tenant = tenant_id(session, unit.tenant())?;
+    let mut desk = Desk { session, tables, tenant, stamp, versions: HashMap::new() };
+    desk.lock(unit.writes())?;
+    let mut applied: Vec<RecordWrite> = Vec::new();
+    let mut lost: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
+    for write in unit.writes() {
+        if desk.is_current(write) {
+            applied.push(write.clone());
+        } else {
+            lost.entry(write.collection).or_default().push(write.key.clone());
+        }
+    }
+    if !lost.is_empty() {
+        let mut conflicts = Vec::new();
+        for (collection, keys) in lost {
+            let records = read(desk.session, tables, tenant, collection, &keys, Detail::Full)?;
+            for (key, record) in keys.into_iter().zip(records) {
+                // it came into being behind the lock: begin again, then it is locked in its turn
+                if record.as_ref().map(|record| record.version) != desk.versions.get(&(collection, key.clone())).copied() {
+                    return Err(Trouble::Again("a record was created meanwhile".into()));
+                }
+                conflicts.push(Conflict { collection, key, record });
+            }
+        }
+        let resolved = unit.resolve(conflicts)?;
+        let unknown: Vec<RecordWrite> =
+            resolved.iter().filter(|write| !applied.iter().any(|known| known.key == write.key)).cloned().collect();
+        desk.lock(&unknown)?;
+        for write in resolved {
+            if !desk.is_current(&write) {
+                let reason = format!("what was merged for record {:?} is not based on what it is now", write.key.as_str());
+                return Err(StoreError::Wrong(reason).into());
+            }
+            applied.push(write);
+        }
+    }
+    let refused = desk.reserve(&mut applied)?;
+    let rows = applied.len() as u64;
+    desk.apply(applied)?;
+    let session = desk.session;
+    for (collection, key, field, holder) in refused {
+        unit.refused(collection, &key, field, &holder);
+    }
+    settle(session, tenant, unit.settling())?;
+    if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
+        work::write_journal(session, tables.catalogue(), fence.chunk, journal)?;
+    }
+    Ok(Receipt { stamp, rows })
+}
+
+/// Collection, key, field and holder of a record that was not written.
+type Refused = (usize, Key, usize, String);
+
+/// One unit's writing.
+struct Desk<'d> {
+    session: &'d mut Session,
+    tables: &'d Tables,
+    tenant: i64,
+    stamp: i64,
+    /// Of the rows that exist and are locked.
+    versions: HashMap<(usize, Key), Version>,
+}
+
+impl Desk<'_> {
+    /// Locks the rows that writes are about, in the order of collections and keys, and remembers their versions.
+    fn lock(&mut self, writes: &[RecordWrite]) -> Attempt<()> {
+        let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        for write in writes {
+            keys.entry(write.collection).or_default().push(write.key.as_str());
+        }
+        for (collection, keys) in keys {
+            let own = self.tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+            let sql = format!("SELECT key, revision, touch FROM {} WHERE tenant = $1 AND key = ANY($2) ORDER BY key FOR UPDATE", own.table);
+            for row in self.session.query(&sql, &[&self.tenant, &keys])? {
+                let key = Key::new(row.get::<_, &str>(0)).map_err(|error| StoreError::Other(error.to_string()))?;
+                self.versions.insert((collection, key), Version { revision: row.get(1), touch: row.get(2) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a record is still what was read.
+    fn is_current(&self, write: &RecordWrite) -> bool {
+        let now = self.versions.get(&(write.collection, write.key.clone())).copied();
+        now == write.expect && !(now.is_none() && matches!(write.change, Change::Touch { .. }))
+    }
+
+    /// Takes the values of unique fields in the order of the writes, and gives back those that records had. Writes of records
+    /// whose values others have are taken out and returned.
+    fn reserve(&mut self, writes: &mut Vec<RecordWrite>) -> Attempt<Vec<Refused>> {
+        let mut refused = Vec::new();
+        let collections: BTreeSet<usize> = writes.iter().map(|write| write.collection).collect();
+        for collection in collections {
+            let own = &self.tables.collections[collection];
+            if own.uniques.is_empty() {
+                continue;
+            }
+            let definition = &self.tables.catalogue().collections[collection];
+            let mut sides: Vec<Side> = Vec::new();
+            for (field, side) in &own.uniques {
+                let of_collection = || writes.iter().filter(|write| write.collection == collection);
+                let keys: Vec<&str> = of_collection().map(|write| write.key.as_str()).collect();
+                let digests: Vec<Vec<u8>> = of_collection().filter_map(|write| wanted(definition, *field, write)).collect();
+                sides.push(Side::read(self.session, self.tenant, *field, side, &keys, &digests)?);
+            }
+            let mut kept = Vec::with_capacity(writes.len());
+            for write in std::mem::take(writes) {
+                if write.collection != collection || matches!(write.change, Change::Touch { .. }) {
+                    kept.push(write);
+                    continue;
+                }
+                let values: Vec<Option<Vec<u8>>> = sides.iter().map(|side| wanted(definition, side.field, &write)).collect();
+                // look at all before taking any, so that a refused record leaves no trace
+                let taken = sides.iter().zip(&values).find_map(|(side, value)| {
+                    let holder = side.holders.get(value.as_ref()?).filter(|holder| holder.as_str() != write.key.as_str())?;
+                    Some((side.field, holder.clone()))
+                });
+                if let Some((field, holder)) = taken {
+                    refused.push((collection, write.key, field, holder));
+                    continue;
+                }
+                for (side, value) in sides.iter_mut().zip(values) {
+                    side.take(write.key.as_str(), value);
+                }
+                kept.push(write);
+            }
+            *writes = kept;
+            for side in sides {
+                side.write(self.session, self.tenant)?;
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Writes rows whose versions are known to be current.
+    fn apply(&mut self, mut writes: Vec<RecordWrite>) -> Attempt<()> {
+        writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
+        for own in writes.chunk_by(|a, b| a.collection == b.collection) {
+            self.apply_to(own[0].collection, own)?;
+        }
+        Ok(())
+    }
+
+    fn apply_to(&mut self, collection: usize, writes: &[RecordWrite]) -> Attempt<()> {
+        let (own, definition) = (&self.tables.collections[collection], &self.tables.catalogue().collections[collection]);
+        let (mut new, mut changed, mut touched, mut packed, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for write in writes {
+            let key = write.key.as_str();
+            match &write.change {
+                Change::Put(content) if write.expect.is_some() => changed.push((write, &**content)),
+                Change::Put(content) => new.push((write, &**content)),
+                Change::Touch { contributions } => {
+                    touched.push(key);
+                    packed.push(contributions.as_slice());
+                }
+                Change::Delete => gone.push(key),
+            }
+        }
+        if !gone.is_empty() {
+            self.session.execute(&format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table), &[&self.tenant, &gone])?;
+        }
+        if !touched.is_empty() {
+            let sql = format!(
+                "UPDATE {} r SET touch = r.touch + 1, contributions = u.packed FROM unnest($2::text[], $3::bytea[]) AS u(key, packed) \
+                 WHERE r.tenant = $1 AND r.key = u.key",
+                own.table
+            );
+            self.session.execute(&sql, &[&self.tenant, &touched, &packed])?;
+        }
+        if !changed.is_empty() {
+            let stage = super::tables::name(&["stage", &definition.name]);
+            self.session.batch(&format!("CREATE TEMP TABLE IF NOT EXISTS {stage} (LIKE {}) ON COMMIT DELETE ROWS", own.table))?;
+            self.copy_rows(&stage, own, definition, &changed)?;
+            let set: Vec<String> =
+                own.columns.iter().filter(|(column, _)| column != "tenant" && column != "key").map(|(column, _)| format!("{column} = s.{column}")).collect();
+            let sql = format!("UPDATE {} r SET {} FROM {stage} s WHERE r.tenant = s.tenant AND r.key = s.key", own.table, set.join(", "));
+            self.session.execute(&sql, &[])?;
+        }
+        if !new.is_empty() {
+            self.copy_rows(&own.table, own, definition, &new)?;
+        }
+        for (field, side) in &own.lists {
+            let stale: Vec<&str> = changed.iter().map(|(write, _)| write.key.as_str()).chain(gone.iter().copied()).collect();
+            if !stale.is_empty() {
+                self.session.execute(&format!("DELETE FROM {side} WHERE tenant = $1 AND key = ANY($2)"), &[&self.tenant, &stale])?;
+            }
+            self.copy_elements(side, definition, *field, changed.iter().chain(&new))?;
+        }
+        Ok(())
+    }
+
+    fn copy_rows(&mut self, table: &str, own: &CollectionTables, collection: &Collection, puts: &[(&RecordWrite, &Content)]) -> Attempt<()> {
+        let names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let types: Vec<Type> = own.columns.iter().map(|(_, ty)| wire_type(ty)).collect();
+        let copy = self.session.client().copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")))?;
+        let mut writer = BinaryCopyInWriter::new(copy, &types);
+        for (write, content) in puts {
+            let key = write.key.as_str();
+            let revision = write.expect.map_or(self.stamp, |version| self.stamp.max(version.revision + 1));
+            let created_job = content.created_job as i64;
+            let folded: Vec<Option<String>> = own.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect();
+            let golden: Vec<Bound<'_>> = content.golden.iter().map(Bound).collect();
+            let state: Vec<Bound<'_>> = content.state.iter().map(Bound).collect();
+            let conflicts: Option<Vec<&str>> =
+                (!content.conflicts.is_empty()).then(|| content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect());
+            let state_set = crate::row::pack_state(&content.state_set, collection);
+            let raw = content.raw.as_deref();
+            let mut row: Vec<Parameter<'_>> = vec![&self.tenant, &key, &revision, &0_i64, &created_job, &content.alive];
+            row.extend(golden.iter().map(|value| value as Parameter<'_>));
+            row.extend(folded.iter().map(|value| value as Parameter<'_>));
+            row.extend(state.iter().map(|value| value as Parameter<'_>));
+            row.extend([&conflicts as Parameter<'_>, &state_set, &content.contributions, &raw]);
+            writer.write(&row)?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    fn copy_elements<'w>(
+        &mut self,
+        side: &str,
+        collection: &Collection,
+        field: usize,
+        puts: impl Iterator<Item = &'w (&'w RecordWrite, &'w Content)>,
+    ) -> Attempt<()> {
+        let definition = &collection.fields[field];
+        let element = wire_type(&column_type(definition.golden_type().element()));
+        let mut rows: Vec<(&str, Value)> = Vec::new();
+        for (write, content) in puts {
+            let from = rows.len();
+            for element in content.golden[field].elements() {
+                let value = match element.as_text() {
+                    Some(text) if definition.fold => Value::text(fold(text)),
+                    _ => element.clone(),
+                };
+                if !rows[from..].iter().any(|(_, known)| *known == value) {
+                    rows.push((write.key.as_str(), value));
+                }
+            }
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let copy = self.session.client().copy_in(&format!("COPY {side} (tenant, key, value) FROM STDIN BINARY"))?;
+        let mut writer = BinaryCopyInWriter::new(copy, &[Type::INT8, Type::TEXT, element]);
+        for (key, value) in &rows {
+            writer.write(&[&self.tenant, key, &Bound(value)])?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+}
+
+/// The client's type of a column.
+fn wire_type(ty: &str) -> Type {
+    match ty.split(" COLLATE").next().unwrap_or(ty) {
+        "bigint" => Type::INT8,
+        "boolean" => Type::BOOL,
+        "double precision" => Type::FLOAT8,
+        "uuid" => Type::UUID,
+        "bytea" => Type::BYTEA,
+        "bigint[]" => Type::INT8_ARRAY,
+        "boolean[]" => Type::BOOL_ARRAY,
+        "double precision[]" => Type::FLOAT8_ARRAY,
+        "uuid[]" => Type::UUID_ARRAY,
+        "text[]" => Type::TEXT_ARRAY,
+        _ => Type::TEXT,
+    }
+}
+
+/// The hash of the value a write wants to have in a unique field; a record that does not exist wants none.
+fn wanted(collection: &Collection, field: usize, write: &RecordWrite) -> Option<Vec<u8>> {
+    let Change::Put(content) = &write.change else { return None };
+    let value = crate::row::reserved_value(collection, field, content);
+    if value.is_null() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    put_value(&mut bytes, &value);
+    Some(blake3::hash(&bytes).as_bytes()[..16].to_vec())
+}
+
+/// Reservations of one unique field, as far as a unit needs them.
+struct Side {
+    field: usize,
+    table: String,
+    holders: HashMap<Vec<u8>, String>,
+    held: HashMap<String, Vec<u8>>,
+    before: HashMap<Vec<u8>, String>,
+}
+
+impl Side {
+    fn read(session: &mut Session, tenant: i64, field: usize, table: &str, keys: &[&str], digests: &[Vec<u8>]) -> Attempt<Self> {
+        let sql = format!("SELECT digest, key FROM {table} WHERE tenant = $1 AND (digest = ANY($2) OR key = ANY($3)) ORDER BY digest FOR UPDATE");
+        let rows = session.query(&sql, &[&tenant, &digests, &keys])?;
+        let holders: HashMap<Vec<u8>, String> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let held = holders.iter().map(|(digest, key)| (key.clone(), digest.clone())).collect();
+        Ok(Self { field, table: table.to_owned(), before: holders.clone(), holders, held })
+    }
+
+    fn take(&mut self, key: &str, value: Option<Vec<u8>>) {
+        if let Some(old) = self.held.remove(key) {
+            self.holders.remove(&old);
+        }
+        if let Some(value) = value {
+            self.holders.insert(value.clone(), key.to_owned());
+            self.held.insert(key.to_owned(), value);
+        }
+    }
+
+    fn write(self, session: &mut Session, tenant: i64) -> Attempt<()> {
+        let given: Vec<&Vec<u8>> =
+            self.before.iter().filter(|(digest, key)| self.holders.get(*digest) != Some(key)).map(|(digest, _)| digest).collect();
+        if !given.is_empty() {
+            session.execute(&format!("DELETE FROM {} WHERE tenant = $1 AND digest = ANY($2)", self.table), &[&tenant, &given])?;
+        }
+        let mut taken: Vec<(&Vec<u8>, &String)> = self.holders.iter().filter(|(digest, key)| self.before.get(*digest) != Some(key)).collect();
+        if taken.is_empty() {
+            return Ok(());
+        }
+        taken.sort();
+        let (digests, keys): (Vec<&Vec<u8>>, Vec<&String>) = taken.into_iter().unzip();
+        let sql = format!(
+            "INSERT INTO {}(tenant, digest, key) SELECT $1, u.digest, u.key FROM unnest($2::bytea[], $3::text[]) AS u(digest, key) ORDER BY u.digest \
+             ON CONFLICT DO NOTHING",
+            self.table
+        );
+        let written = session.execute(&sql, &[&tenant, &digests, &keys])?;
+        if written == keys.len() as u64 { Ok(()) } else { Err(Trouble::Again("a value was taken meanwhile".into())) }
+    }
+}
+
+fn settle(session: &mut Session, tenant: i64, settling: Settling) -> Attempt<()> {
+    // of several changes of one edge the last counts
+    let mut changes: BTreeMap<(i64, String, String, i64, String), Option<Vec<u8>>> = BTreeMap::new();
+    for change in settling.edges {
+        let (edge, kept) = match change {
+            EdgeChange::Put(edge) => (edge, true),
+            EdgeChange::Delete(edge) => (edge, false),
+        };
+        changes.insert((i64::from(edge.link), edge.target, edge.group, edge.start, edge.child), kept.then_some(edge.payload));
+    }
+    for kept in [false, true] {
+        let chosen: Vec<_> = changes.iter().filter(|(_, payload)| payload.is_some() == kept).collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        let links: Vec<i64> = chosen.iter().map(|((link, ..), _)| *link).collect();
+        let targets: Vec<&str> = chosen.iter().map(|((_, target, ..), _)| target.as_str()).collect();
+        let groups: Vec<&str> = chosen.iter().map(|((_, _, group, ..), _)| group.as_str()).collect();
+        let starts: Vec<i64> = chosen.iter().map(|((_, _, _, start, _), _)| *start).collect();
+        let children: Vec<&str> = chosen.iter().map(|((.., child), _)| child.as_str()).collect();
+        if kept {
+            let payloads: Vec<&[u8]> = chosen.iter().filter_map(|(_, payload)| payload.as_deref()).collect();
+            session.execute(
+                "INSERT INTO edges(tenant, link, target, grp, start, child, payload)
+                 SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bytea[])
+                 ON CONFLICT (tenant, link, target, grp, start, child) DO UPDATE SET payload = excluded.payload",
+                &[&tenant, &links, &targets, &groups, &starts, &children, &payloads],
+            )?;
+        } else {
+            session.execute(
+                "DELETE FROM edges e USING unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[]) AS u(link, target, grp, start, child)
+                 WHERE e.tenant = $1 AND e.link = u.link AND e.target = u.target AND e.grp = u.grp AND e.start = u.start AND e.child = u.child",
+                &[&tenant, &links, &targets, &groups, &starts, &children],
+            )?;
+        }
+    }
+    if !settling.answered.is_empty() {
+        session.execute("DELETE FROM marks WHERE tenant = $1 AND id = ANY($2)", &[&tenant, &settling.answered])?;
+    }
+    if !settling.marks.is_empty() {
+        let marks = &settling.marks;
+        let lanes: Vec<i64> = marks.iter().map(|mark| i64::from(mark.lane)).collect();
+        let strata: Vec<i64> = marks.iter().map(|mark| i64::from(mark.stratum)).collect();
+        let targets: Vec<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
+        let jobs: Vec<i64> = marks.iter().map(|mark| mark.job as i64).collect();
+        session.execute(
+            "INSERT INTO marks(tenant, lane, stratum, target, job)
+             SELECT $1, lane, stratum, target, job FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bigint[])
+             WITH ORDINALITY AS u(lane, stratum, target, job, place) ORDER BY place",
+            &[&tenant, &lanes, &strata, &targets, &jobs],
+        )?;
+    }
+    Ok(())
+}

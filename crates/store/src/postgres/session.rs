@@ -1,0 +1,299 @@
+//! Connections: opening, pooling with a bounded wait, and what an error means for the work at hand.
+
+use crate::StoreError;
+use ::postgres::error::SqlState;
+use ::postgres::types::ToSql;
+use ::postgres::{Client, Config, NoTls, Row, Statement};
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Why work on the database did not succeed.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Another transaction was in the way: the same work may succeed when it is done again.
+    Again(String),
+    /// The connection is gone; nothing was committed.
+    Lost(String),
+    /// The connection went while COMMIT was on its way: it is not known whether it was done.
+    Unknown(String),
+    /// It will not succeed.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Trouble::Store(error)
+    }
+}
+
+impl From<::postgres::Error> for Trouble {
+    fn from(error: ::postgres::Error) -> Self {
+        let Some(said) = error.as_db_error() else {
+            return if error.is_closed() || std::error::Error::source(&error).is_some_and(|source| source.is::<std::io::Error>()) {
+                Trouble::Lost(error.to_string())
+            } else {
+                Trouble::Store(StoreError::Other(with_source(&error)))
+            };
+        };
+        let text = format!("{}{}", said.message(), said.detail().map(|detail| format!(" ({detail})")).unwrap_or_default());
+        match said.code() {
+            code if [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE, SqlState::UNIQUE_VIOLATION].contains(code) => Trouble::Again(text),
+            code if [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code) => Trouble::Lost(text),
+            code if *code == SqlState::DISK_FULL => Trouble::Store(StoreError::Full),
+            code if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
+                Trouble::Store(StoreError::ReadOnly(text))
+            }
+            // nothing is wrong with the chunk at hand: the import stops and can be resumed
+            code if [SqlState::QUERY_CANCELED, SqlState::TOO_MANY_CONNECTIONS, SqlState::OUT_OF_MEMORY, SqlState::IO_ERROR].contains(code) => {
+                Trouble::Store(StoreError::ReadOnly(text))
+            }
+            _ => Trouble::Store(StoreError::Other(text)),
+        }
+    }
+}
+
+fn with_source(error: &::postgres::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+impl From<Trouble> for StoreError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Store(error) => error,
+            Trouble::Again(reason) => StoreError::Other(format!("other transactions were in the way too often: {reason}")),
+            Trouble::Lost(reason) => StoreError::ReadOnly(format!("the connection is lost: {reason}")),
+            Trouble::Unknown(reason) => {
+                StoreError::ReadOnly(format!("the connection was lost while a change was being committed, look whether it was done: {reason}"))
+            }
+        }
+    }
+}
+
+/// Results inside the room.
+pub type Attempt<T> = Result<T, Trouble>;
+
+/// A parameter.
+pub type Parameter<'p> = &'p (dyn ToSql + Sync);
+
+/// A connection and the statements prepared on it.
+pub struct Session {
+    client: Client,
+    statements: HashMap<String, Statement>,
+}
+
+impl Session {
+    fn open(config: &Config, schema: &str) -> Attempt<Self> {
+        let mut client = config.connect(NoTls)?;
+        // a table is read from end to end only where no index answers, however small it is
+        client.batch_execute(&format!(
+            "SET search_path TO \"{schema}\"; SET enable_seqscan = off; SET client_min_messages = warning; SET timezone = 'UTC'; \
+             SET lock_timeout = 0; SET jit = off"
+        ))?;
+        Ok(Self { client, statements: HashMap::new() })
+    }
+
+    /// The statement, prepared once.
+    pub fn prepare(&mut self, sql: &str) -> Attempt<Statement> {
+        if let Some(known) = self.statements.get(sql) {
+            return Ok(known.clone());
+        }
+        // queries are made of what people ask: forget all rather than keep all
+        if self.statements.len() >= 256 {
+            self.statements.clear();
+        }
+        let statement = self.client.prepare(sql)?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Runs a statement for its effect; returns how many rows it touched.
+    pub fn execute(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<u64> {
+        let statement = self.prepare(sql)?;
+        Ok(self.client.execute(&statement, parameters)?)
+    }
+
+    /// All rows of a statement.
+    pub fn query(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<Vec<Row>> {
+        let statement = self.prepare(sql)?;
+        Ok(self.client.query(&statement, parameters)?)
+    }
+
+    /// The first row, if there is one.
+    pub fn first(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<Option<Row>> {
+        Ok(self.query(sql, parameters)?.into_iter().next())
+    }
+
+    /// The only row.
+    pub fn one(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<Row> {
+        self.first(sql, parameters)?.ok_or_else(|| StoreError::Other("the database gave no row".into()).into())
+    }
+
+    /// Calls `visit` with each row as it comes.
+    pub fn visit(&mut self, sql: &str, parameters: &[Parameter<'_>], mut visit: impl FnMut(&Row) -> Attempt<()>) -> Attempt<()> {
+        use ::postgres::fallible_iterator::FallibleIterator;
+        let statement = self.prepare(sql)?;
+        let mut rows = self.client.query_raw(&statement, parameters.iter().copied())?;
+        while let Some(row) = rows.next()? {
+            visit(&row)?;
+        }
+        Ok(())
+    }
+
+    /// Runs statements without parameters.
+    pub fn batch(&mut self, sql: &str) -> Attempt<()> {
+        Ok(self.client.batch_execute(sql)?)
+    }
+
+    /// The client, for COPY.
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    /// Commits. A connection that goes now leaves open what happened.
+    pub fn commit(&mut self) -> Attempt<()> {
+        self.batch("COMMIT").map_err(|trouble| match trouble {
+            Trouble::Lost(reason) => Trouble::Unknown(reason),
+            other => other,
+        })
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.client.is_closed()
+    }
+}
+
+struct Idle {
+    sessions: Vec<Session>,
+    open: usize,
+}
+
+/// A bounded number of connections.
+pub struct Pool {
+    config: Config,
+    schema: String,
+    wait: Duration,
+    most: usize,
+    idle: Mutex<Idle>,
+    returned: Condvar,
+}
+
+/// A connection out of the pool; it goes back when dropped.
+pub struct Pooled<'p> {
+    pool: &'p Pool,
+    session: Option<Session>,
+}
+
+impl Pool {
+    pub fn new(config: Config, schema: String, wait: Duration, most: usize) -> Self {
+        Self { config, schema, wait, most, idle: Mutex::new(Idle { sessions: Vec::new(), open: 0 }), returned: Condvar::new() }
+    }
+
+    /// The schema all tables are in.
+    pub fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    /// A connection, as soon as one is free and the server answers.
+    pub fn get(&self) -> Attempt<Pooled<'_>> {
+        let deadline = Instant::now() + self.wait;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            while let Some(session) = idle.sessions.pop() {
+                if session.is_usable() {
+                    return Ok(Pooled { pool: self, session: Some(session) });
+                }
+                idle.open -= 1;
+            }
+            if idle.open < self.most {
+                idle.open += 1;
+                drop(idle);
+                return self.open(deadline);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(StoreError::Busy(self.wait.as_secs()).into());
+            }
+            idle = self.returned.wait_timeout(idle, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Connects; a server that is starting or restarting is waited for.
+    fn open(&self, deadline: Instant) -> Attempt<Pooled<'_>> {
+        let mut pause = Duration::from_millis(10);
+        loop {
+            match Session::open(&self.config, &self.schema) {
+                Ok(session) => return Ok(Pooled { pool: self, session: Some(session) }),
+                Err(Trouble::Lost(_)) if Instant::now() + pause < deadline => std::thread::sleep(pause),
+                Err(trouble) => {
+                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).open -= 1;
+                    self.returned.notify_one();
+                    return Err(trouble);
+                }
+            }
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    /// Does `work` on a connection, again when the connection was lost before anything was done or others were in the way.
+    pub fn run<T>(&self, mut work: impl FnMut(&mut Session) -> Attempt<T>) -> Attempt<T> {
+        let deadline = Instant::now() + self.wait;
+        let mut attempts = 0;
+        loop {
+            let result = {
+                let mut session = self.get()?;
+                let result = work(&mut session);
+                if result.is_err() {
+                    session.give_up();
+                }
+                result
+            };
+            attempts += 1;
+            match result {
+                Err(Trouble::Again(_)) if attempts < 50 => std::thread::sleep(Duration::from_millis(attempts)),
+                Err(Trouble::Lost(_)) if Instant::now() < deadline => {}
+                ended => return ended,
+            }
+        }
+    }
+}
+
+impl Pooled<'_> {
+    /// Takes back what is open; a connection on which that fails is not used again.
+    fn give_up(&mut self) {
+        let usable = self.session.as_mut().is_some_and(|session| session.batch("ROLLBACK").is_ok());
+        if !usable {
+            self.session = None;
+        }
+    }
+}
+
+impl std::ops::Deref for Pooled<'_> {
+    type Target = Session;
+
+    #[expect(clippy::expect_used, reason = "only `give_up` takes the session, when nothing is done with it any more")]
+    fn deref(&self) -> &Session {
+        self.session.as_ref().expect("a session")
+    }
+}
+
+impl std::ops::DerefMut for Pooled<'_> {
+    #[expect(clippy::expect_used, reason = "as above")]
+    fn deref_mut(&mut self) -> &mut Session {
+        self.session.as_mut().expect("a session")
+    }
+}
+
+impl Drop for Pooled<'_> {
+    fn drop(&mut self) {
+        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.session.take() {
+            Some(session) if session.is_usable() => idle.sessions.push(session),
+            _ => idle.open -= 1,
+        }
+        self.pool.returned.notify_one();
+    }
+}

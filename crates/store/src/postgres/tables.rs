@@ -1,0 +1,367 @@
+//! Tables of a definition in a PostgreSQL schema: names, columns, creation, additive changes.
+//!
+//! ```text
+//! meta(name, value)                       format, definition hash, shape
+//! clock, tokens                           sequences: the time given last, tokens of leases
+//! tenants, generations                    as in the embedded store
+//! r_C(tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., s_STATE.., conflict, state, contributions, raw)
+//! i_C_FIELD(tenant, key, value)           one row per element of an indexed list
+//! u_C_FIELD(tenant, digest, key)          reservations of a unique field, by the hash of the value
+//! edges, marks, jobs, chunks, chunk_journals, troubles, corrections
+//! ```
+//! Text is compared byte by byte (`COLLATE "C"`). An index on text holds the first [`INDEXED`] characters, because a B-tree
+//! takes no long ones; conditions say both, what they ask and what follows for those characters. A `contains` index is a GIN
+//! index over the trigrams that a function of the schema makes, so that no extension is needed.
+
+use super::session::{Attempt, Session};
+use super::values::column_type;
+use crate::StoreError;
+use crate::shape::Shape;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
+use stook_catalogue::value::FieldType;
+
+/// Version of everything that is not the definition's.
+const FORMAT: &str = "1";
+
+/// Characters of a text that an index holds.
+pub const INDEXED: usize = 600;
+
+const FIXED: &str = r#"
+CREATE TABLE meta(name text PRIMARY KEY, value text);
+CREATE SEQUENCE clock;
+CREATE SEQUENCE tokens;
+CREATE TABLE tenants(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE);
+CREATE TABLE generations(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, hash bytea NOT NULL UNIQUE);
+CREATE TABLE edges(tenant bigint NOT NULL, link bigint NOT NULL, target text COLLATE "C" NOT NULL, grp text COLLATE "C" NOT NULL, start bigint NOT NULL,
+  child text COLLATE "C" NOT NULL, payload bytea NOT NULL, PRIMARY KEY(tenant, link, target, grp, start, child));
+CREATE TABLE marks(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, lane bigint NOT NULL, stratum bigint NOT NULL,
+  target text NOT NULL, job bigint NOT NULL);
+CREATE INDEX marks_lane ON marks(tenant, lane, id);
+CREATE TABLE jobs(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, profile text, source text NOT NULL, as_of bigint,
+  files text NOT NULL, state text NOT NULL, reason text, created bigint NOT NULL, finished bigint, progress text NOT NULL);
+CREATE INDEX jobs_tenant ON jobs(tenant, id);
+CREATE TABLE chunks(job bigint NOT NULL, ordinal bigint NOT NULL, state text NOT NULL, token bigint NOT NULL,
+  until bigint NOT NULL, attempts bigint NOT NULL, reason text, file bigint NOT NULL, position bigint NOT NULL, length bigint NOT NULL,
+  file_documents bigint NOT NULL, documents_before bigint NOT NULL, documents bigint NOT NULL, head bytea NOT NULL, payload bytea,
+  PRIMARY KEY(job, ordinal));
+CREATE INDEX chunks_waiting ON chunks(job, ordinal) WHERE state = 'waiting';
+CREATE INDEX chunks_leased ON chunks(job, ordinal) WHERE state = 'leased';
+CREATE TABLE chunk_journals(job bigint NOT NULL, ordinal bigint NOT NULL, first bigint NOT NULL, counts bytea NOT NULL, file bigint NOT NULL,
+  file_start bigint NOT NULL, lines bytea NOT NULL, PRIMARY KEY(job, ordinal));
+CREATE INDEX chunk_journals_first ON chunk_journals(job, first);
+CREATE TABLE troubles(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job bigint NOT NULL, document bigint NOT NULL, file bigint NOT NULL,
+  record bigint NOT NULL, position bigint NOT NULL, key text, failed boolean NOT NULL, reason text NOT NULL);
+CREATE INDEX troubles_job ON troubles(job, document);
+CREATE TABLE corrections(job bigint NOT NULL, document bigint NOT NULL, collection text NOT NULL, outcome bigint NOT NULL,
+  PRIMARY KEY(job, document, collection));
+CREATE FUNCTION trigrams(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS
+  $$ SELECT coalesce(array_agg(DISTINCT substr(value, at, 3)), '{}') FROM generate_series(1, length(value) - 2) AS at $$;
+"#;
+
+/// What statements need to know of one collection.
+pub struct CollectionTables {
+    /// The record table, quoted.
+    pub table: String,
+    /// Columns of a row in the order they are written.
+    pub columns: Vec<(String, String)>,
+    /// Columns that are read: the head, or all of it.
+    pub read: [String; 2],
+    /// Fields whose folded form has a column.
+    pub folded: Vec<usize>,
+    /// Indexed list fields and their side tables.
+    pub lists: Vec<(usize, String)>,
+    /// Unique fields and their reservation tables.
+    pub uniques: Vec<(usize, String)>,
+}
+
+/// Tables of a definition.
+pub struct Tables {
+    /// By collection.
+    pub collections: Vec<CollectionTables>,
+    definition: Arc<Catalogue>,
+    shape: Shape,
+    generations: OnceLock<HashMap<[u8; 16], u32>>,
+}
+
+/// A name in SQL. PostgreSQL cuts names behind 63 bytes; long ones end in a hash instead.
+pub fn name(parts: &[&str]) -> String {
+    let whole = parts.join("_");
+    if whole.len() <= 63 {
+        return format!("\"{whole}\"");
+    }
+    let hash = blake3::hash(whole.as_bytes()).to_hex();
+    let mut end = 46;
+    while !whole.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("\"{}_{}\"", &whole[..end], &hash[..16])
+}
+
+/// Columns of a row's head.
+const HEAD: &str = "key, revision, touch, created_job, alive, state, contributions";
+
+impl Tables {
+    pub fn new(catalogue: &Arc<Catalogue>) -> Self {
+        let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
+        Self { collections, definition: catalogue.clone(), shape: Shape::of(catalogue), generations: OnceLock::new() }
+    }
+
+    /// The definition the tables are of.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.definition
+    }
+
+    pub fn generation(&self, source: usize, feed: usize) -> u32 {
+        let hash = self.definition.sources.get(source).and_then(|source| source.feeds.get(feed)).map(|feed| feed.generation);
+        hash.and_then(|hash| self.generations.get()?.get(&hash).copied()).unwrap_or(0)
+    }
+}
+
+impl CollectionTables {
+    fn new(collection: &Collection) -> Self {
+        let fields = collection.fields.iter().map(|field| (name(&["f", &field.name]), column_type(field.golden_type())));
+        let folded: Vec<usize> = positions(collection, |field| field.fold && !field.ty.is_list());
+        let text = || column_type(&FieldType::Text);
+        let folded_columns = folded.iter().map(|index| (name(&["x", &collection.fields[*index].name]), text()));
+        let states = collection.states.iter().map(|state| (name(&["s", &state.name]), column_type(&state.ty)));
+        let read: Vec<String> = fields.clone().chain(states.clone()).map(|(column, _)| column).collect();
+        let full = [HEAD.to_owned()].into_iter().chain(read).chain(["conflict".to_owned(), "raw".to_owned()]).collect::<Vec<_>>().join(", ");
+        let fixed = |columns: &[(&str, &str)]| columns.iter().map(|(name, ty)| ((*name).to_owned(), (*ty).to_owned())).collect::<Vec<_>>();
+        let mut columns = fixed(&[
+            ("tenant", "bigint"),
+            ("key", "text"),
+            ("revision", "bigint"),
+            ("touch", "bigint"),
+            ("created_job", "bigint"),
+            ("alive", "boolean"),
+        ]);
+        columns.extend(fields.chain(folded_columns).chain(states));
+        columns.extend(fixed(&[("conflict", "text[]"), ("state", "text"), ("contributions", "bytea"), ("raw", "bytea")]));
+        let side = |prefix: &str, wanted: fn(&Field) -> bool| {
+            let table = |index: usize| (index, name(&[prefix, &collection.name, &collection.fields[index].name]));
+            positions(collection, wanted).into_iter().map(table).collect()
+        };
+        Self {
+            table: name(&["r", &collection.name]),
+            columns,
+            read: [HEAD.to_owned(), full],
+            folded,
+            lists: side("i", |field| field.index.ordered && field.golden_type().is_list()),
+            uniques: side("u", |field| field.unique),
+        }
+    }
+}
+
+fn positions(collection: &Collection, wanted: impl Fn(&Field) -> bool) -> Vec<usize> {
+    collection.fields.iter().enumerate().filter(|(_, field)| wanted(field)).map(|(index, _)| index).collect()
+}
+
+/// What an ordered index on a column holds.
+pub fn indexed(column: &str, ty: &FieldType) -> String {
+    if matches!(ty, FieldType::Text | FieldType::Json) { format!("left({column}, {INDEXED})") } else { column.to_owned() }
+}
+
+/// Creates what is missing and applies additions; returns what was done, in words. Processes that do so at once wait for each
+/// other.
+pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<Vec<String>> {
+    if is_prepared(session, tables)? {
+        return Ok(Vec::new());
+    }
+    session.batch("BEGIN")?;
+    session.execute("SELECT pg_advisory_xact_lock(hashtext('stook'), hashtext($1))", &[&schema])?;
+    let exists: bool = session.one("SELECT EXISTS(SELECT 1 FROM pg_namespace WHERE nspname = $1)", &[&schema])?.get(0);
+    if !exists {
+        session.batch(&format!("CREATE SCHEMA \"{schema}\""))?;
+    }
+    let has_tables = "SELECT EXISTS(SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'meta')";
+    if !session.one(has_tables, &[&schema])?.get::<_, bool>(0) {
+        session.batch(FIXED)?;
+        put_meta(session, "format", FORMAT)?;
+        put_meta(session, "shape", "{\"collections\":{}}")?;
+        session.execute("INSERT INTO tenants(name) VALUES ($1)", &[&crate::DEFAULT_TENANT])?;
+    }
+    let format = meta(session, "format")?.unwrap_or_default();
+    if format != FORMAT {
+        let reason = format!("the store has format {format}, this program writes format {FORMAT}; use the program that wrote it");
+        return Err(StoreError::Definition(reason).into());
+    }
+    let definition = &tables.definition;
+    let mut changes = Vec::new();
+    let stored_definition = meta(session, "definition")?;
+    if stored_definition.as_deref() != Some(definition.hash.as_str()) {
+        let stored = meta(session, "shape")?.unwrap_or_default();
+        let old: Shape = serde_json::from_str(&stored).map_err(|error| StoreError::Other(format!("the store's shape cannot be read: {error}")))?;
+        old.check(&tables.shape)?;
+        changes = apply(session, tables, &old)?;
+        let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
+        put_meta(session, "shape", &shape)?;
+        put_meta(session, "definition", &definition.hash)?;
+        if stored_definition.is_none() {
+            changes.clear();
+        }
+    }
+    for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
+        session.execute("INSERT INTO generations(hash) VALUES ($1) ON CONFLICT DO NOTHING", &[&feed.generation.as_slice()])?;
+    }
+    session.batch("COMMIT")?;
+    Ok(changes)
+}
+
+/// Whether nothing is to be done, found out without waiting for anybody.
+fn is_prepared(session: &mut Session, tables: &Tables) -> Attempt<bool> {
+    let exists: bool = session.one("SELECT to_regclass('meta') IS NOT NULL AND to_regclass('generations') IS NOT NULL", &[])?.get(0);
+    if !exists || check(session, tables).is_err() || meta(session, "format")?.as_deref() != Some(FORMAT) {
+        return Ok(false);
+    }
+    Ok(read_generations(session, tables)?.values().all(|number| *number > 0))
+}
+
+fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<String>> {
+    let mut changes = Vec::new();
+    for (collection, own) in tables.definition.collections.iter().zip(&tables.collections) {
+        let (table, of) = (&own.table, &collection.name);
+        let known = old.collections.get(of);
+        if known.is_none() {
+            let columns: Vec<String> = own
+                .columns
+                .iter()
+                .map(|(column, ty)| match column.as_str() {
+                    "key" => "key text COLLATE \"C\" NOT NULL".into(),
+                    "tenant" | "revision" | "touch" | "created_job" | "alive" | "contributions" => format!("{column} {ty} NOT NULL"),
+                    _ => format!("{column} {ty}"),
+                })
+                .collect();
+            session.batch(&format!("CREATE TABLE {table}({}, PRIMARY KEY(tenant, key))", columns.join(", ")))?;
+            changes.push(format!("collection `{of}` is new"));
+        }
+        for field in &collection.fields {
+            let existed = known.and_then(|known| known.fields.get(&field.name));
+            let ty = field.golden_type();
+            let column = name(&[if field.fold && !ty.is_list() { "x" } else { "f" }, &field.name]);
+            if known.is_some() && existed.is_none() {
+                session.batch(&format!("ALTER TABLE {table} ADD COLUMN {} {}", name(&["f", &field.name]), column_type(ty)))?;
+                if field.fold && !ty.is_list() {
+                    session.batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {}", column_type(&FieldType::Text)))?;
+                }
+                changes.push(format!("field `{of}.{}` is new; records get it when their documents are imported again", field.name));
+            }
+            let had = existed.map_or(Index::default(), |shape| Index { ordered: shape.ordered, contains: shape.contains });
+            if existed.is_some() {
+                crate::shape::report_index(&mut changes, of, &field.name, field.index, had);
+            }
+            if ty.is_list() {
+                list_index(session, collection, field, had.ordered)?;
+            } else {
+                plain_index(session, table, &["o", of, column.trim_matches('"')], &indexed(&column, ty), field.index.ordered, had.ordered)?;
+                let index = name(&["t", of, &field.name]);
+                match (field.index.contains, had.contains) {
+                    (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table} USING gin (trigrams({column}))"))?,
+                    (false, true) => session.batch(&format!("DROP INDEX {index}"))?,
+                    _ => {}
+                }
+            }
+            let side = name(&["u", of, &field.name]);
+            if field.unique && existed.is_none_or(|shape| !shape.unique) {
+                let key = "key text COLLATE \"C\" NOT NULL";
+                session.batch(&format!(
+                    "CREATE TABLE {side}(tenant bigint NOT NULL, digest bytea NOT NULL, {key}, PRIMARY KEY(tenant, digest), UNIQUE(tenant, key))"
+                ))?;
+            }
+            if !field.unique && existed.is_some_and(|shape| shape.unique) {
+                session.batch(&format!("DROP TABLE {side}"))?;
+                changes.push(format!("`{of}.{}` is not unique any more", field.name));
+            }
+        }
+        for state in &collection.states {
+            let existed = known.and_then(|known| known.states.get(&state.name));
+            let column = name(&["s", &state.name]);
+            if known.is_some() && existed.is_none() {
+                session.batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {}", column_type(&state.ty)))?;
+                changes.push(format!("state field `{of}.{}` is new", state.name));
+            }
+            // lists and texts inside have side tables, which state does not
+            let had = Index { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), contains: false };
+            let wanted = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
+            plain_index(session, table, &["o", of, column.trim_matches('"')], &indexed(&column, &state.ty), wanted.ordered, had.ordered)?;
+            if existed.is_some() {
+                crate::shape::report_index(&mut changes, of, &state.name, wanted, had);
+            }
+        }
+    }
+    Ok(changes)
+}
+
+fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, wanted: bool, had: bool) -> Attempt<()> {
+    let index = name(parts);
+    match (wanted, had) {
+        (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table}(tenant, {what})")),
+        (false, true) => session.batch(&format!("DROP INDEX {index}")),
+        _ => Ok(()),
+    }
+}
+
+fn list_index(session: &mut Session, collection: &Collection, field: &Field, had: bool) -> Attempt<()> {
+    let (of, table) = (&collection.name, name(&["r", &collection.name]));
+    let (side, column) = (name(&["i", of, &field.name]), name(&["f", &field.name]));
+    match (field.index.ordered, had) {
+        (true, false) => {
+            if field.fold {
+                // only the process that writes a value folds it
+                let with_values = format!("SELECT EXISTS(SELECT 1 FROM {table} WHERE {column} IS NOT NULL)");
+                if session.one(&with_values, &[])?.get(0) {
+                    return Err(StoreError::Definition(format!(
+                        "an index on the folded list `{of}.{}` cannot be added to a store whose records have it; import into a new store",
+                        field.name
+                    ))
+                    .into());
+                }
+            }
+            let element = field.golden_type().element();
+            session.batch(&format!(
+                "CREATE TABLE {side}(tenant bigint NOT NULL, key text COLLATE \"C\" NOT NULL, value {});
+                 INSERT INTO {side} SELECT DISTINCT r.tenant, r.key, e.value FROM {table} r, unnest(r.{column}) AS e(value);
+                 CREATE INDEX {} ON {side}(tenant, {}, key);
+                 CREATE INDEX {} ON {side}(tenant, key)",
+                column_type(element),
+                name(&["iv", of, &field.name]),
+                indexed("value", element),
+                name(&["ik", of, &field.name]),
+            ))
+        }
+        (false, true) => session.batch(&format!("DROP TABLE {side}")),
+        _ => Ok(()),
+    }
+}
+
+fn meta(session: &mut Session, name: &str) -> Attempt<Option<String>> {
+    Ok(session.first("SELECT value FROM meta WHERE name = $1", &[&name])?.and_then(|row| row.get(0)))
+}
+
+fn put_meta(session: &mut Session, name: &str, value: &str) -> Attempt<()> {
+    let sql = "INSERT INTO meta(name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    session.execute(sql, &[&name, &value]).map(|_| ())
+}
+
+/// Whether the store still holds the definition this process works with.
+pub fn check(session: &mut Session, tables: &Tables) -> Attempt<()> {
+    let stored = meta(session, "definition")?;
+    if stored.as_deref() == Some(tables.definition.hash.as_str()) { Ok(()) } else { Err(StoreError::DefinitionChanged.into()) }
+}
+
+fn read_generations(session: &mut Session, tables: &Tables) -> Attempt<HashMap<[u8; 16], u32>> {
+    let mut numbers = HashMap::new();
+    for feed in tables.definition.sources.iter().flat_map(|source| &source.feeds) {
+        let row = session.first("SELECT id FROM generations WHERE hash = $1", &[&feed.generation.as_slice()])?;
+        numbers.insert(feed.generation, row.map_or(0, |row| row.get::<_, i64>(0) as u32));
+    }
+    Ok(numbers)
+}
+
+/// Reads the numbers of maps, once.
+pub fn remember_generations(session: &mut Session, tables: &Tables) -> Attempt<()> {
+    let numbers = read_generations(session, tables)?;
+    let _ = tables.generations.set(numbers);
+    Ok(())
+}

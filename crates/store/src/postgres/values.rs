@@ -1,0 +1,87 @@
+//! Values as columns: how each type is written and read.
+
+use super::session::Attempt;
+use crate::StoreError;
+use ::postgres::Row;
+use ::postgres::types::private::BytesMut;
+use ::postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use stook_catalogue::value::{FieldType, Value, canonical_json};
+use uuid::Uuid;
+
+type Encoded = Result<IsNull, Box<dyn std::error::Error + Sync + Send>>;
+
+/// A value as a parameter.
+#[derive(Debug)]
+pub struct Bound<'v>(pub &'v Value);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Encoded {
+        match self.0 {
+            Value::Null | Value::Cleared => Ok(IsNull::Yes),
+            Value::Bool(value) => value.to_sql(ty, out),
+            Value::Int(number) => number.to_sql(ty, out),
+            Value::Float(number) => number.to_sql(ty, out),
+            Value::Text(text) => (&**text).to_sql(ty, out),
+            Value::Uuid(id) => Uuid::from_u128(*id).to_sql(ty, out),
+            Value::Json(json) => canonical_json(json).to_sql(ty, out),
+            Value::List(items) => items.iter().map(Bound).collect::<Vec<_>>().to_sql(ty, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+/// The type of a column that holds values.
+pub fn column_type(ty: &FieldType) -> String {
+    match ty {
+        FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration => "bigint".into(),
+        FieldType::Boolean => "boolean".into(),
+        FieldType::Float => "double precision".into(),
+        FieldType::Uuid => "uuid".into(),
+        FieldType::Text | FieldType::Json => "text COLLATE \"C\"".into(),
+        FieldType::List(element) => match **element {
+            FieldType::Text | FieldType::Json => "text[] COLLATE \"C\"".into(),
+            ref other => format!("{}[]", column_type(other)),
+        },
+    }
+}
+
+/// The type without its collation, for casts.
+pub fn bare_type(ty: &FieldType) -> String {
+    column_type(ty).replace(" COLLATE \"C\"", "")
+}
+
+fn column<'r, T: ::postgres::types::FromSql<'r>>(row: &'r Row, index: usize) -> Attempt<Option<T>> {
+    row.try_get(index).map_err(|error| StoreError::Other(error.to_string()).into())
+}
+
+/// A column's value by its type.
+pub fn read(row: &Row, index: usize, ty: &FieldType) -> Attempt<Value> {
+    let json = |text: &str| serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Box::new(json)));
+    Ok(match ty {
+        FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration => {
+            column(row, index)?.map_or(Value::Null, Value::Int)
+        }
+        FieldType::Boolean => column(row, index)?.map_or(Value::Null, Value::Bool),
+        FieldType::Float => column(row, index)?.map_or(Value::Null, Value::Float),
+        FieldType::Uuid => column::<Uuid>(row, index)?.map_or(Value::Null, |id| Value::Uuid(id.as_u128())),
+        FieldType::Text => column::<&str>(row, index)?.map_or(Value::Null, Value::text),
+        FieldType::Json => column::<&str>(row, index)?.map_or(Value::Null, json),
+        FieldType::List(element) => match &**element {
+            FieldType::Boolean => list(column::<Vec<bool>>(row, index)?, Value::Bool),
+            FieldType::Float => list(column::<Vec<f64>>(row, index)?, Value::Float),
+            FieldType::Uuid => list(column::<Vec<Uuid>>(row, index)?, |id| Value::Uuid(id.as_u128())),
+            FieldType::Json => list(column::<Vec<&str>>(row, index)?, json),
+            FieldType::Text | FieldType::List(_) => list(column::<Vec<&str>>(row, index)?, Value::text),
+            _ => list(column::<Vec<i64>>(row, index)?, Value::Int),
+        },
+    })
+}
+
+fn list<T>(items: Option<Vec<T>>, value: impl Fn(T) -> Value) -> Value {
+    items.map_or(Value::Null, |items| Value::List(items.into_iter().map(value).collect()))
+}

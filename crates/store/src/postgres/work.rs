@@ -1,0 +1,458 @@
+//! Jobs, chunks and journals.
+//!
+//! A chunk is leased with `SKIP LOCKED`, so that nobody waits for another's lease. Whether a job has ended is looked at in a
+//! statement of its own behind the commit of a chunk: of two transactions that finish the last two chunks neither sees the
+//! other's.
+
+use super::records::tenant_id;
+use super::session::{Attempt, Session};
+use crate::journal::{ChunkJournal, Counts, JournalEntry, Outcome, unpack};
+use crate::listing::{ChunkLines, Page, ends_as, how_far, named_state, no_job, pack_counts, read_counts};
+use crate::queue::*;
+use crate::{Fence, StoreError, Tenant};
+use ::postgres::Row;
+use std::collections::HashMap;
+use stook_catalogue::definition::Catalogue;
+
+const SECOND: i64 = 1_000_000;
+
+fn json<T: serde::Serialize>(value: &T) -> Attempt<String> {
+    serde_json::to_string(value).map_err(|error| StoreError::Other(error.to_string()).into())
+}
+
+pub fn create_job(session: &mut Session, job: &NewJob, stamp: i64) -> Attempt<JobId> {
+    let tenant = tenant_id(session, &job.tenant)?;
+    let sql = "INSERT INTO jobs(tenant, profile, source, as_of, files, state, created, progress)
+         VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7) RETURNING id";
+    let (files, progress) = (json(&job.files)?, json(&Progress::default())?);
+    let row = session.one(sql, &[&tenant, &job.profile, &job.source, &job.as_of, &files, &stamp, &progress])?;
+    Ok(row.get::<_, i64>(0) as JobId)
+}
+
+pub fn add_chunks(session: &mut Session, job: JobId, chunks: &[NewChunk], progress: Progress) -> Attempt<()> {
+    let Some(row) = session.first("SELECT progress, state FROM jobs WHERE id = $1 FOR UPDATE", &[&(job as i64)])? else {
+        return Err(no_job(job).into());
+    };
+    let stored: Progress = serde_json::from_str(row.get(0)).unwrap_or_default();
+    // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
+    if how_far(&progress) <= how_far(&stored) {
+        return Ok(());
+    }
+    let state = named_state(row.get(1));
+    if state.is_final() {
+        return Err(StoreError::Wrong(format!("job {job} is {}", state.name())).into());
+    }
+    let new: Vec<(u32, &Slice)> =
+        chunks.iter().filter(|chunk| chunk.ordinal > stored.chunks).map(|chunk| (chunk.ordinal, &chunk.slice)).collect();
+    insert_chunks(session, job, &new)?;
+    session.execute("UPDATE jobs SET progress = $1 WHERE id = $2", &[&json(&progress)?, &(job as i64)])?;
+    Ok(())
+}
+
+fn insert_chunks(session: &mut Session, job: JobId, chunks: &[(u32, &Slice)]) -> Attempt<()> {
+    let numbers = |number: fn(&Slice) -> u64| chunks.iter().map(|(_, slice)| number(slice) as i64).collect::<Vec<i64>>();
+    let ordinals: Vec<i64> = chunks.iter().map(|(ordinal, _)| i64::from(*ordinal)).collect();
+    let heads: Vec<&[u8]> = chunks.iter().map(|(_, slice)| slice.head.as_slice()).collect();
+    let payloads: Vec<Option<&[u8]>> = chunks.iter().map(|(_, slice)| slice.payload.as_deref()).collect();
+    session.execute(
+        "INSERT INTO chunks(job, ordinal, state, token, until, attempts, file, position, length, file_documents, documents_before, documents, head, payload)
+         SELECT $1, ordinal, 'waiting', 0, 0, 0, file, position, length, file_documents, documents_before, documents, head, payload
+         FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bytea[], $10::bytea[])
+         AS u(ordinal, file, position, length, file_documents, documents_before, documents, head, payload)",
+        &[
+            &(job as i64),
+            &ordinals,
+            &numbers(|slice| slice.file as u64),
+            &numbers(|slice| slice.offset),
+            &numbers(|slice| slice.length),
+            &numbers(|slice| slice.file_documents),
+            &numbers(|slice| slice.documents_before),
+            &numbers(|slice| u64::from(slice.documents)),
+            &heads,
+            &payloads,
+        ],
+    )?;
+    Ok(())
+}
+
+const SLICE: &str = "file, position, length, file_documents, documents_before, documents, head, payload";
+
+fn slice(row: &Row, first: usize) -> Slice {
+    let number = |index: usize| row.get::<_, i64>(first + index) as u64;
+    Slice {
+        file: number(0) as usize,
+        offset: number(1),
+        length: number(2),
+        file_documents: number(3),
+        documents_before: number(4),
+        documents: number(5) as u32,
+        head: row.get(first + 6),
+        payload: row.get(first + 7),
+    }
+}
+
+pub fn lease(session: &mut Session, job: Option<JobId>, limit: usize, seconds: u64, stamp: i64) -> Attempt<Vec<Lease>> {
+    let until = stamp + seconds as i64 * SECOND;
+    let mut leases: Vec<Lease> = Vec::new();
+    // chunks that wait (and whose delay is over), then leases that have run out
+    for state in ["waiting", "leased"] {
+        let of_job = if job.is_some() { "job = $4" } else { "$4::bigint IS NULL" };
+        let sql = format!(
+            "UPDATE chunks c SET state = 'leased', token = nextval('tokens'), until = $3, attempts = attempts + 1
+             FROM (SELECT job, ordinal FROM chunks WHERE state = '{state}' AND {of_job} AND until <= $1 ORDER BY job, ordinal LIMIT $2
+                   FOR UPDATE SKIP LOCKED) AS free
+             WHERE c.job = free.job AND c.ordinal = free.ordinal RETURNING c.job, c.ordinal, c.token, c.attempts, {}",
+            SLICE.split(", ").map(|column| format!("c.{column}")).collect::<Vec<_>>().join(", ")
+        );
+        let room = limit.saturating_sub(leases.len()) as i64;
+        for row in session.query(&sql, &[&stamp, &room, &until, &job.map(|job| job as i64)])? {
+            let chunk = ChunkId { job: row.get::<_, i64>(0) as JobId, ordinal: row.get::<_, i64>(1) as u32 };
+            leases.push(Lease { chunk, token: row.get(2), attempt: row.get::<_, i64>(3) as u32, slice: slice(&row, 4) });
+        }
+    }
+    leases.sort_by_key(|lease| lease.chunk);
+    let jobs: Vec<i64> = leases.iter().map(|lease| lease.chunk.job as i64).collect();
+    if !jobs.is_empty() {
+        session.execute("UPDATE jobs SET state = 'running' WHERE id = ANY($1) AND state = 'queued'", &[&jobs])?;
+    }
+    Ok(leases)
+}
+
+pub fn renew(session: &mut Session, fences: &[Fence], seconds: u64, stamp: i64) -> Attempt<Vec<Fence>> {
+    let until = stamp + seconds as i64 * SECOND;
+    let jobs: Vec<i64> = fences.iter().map(|fence| fence.chunk.job as i64).collect();
+    let ordinals: Vec<i64> = fences.iter().map(|fence| i64::from(fence.chunk.ordinal)).collect();
+    let tokens: Vec<i64> = fences.iter().map(|fence| fence.token).collect();
+    let sql = "UPDATE chunks c SET until = $1 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS u(job, ordinal, token)
+         WHERE c.job = u.job AND c.ordinal = u.ordinal AND c.token = u.token AND c.state = 'leased' RETURNING c.token";
+    let held: Vec<i64> = session.query(sql, &[&until, &jobs, &ordinals, &tokens])?.iter().map(|row| row.get(0)).collect();
+    Ok(fences.iter().filter(|fence| held.contains(&fence.token)).copied().collect())
+}
+
+pub fn take_over(session: &mut Session, job: JobId) -> Attempt<u64> {
+    session.execute("UPDATE chunks SET state = 'waiting', token = 0, until = 0 WHERE job = $1 AND state = 'leased'", &[&(job as i64)])
+}
+
+pub fn release(session: &mut Session, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32, stamp: i64) -> Attempt<()> {
+    let until = stamp + delay_seconds as i64 * SECOND;
+    let sql = "UPDATE chunks SET state = CASE WHEN attempts >= $1 THEN 'dead' ELSE 'waiting' END, until = $2, token = 0, reason = $3
+         WHERE job = $4 AND ordinal = $5 AND token = $6 AND state = 'leased'";
+    session.execute(sql, &[&i64::from(attempts), &until, &reason, &(fence.chunk.job as i64), &i64::from(fence.chunk.ordinal), &fence.token])?;
+    Ok(())
+}
+
+/// Takes a leased chunk out of the queue, if the lease is still held.
+pub fn hand_back(session: &mut Session, fence: Fence) -> Attempt<()> {
+    let sql = "DELETE FROM chunks WHERE job = $1 AND ordinal = $2 AND token = $3 AND state = 'leased'";
+    let deleted = session.execute(sql, &[&(fence.chunk.job as i64), &i64::from(fence.chunk.ordinal), &fence.token])?;
+    if deleted == 1 { Ok(()) } else { Err(StoreError::Fenced(fence.chunk).into()) }
+}
+
+pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkId, journal: &ChunkJournal) -> Attempt<()> {
+    let job = chunk.job as i64;
+    session.execute(
+        "INSERT INTO chunk_journals(job, ordinal, first, counts, file, file_start, lines) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        &[
+            &job,
+            &i64::from(chunk.ordinal),
+            &(journal.first as i64),
+            &pack_counts(&journal.counts),
+            &(journal.file as i64),
+            &(journal.file_start as i64),
+            &journal.lines,
+        ],
+    )?;
+    let troubles = &journal.troubles;
+    if !troubles.is_empty() {
+        let documents: Vec<i64> = troubles.iter().map(|trouble| trouble.document as i64).collect();
+        let files: Vec<i64> = troubles.iter().map(|trouble| trouble.file as i64).collect();
+        let records: Vec<i64> = troubles.iter().map(|trouble| trouble.record as i64).collect();
+        let positions: Vec<i64> = troubles.iter().map(|trouble| trouble.offset as i64).collect();
+        let keys: Vec<Option<String>> = troubles.iter().map(|trouble| trouble.key.as_deref().map(without_nul)).collect();
+        let failed: Vec<bool> = troubles.iter().map(|trouble| trouble.failed).collect();
+        let reasons: Vec<String> = troubles.iter().map(|trouble| without_nul(&trouble.reason)).collect();
+        session.execute(
+            "INSERT INTO troubles(job, document, file, record, position, key, failed, reason)
+             SELECT $1, document, file, record, position, key, failed, reason
+             FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::boolean[], $8::text[])
+             WITH ORDINALITY AS u(document, file, record, position, key, failed, reason, place) ORDER BY place",
+            &[&job, &documents, &files, &records, &positions, &keys, &failed, &reasons],
+        )?;
+    }
+    // of several corrections of one document the last counts
+    let corrections: HashMap<(i64, &str), i64> = journal
+        .corrections
+        .iter()
+        .map(|correction| {
+            let collection = catalogue.collections[correction.collection].name.as_str();
+            ((correction.document as i64, collection), correction.outcome as i64)
+        })
+        .collect();
+    if !corrections.is_empty() {
+        let documents: Vec<i64> = corrections.keys().map(|(document, _)| *document).collect();
+        let collections: Vec<&str> = corrections.keys().map(|(_, collection)| *collection).collect();
+        let outcomes: Vec<i64> = corrections.values().copied().collect();
+        session.execute(
+            "INSERT INTO corrections(job, document, collection, outcome)
+             SELECT $1, document, collection, outcome FROM unnest($2::bigint[], $3::text[], $4::bigint[]) AS u(document, collection, outcome)
+             ORDER BY document, collection
+             ON CONFLICT (job, document, collection) DO UPDATE SET outcome = excluded.outcome",
+            &[&job, &documents, &collections, &outcomes],
+        )?;
+    }
+    Ok(())
+}
+
+/// Words about input may quote what the database does not take.
+fn without_nul(text: &str) -> String {
+    text.replace('\0', "\u{2400}")
+}
+
+/// Ends a job when nothing of it is left to do.
+pub fn finish_job(session: &mut Session, job: JobId, stamp: i64) -> Attempt<()> {
+    let id = job as i64;
+    let sql = "SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'waiting') OR EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'leased')";
+    if session.one(sql, &[&id])?.get(0) {
+        return Ok(());
+    }
+    // the lock comes first: whoever else ends or reopens the job is waited for, and seen
+    let Some(row) = session.first("SELECT progress, state FROM jobs WHERE id = $1 FOR UPDATE", &[&id])? else { return Ok(()) };
+    let progress: Progress = serde_json::from_str(row.get(0)).unwrap_or_default();
+    if !progress.complete || named_state(row.get(1)).is_final() || session.one(sql, &[&id])?.get(0) {
+        return Ok(());
+    }
+    let dead: bool = session.one("SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1)", &[&id])?.get(0);
+    let (state, reason) = ends_as(dead, &sum_counts(session, job)?);
+    session.execute("UPDATE jobs SET state = $1, reason = $2, finished = $3 WHERE id = $4", &[&state.name(), &reason, &stamp, &id])?;
+    Ok(())
+}
+
+fn sum_counts(session: &mut Session, job: JobId) -> Attempt<Counts> {
+    let mut sum = Counts::default();
+    session.visit("SELECT counts FROM chunk_journals WHERE job = $1", &[&(job as i64)], |row| {
+        sum.include(&read_counts(row.get(0)).map_err(StoreError::from)?);
+        Ok(())
+    })?;
+    Ok(sum)
+}
+
+pub fn job(session: &mut Session, job: JobId) -> Attempt<Job> {
+    jobs(session, Some(job), None, 1)?.into_iter().next().ok_or_else(|| no_job(job).into())
+}
+
+pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize) -> Attempt<Vec<Job>> {
+    let sql = "SELECT j.id, t.name, j.profile, j.source, j.as_of, j.files, j.state, j.reason, j.created, j.finished, j.progress,
+        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state IN ('waiting', 'leased')),
+        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'dead')
+        FROM jobs j JOIN tenants t ON t.id = j.tenant
+        WHERE ($1::bigint IS NULL OR j.id = $1) AND ($2::text IS NULL OR t.name = $2) ORDER BY j.id DESC LIMIT $3";
+    let (job, limit) = (job.map(|job| job as i64), limit.min(i64::MAX as usize) as i64);
+    let read = |row: Row| Job {
+        id: row.get::<_, i64>(0) as JobId,
+        tenant: row.get(1),
+        profile: row.get(2),
+        source: row.get(3),
+        as_of: row.get(4),
+        files: serde_json::from_str(row.get(5)).unwrap_or_default(),
+        state: named_state(row.get(6)),
+        reason: row.get(7),
+        created: row.get(8),
+        finished: row.get(9),
+        progress: serde_json::from_str(row.get(10)).unwrap_or_default(),
+        counts: Counts::default(),
+        chunks_left: row.get::<_, i64>(11) as u64,
+        chunks_dead: row.get::<_, i64>(12) as u64,
+    };
+    let mut jobs: Vec<Job> = session.query(sql, &[&job, &tenant.map(Tenant::as_str), &limit])?.into_iter().map(read).collect();
+    for job in &mut jobs {
+        job.counts = sum_counts(session, job.id)?;
+    }
+    Ok(jobs)
+}
+
+pub fn end_job(session: &mut Session, job: JobId, state: JobState, reason: &str, stamp: i64) -> Attempt<()> {
+    if !matches!(state, JobState::Failed | JobState::Cancelled) {
+        return Err(StoreError::Wrong(format!("a job is ended as failed or cancelled, not as {}", state.name())).into());
+    }
+    if locked_state(session, job)?.is_final() {
+        return Ok(());
+    }
+    let sql = "UPDATE jobs SET state = $1, reason = $2, finished = $3 WHERE id = $4";
+    session.execute(sql, &[&state.name(), &reason, &stamp, &(job as i64)])?;
+    session.execute("DELETE FROM chunks WHERE job = $1", &[&(job as i64)])?;
+    Ok(())
+}
+
+/// The state of a job that must be there; nobody else changes it until the transaction ends.
+fn locked_state(session: &mut Session, job: JobId) -> Attempt<JobState> {
+    let row = session.first("SELECT state FROM jobs WHERE id = $1 FOR UPDATE", &[&(job as i64)])?;
+    row.map(|row| named_state(row.get(0))).ok_or_else(|| no_job(job).into())
+}
+
+pub fn journal(session: &mut Session, catalogue: &Catalogue, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Attempt<Vec<JournalEntry>> {
+    let job = self::job(session, job)?;
+    let after = after.min(i64::MAX as u64) as i64;
+    let corrections = corrections(session, job.id, after)?;
+    let mut page = Page { catalogue, job: &job, corrections, limit, entries: Vec::new() };
+    if troubles_only {
+        list_troubled(session, &mut page, after)?;
+    } else {
+        list_all(session, &mut page, after)?;
+    }
+    add_reasons(session, job.id, &mut page.entries)?;
+    Ok(page.entries)
+}
+
+fn chunk_lines(row: &Row) -> Attempt<ChunkLines> {
+    let lines = unpack(row.get(0)).map_err(StoreError::from)?;
+    Ok(ChunkLines { lines, file: row.get::<_, i64>(1) as usize, file_start: row.get::<_, i64>(2) as u64 })
+}
+
+/// Fills a page with the documents behind `after`, from the chunk on that may hold the next one.
+fn list_all(session: &mut Session, page: &mut Page<'_>, after: i64) -> Attempt<()> {
+    let start = "SELECT coalesce(max(first), 0) FROM chunk_journals WHERE job = $1 AND first <= $2";
+    let mut start: i64 = session.one(start, &[&(page.job.id as i64), &after.saturating_add(1)])?.get(0);
+    // some chunks at a time: what a page does not need is not read
+    let sql = "SELECT lines, file, file_start, first FROM chunk_journals WHERE job = $1 AND first >= $2 ORDER BY first LIMIT 16";
+    loop {
+        let rows = session.query(sql, &[&(page.job.id as i64), &start])?;
+        for row in &rows {
+            let chunk = chunk_lines(row)?;
+            for line in chunk.lines.iter().filter(|line| line.document > after as u64) {
+                if page.is_full(line.document) {
+                    return Ok(());
+                }
+                page.add(line, &chunk);
+            }
+            start = row.get::<_, i64>(3) + 1;
+        }
+        if rows.len() < 16 {
+            return Ok(());
+        }
+    }
+}
+
+/// Fills a page with the documents behind `after` that have failures or warnings; chunks without any are not read.
+fn list_troubled(session: &mut Session, page: &mut Page<'_>, after: i64) -> Attempt<()> {
+    let limit = page.limit.min(i64::MAX as usize) as i64;
+    let sql = "SELECT DISTINCT document FROM troubles WHERE job = $1 AND document > $2 ORDER BY document LIMIT $3";
+    let documents: Vec<i64> = session.query(sql, &[&(page.job.id as i64), &after, &limit])?.iter().map(|row| row.get(0)).collect();
+    let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = $1 AND first <= $2 ORDER BY first DESC LIMIT 1";
+    let mut chunk = ChunkLines { lines: Vec::new(), file: 0, file_start: 0 };
+    for document in documents {
+        let number = document as u64;
+        if page.is_full(number) {
+            return Ok(());
+        }
+        if chunk.lines.last().is_none_or(|last| last.document < number)
+            && let Some(row) = session.first(sql, &[&(page.job.id as i64), &document])?
+        {
+            chunk = chunk_lines(&row)?;
+        }
+        let first = chunk.lines.partition_point(|line| line.document < number);
+        chunk.lines[first..].iter().take_while(|line| line.document == number).for_each(|line| page.add(line, &chunk));
+    }
+    Ok(())
+}
+
+/// Says of the entries of a page why they failed, or what was left out.
+fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) -> Attempt<()> {
+    let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
+    let sql = "SELECT document, reason FROM troubles WHERE job = $1 AND document BETWEEN $2 AND $3 ORDER BY document, id";
+    let mut reasons: HashMap<u64, Vec<String>> = HashMap::new();
+    for row in session.query(sql, &[&(job as i64), &(first.document as i64), &(last.document as i64)])? {
+        reasons.entry(row.get::<_, i64>(0) as u64).or_default().push(row.get(1));
+    }
+    for entry in entries {
+        entry.reasons = reasons.get(&entry.document).cloned().unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn corrections(session: &mut Session, job: JobId, after: i64) -> Attempt<HashMap<(u64, String), Outcome>> {
+    let rows = session.query("SELECT document, collection, outcome FROM corrections WHERE job = $1 AND document > $2", &[&(job as i64), &after])?;
+    let correction = |row: &Row| {
+        let outcome = Outcome::from_number(row.get::<_, i64>(2) as u8)?;
+        Some(((row.get::<_, i64>(0) as u64, row.get(1)), outcome))
+    };
+    Ok(rows.iter().filter_map(correction).collect())
+}
+
+const INFO: &str = "job, ordinal, state, attempts, documents, length, reason";
+
+fn info(row: &Row) -> ChunkInfo {
+    let state = match row.get(2) {
+        "waiting" => ChunkState::Waiting,
+        "leased" => ChunkState::Leased,
+        _ => ChunkState::Dead,
+    };
+    ChunkInfo {
+        job: row.get::<_, i64>(0) as JobId,
+        ordinal: row.get::<_, i64>(1) as u32,
+        state,
+        attempts: row.get::<_, i64>(3) as u32,
+        documents: row.get::<_, i64>(4) as u32,
+        length: row.get::<_, i64>(5) as u64,
+        reason: row.get(6),
+    }
+}
+
+pub fn chunks(session: &mut Session, job: Option<JobId>) -> Attempt<Vec<ChunkInfo>> {
+    let sql = format!("SELECT {INFO} FROM chunks WHERE $1::bigint IS NULL OR job = $1 ORDER BY job, ordinal");
+    Ok(session.query(&sql, &[&job.map(|job| job as i64)])?.iter().map(info).collect())
+}
+
+pub fn chunk(session: &mut Session, chunk: ChunkId) -> Attempt<Chunk> {
+    let sql = format!("SELECT {INFO}, {SLICE} FROM chunks WHERE job = $1 AND ordinal = $2");
+    let found = session.first(&sql, &[&(chunk.job as i64), &i64::from(chunk.ordinal)])?;
+    let found = found.ok_or_else(|| StoreError::Wrong(format!("there is no chunk {chunk} in the queue")))?;
+    Ok(Chunk { info: info(&found), slice: slice(&found, 7) })
+}
+
+pub fn retry(session: &mut Session, job: JobId, ordinal: Option<u32>) -> Attempt<u64> {
+    let sql = "UPDATE chunks SET state = 'waiting', attempts = 0, until = 0 WHERE job = $1 AND ($2::bigint IS NULL OR ordinal = $2) AND state = 'dead'";
+    let retried = session.execute(sql, &[&(job as i64), &ordinal.map(i64::from)])?;
+    if retried > 0 {
+        reopen(session, job)?;
+    }
+    Ok(retried)
+}
+
+pub fn load_chunk(session: &mut Session, chunk: ChunkId, slice: &Slice) -> Attempt<()> {
+    let state = locked_state(session, chunk.job)?;
+    let (job, ordinal) = (chunk.job as i64, i64::from(chunk.ordinal));
+    let sql = "SELECT EXISTS(SELECT 1 FROM chunk_journals WHERE job = $1 AND ordinal = $2),
+        EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND ordinal = $2 AND state = 'leased')";
+    let row = session.one(sql, &[&job, &ordinal])?;
+    let (done, leased): (bool, bool) = (row.get(0), row.get(1));
+    if done || leased {
+        let state = if done { "done already" } else { "leased" };
+        return Err(StoreError::Wrong(format!("chunk {chunk} is {state}")).into());
+    }
+    if state.is_final() && state != JobState::Failed {
+        return Err(StoreError::Wrong(format!("job {} is {}", chunk.job, state.name())).into());
+    }
+    session.execute("DELETE FROM chunks WHERE job = $1 AND ordinal = $2", &[&job, &ordinal])?;
+    insert_chunks(session, chunk.job, &[(chunk.ordinal, slice)])?;
+    reopen(session, chunk.job)
+}
+
+/// Lets a job that failed go on.
+fn reopen(session: &mut Session, job: JobId) -> Attempt<()> {
+    let sql = "UPDATE jobs SET state = 'running', reason = NULL, finished = NULL WHERE id = $1 AND state = 'failed'";
+    session.execute(sql, &[&(job as i64)]).map(|_| ())
+}
+
+pub fn replace_chunk(session: &mut Session, chunk: ChunkId, parts: &[NewChunk]) -> Attempt<()> {
+    let (job, ordinal) = (chunk.job as i64, i64::from(chunk.ordinal));
+    if session.execute("DELETE FROM chunks WHERE job = $1 AND ordinal = $2 AND state <> 'leased'", &[&job, &ordinal])? == 0 {
+        return Err(StoreError::Wrong(format!("chunk {chunk} is leased or not in the queue any more")).into());
+    }
+    locked_state(session, chunk.job)?;
+    // new numbers start far above those the file's cutting gives, so that an interrupted cutting goes on undisturbed
+    let highest = "SELECT greatest((SELECT max(ordinal) FROM chunks WHERE job = $1), (SELECT max(ordinal) FROM chunk_journals WHERE job = $1), 1000000000)";
+    let highest: i64 = session.one(highest, &[&job])?.get(0);
+    let parts: Vec<(u32, &Slice)> = parts.iter().zip(highest as u32 + 1..).map(|(part, ordinal)| (ordinal, &part.slice)).collect();
+    insert_chunks(session, chunk.job, &parts)?;
+    reopen(session, chunk.job)
+}

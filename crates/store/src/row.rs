@@ -1,0 +1,37 @@
+//! Parts of a row that every store keeps alike.
+
+use crate::Content;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::fold::fold;
+use stook_catalogue::value::Value;
+
+/// State that transitions have set, as JSON from name to value.
+pub fn pack_state(state: &[(usize, Value)], collection: &Collection) -> Option<String> {
+    if state.is_empty() {
+        return None;
+    }
+    let entries = state.iter().map(|(index, value)| (collection.states[*index].name.clone(), value.to_json(&collection.states[*index].ty)));
+    Some(serde_json::Value::Object(entries.collect()).to_string())
+}
+
+/// Reads what [`pack_state`] wrote; what the definition does not know any more is left out.
+pub fn unpack_state(text: Option<String>, collection: &Collection) -> Vec<(usize, Value)> {
+    let Some(text) = text else { return Vec::new() };
+    let entries: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap_or_default();
+    let known = entries.iter().filter_map(|(name, json)| {
+        let (index, state) = collection.state(name)?;
+        Some((index, stook_catalogue::value::from_json(json, &state.ty, None).ok()?))
+    });
+    known.collect()
+}
+
+/// The value a record wants to have in a unique field; one that does not exist wants none.
+pub fn reserved_value(collection: &Collection, field: usize, content: &Content) -> Value {
+    if !content.alive {
+        return Value::Null;
+    }
+    match &content.golden[field] {
+        Value::Text(text) if collection.fields[field].fold => Value::text(fold(text)),
+        other => other.clone(),
+    }
+}
