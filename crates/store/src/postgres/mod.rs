@@ -25,7 +25,7 @@ use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stook_catalogue::definition::Catalogue;
 use tables::Tables;
-use writer::{Bench, Writers};
+use writer::{Bench, Writer};
 
 /// How a store on a server is opened.
 #[derive(Debug, Clone)]
@@ -34,13 +34,11 @@ pub struct Options {
     pub wait: u64,
     /// Most connections at a time.
     pub connections: usize,
-    /// Units that are committed at a time.
-    pub writers: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { wait: 30, connections: 16, writers: 2 }
+        Self { wait: 30, connections: 16 }
     }
 }
 
@@ -51,7 +49,7 @@ const SCHEMA: &str = "stook";
 pub struct PostgresStore {
     catalogue: Arc<Catalogue>,
     bench: Bench,
-    writers: Writers,
+    writer: Writer,
     tenants: RwLock<HashMap<Tenant, i64>>,
     changes: Vec<String>,
 }
@@ -136,8 +134,8 @@ impl PostgresStore {
         })?;
         clock.hear(last);
         let bench = Bench { pool, tables, clock };
-        let writers = Writers::start(&bench, options.writers)?;
-        Ok(Self { catalogue, bench, writers, tenants: RwLock::default(), changes })
+        let writer = Writer::start(bench.clone())?;
+        Ok(Self { catalogue, bench, writer, tenants: RwLock::default(), changes })
     }
 
     /// Asks on a connection of its own.
@@ -212,7 +210,7 @@ impl Store for PostgresStore {
     }
 
     fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
-        self.writers.run(unit, urgency)
+        self.writer.run(unit, urgency)
     }
 
     fn sync(&self) -> Result<()> {

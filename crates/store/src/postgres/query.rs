@@ -263,16 +263,20 @@ struct Builder<'a> {
     tenant: i64,
     conditions: Vec<String>,
     parameters: Parameters,
+    /// Whether an index finds the records, so that walking another one in the order that is asked for would be a mistake.
+    finds: bool,
 }
 
 impl<'a> Builder<'a> {
     fn new(catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Attempt<Self> {
         let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-        let mut builder = Self { collection, tenant, conditions: Vec::new(), parameters: Parameters::default() };
+        let mut builder = Self { collection, tenant, conditions: Vec::new(), parameters: Parameters::default(), finds: false };
         let tenant = builder.parameters.push(Given::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
         for condition in &plan.conditions {
             let known = known(collection, condition.column)?;
+            let negative = matches!(condition.test, Test::NotEqual(_) | Test::NotWildcard(_) | Test::Exists(_));
+            builder.finds |= !negative && (known.index.ordered || known.index.contains || condition.column == Column::Key);
             builder.condition(&condition.test, &known)?;
         }
         Ok(builder)
@@ -319,6 +323,11 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// A column to sort by; `hidden` from the planner, which would otherwise walk its index and hope to meet records soon.
+fn in_order(column: &str, hidden: bool) -> String {
+    if hidden { format!("(SELECT r.{column})") } else { format!("r.{column}") }
+}
+
 fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(String, Parameters)> {
     let builder = Builder::new(catalogue, tenant, plan)?;
     let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Attempt<_>>()?;
@@ -328,8 +337,8 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
         let column = known(builder.collection, sort.column)?;
         let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&format!("r.{}", column.compared), &column.ty));
         let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
-        order.extend(held.filter(|_| !plan.distinct).map(|held| format!("{held}{direction}")));
-        order.push(format!("r.{}{direction}", column.compared));
+        order.extend(held.filter(|_| !plan.distinct && !builder.finds).map(|held| format!("{held}{direction}")));
+        order.push(format!("{}{direction}", in_order(&column.compared, builder.finds && !plan.distinct)));
     }
     let from = builder.from();
     let mut sql = if plan.distinct {
@@ -339,7 +348,7 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
         let grouped: Vec<String> = selected.iter().cloned().chain(hidden).collect();
         format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
     } else {
-        order.push("r.key".to_owned());
+        order.push(in_order("key", builder.finds));
         format!("SELECT {} FROM {from}", selected.join(", "))
     };
     sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
@@ -470,14 +479,15 @@ pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &Plan) -> Att
             Ok(())
         })
     })?;
-    let all = steps.iter().any(|step| step.contains("Seq Scan on r_") || reads_a_tenant(step));
+    let all = steps.iter().any(|step| step.contains("Seq Scan on r_")) || steps.windows(2).any(|pair| reads_a_tenant(&pair[0], &pair[1]));
     let mut lines = vec![if all { "reads every record of the collection".to_owned() } else { "finds records through an index".to_owned() }];
     lines.extend(steps);
     lines.push(sql);
     Ok(lines)
 }
 
-/// Whether an index is asked for nothing but the tenant.
-fn reads_a_tenant(step: &str) -> bool {
-    step.trim().strip_prefix("Index Cond: (tenant = ").is_some_and(|rest| !rest.contains(" AND "))
+/// Whether an index of a record table is asked for nothing but the tenant.
+fn reads_a_tenant(step: &str, condition: &str) -> bool {
+    let of_records = step.contains(" on r_") || step.contains("Bitmap Index Scan on ");
+    of_records && condition.trim().strip_prefix("Index Cond: (tenant = ").is_some_and(|rest| !rest.contains(" AND "))
 }

@@ -97,8 +97,8 @@ pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> Attempt<i64> {
     Ok(session.one(sql, &[&tenant.as_str()])?.get(0))
 }
 
-/// Writes a unit of work inside a transaction.
-pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp: i64) -> Attempt<Receipt> {
+/// Writes a unit of work inside a transaction; returns how many rows it wrote of which collections, too.
+pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp: i64) -> Attempt<(Receipt, Vec<(usize, u64)>)> {
     let fence = unit.fence();
     if let Some(fence) = fence {
         work::hand_back(session, fence)?;
@@ -141,7 +141,7 @@ pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp:
     }
     let refused = desk.reserve(&mut applied)?;
     let rows = applied.len() as u64;
-    desk.apply(applied)?;
+    let sizes = desk.apply(applied)?;
     let session = desk.session;
     for (collection, key, field, holder) in refused {
         unit.refused(collection, &key, field, &holder);
@@ -150,7 +150,7 @@ pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp:
     if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
         work::write_journal(session, tables.catalogue(), fence.chunk, journal)?;
     }
-    Ok(Receipt { stamp, rows })
+    Ok((Receipt { stamp, rows }, sizes))
 }
 
 /// Collection, key, field and holder of a record that was not written.
@@ -238,12 +238,14 @@ impl Desk<'_> {
     }
 
     /// Writes rows whose versions are known to be current.
-    fn apply(&mut self, mut writes: Vec<RecordWrite>) -> Attempt<()> {
+    fn apply(&mut self, mut writes: Vec<RecordWrite>) -> Attempt<Vec<(usize, u64)>> {
         writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
+        let mut sizes = Vec::new();
         for own in writes.chunk_by(|a, b| a.collection == b.collection) {
             self.apply_to(own[0].collection, own)?;
+            sizes.push((own[0].collection, own.len() as u64));
         }
-        Ok(())
+        Ok(sizes)
     }
 
     fn apply_to(&mut self, collection: usize, writes: &[RecordWrite]) -> Attempt<()> {

@@ -56,7 +56,7 @@ CREATE TABLE troubles(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job bi
 CREATE INDEX troubles_job ON troubles(job, document);
 CREATE TABLE corrections(job bigint NOT NULL, document bigint NOT NULL, collection text NOT NULL, outcome bigint NOT NULL,
   PRIMARY KEY(job, document, collection));
-CREATE FUNCTION trigrams(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS
+CREATE FUNCTION trigrams(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 10000 AS
   $$ SELECT coalesce(array_agg(DISTINCT substr(value, at, 3)), '{}') FROM generate_series(1, length(value) - 2) AS at $$;
 "#;
 
@@ -323,7 +323,7 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
                 "CREATE TABLE {side}(tenant bigint NOT NULL, key text COLLATE \"C\" NOT NULL, value {});
                  INSERT INTO {side} SELECT DISTINCT r.tenant, r.key, e.value FROM {table} r, unnest(r.{column}) AS e(value);
                  CREATE INDEX {} ON {side}(tenant, {}, key);
-                 CREATE INDEX {} ON {side}(tenant, key)",
+                 CREATE INDEX {} ON {side}(key, tenant)",
                 column_type(element),
                 name(&["iv", of, &field.name]),
                 indexed("value", element),

@@ -1,6 +1,7 @@
-//! Units on their way: threads that each take a unit and commit it in a transaction of its own.
+//! Units on their way: a thread that takes one after the other and commits it in a transaction of its own. More processes
+//! are more such threads.
 //!
-//! Units somebody waits for overtake bulk ones. A unit whose transaction was in another's way, or whose connection went before
+//! Units somebody waits for overtake bulk ones, which keep their order. A unit whose transaction was in another's way, or whose connection went before
 //! COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit that hands back a lease that
 //! is gone was committed by somebody, itself included.
 
@@ -9,7 +10,7 @@ use super::session::{Attempt, Pool, Session, Trouble};
 use super::tables::Tables;
 use super::{Clock, begin, work};
 use crate::{Answered, Pending, Receipt, StoreError, Unit, Urgency};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -33,11 +34,14 @@ struct Shared {
     arrived: Condvar,
 }
 
-/// The threads; dropping it finishes what waits.
-pub struct Writers {
+/// The thread; dropping it finishes what waits.
+pub struct Writer {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
+
+/// A receipt, and how many rows of which collections were written.
+type Done = (Receipt, Vec<(usize, u64)>);
 
 /// What every writing transaction needs.
 #[derive(Clone)]
@@ -47,21 +51,24 @@ pub struct Bench {
     pub clock: Arc<Clock>,
 }
 
-impl Writers {
-    pub fn start(bench: &Bench, threads: usize) -> crate::Result<Self> {
+impl Writer {
+    pub fn start(bench: Bench) -> crate::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let mut started = Vec::new();
-        for number in 0..threads.max(1) {
-            let (bench, shared) = (bench.clone(), shared.clone());
-            let thread = std::thread::Builder::new().name(format!("store-writer-{number}")).spawn(move || {
-                while let Some(Request { mut unit, answer }) = shared.next() {
-                    let result = bench.write(&mut *unit).map_err(StoreError::from);
-                    let _ = answer.send((result, Some(unit)));
-                }
-            });
-            started.push(thread.map_err(|error| StoreError::Other(error.to_string()))?);
-        }
-        Ok(Self { shared, threads: started })
+        let waiting = shared.clone();
+        let mut written = Written::default();
+        let work = move || {
+            while let Some(Request { mut unit, answer }) = waiting.next() {
+                let result = bench.write(&mut *unit).map_err(StoreError::from);
+                let result = result.map(|(receipt, sizes)| {
+                    sizes.into_iter().for_each(|(collection, rows)| written.count(&bench, collection, rows));
+                    receipt
+                });
+                let _ = answer.send((result, Some(unit)));
+            }
+        };
+        let thread = std::thread::Builder::new().name("store-writer".into()).spawn(work);
+        let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Puts a unit in line.
@@ -78,12 +85,31 @@ impl Writers {
     }
 }
 
-impl Drop for Writers {
+impl Drop for Writer {
     fn drop(&mut self) {
         self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.shared.arrived.notify_all();
-        for thread in self.threads.drain(..) {
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Rows written by this process, by collection: the server's planner is told of a table that has doubled. It would find out
+/// by itself, a minute late and a bulk load too late.
+#[derive(Default)]
+struct Written(HashMap<usize, (u64, u64)>);
+
+impl Written {
+    fn count(&mut self, bench: &Bench, collection: usize, rows: u64) {
+        let (written, analysed) = self.0.entry(collection).or_default();
+        *written += rows;
+        if *written >= 2 * *analysed {
+            *analysed = *written;
+            let own = &bench.tables.collections[collection];
+            let tables: Vec<&str> = [own.table.as_str()].into_iter().chain(own.lists.iter().map(|(_, side)| side.as_str())).collect();
+            // it is an advice: where it fails, work goes on
+            let _ = bench.pool.run(|session| session.batch(&format!("ANALYZE (SKIP_LOCKED) {}", tables.join(", "))));
         }
     }
 }
@@ -108,23 +134,23 @@ impl Shared {
 
 impl Bench {
     /// Writes a unit in a transaction of its own.
-    fn write(&self, unit: &mut dyn Unit) -> Attempt<Receipt> {
-        let receipt = self.pool.run(|session| self.attempt(session, unit))?;
+    fn write(&self, unit: &mut dyn Unit) -> Attempt<Done> {
+        let done = self.pool.run(|session| self.attempt(session, unit))?;
         if let Some(fence) = unit.fence() {
             self.transaction(|session, stamp| work::finish_job(session, fence.chunk.job, stamp))?;
         }
-        Ok(receipt)
+        Ok(done)
     }
 
-    fn attempt(&self, session: &mut Session, unit: &mut dyn Unit) -> Attempt<Receipt> {
+    fn attempt(&self, session: &mut Session, unit: &mut dyn Unit) -> Attempt<Done> {
         let stamp = begin(session, &self.tables, &self.clock)?;
         let write = AssertUnwindSafe(|| records::write(session, &self.tables, unit, stamp));
         let written = std::panic::catch_unwind(write);
-        let receipt = written.unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into()).into()))?;
+        let done = written.unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into()).into()))?;
         match session.commit() {
             // the lease decides when it is done again
             Err(Trouble::Unknown(reason)) if unit.fence().is_some() => Err(Trouble::Lost(reason)),
-            ended => ended.map(|()| receipt),
+            ended => ended.map(|()| done),
         }
     }
 

@@ -874,7 +874,11 @@ pub fn an_indexed_condition_does_not_scan(place: &Place) {
     let scans = |conditions: Vec<(&str, Test)>| {
         let explanation = desk.store.explain(&desk.plan(conditions)).expect("explaining works");
         assert!(explanation.len() > 1);
-        place.scans(&explanation)
+        let scans = place.scans(&explanation);
+        if scans {
+            println!("{explanation:#?}");
+        }
+        scans
     };
     let int = |number| Value::Int(number);
     for (name, test) in [
