@@ -6,7 +6,9 @@ use conformance::support::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::Value;
 use stook_lab::postgres::Server;
+use stook_store::plan::{Condition, Plan, Test};
 use stook_store::postgres::{Options, PostgresStore};
 use stook_store::*;
 
@@ -39,3 +41,53 @@ fn scans(explanation: &[String]) -> bool {
 }
 
 conformance!(new_place);
+
+const MANY: &str = "
+catalogue: many
+sources: { s: { format: json, into: thing, as_of: meta.received } }
+collections:
+  thing:
+    key: name
+    fields:
+      name: text
+      group: { type: text, index: [equal, prefix] }
+      number: { type: integer, index: equal }
+      words: { type: [text], index: equal }
+      note: { type: text, index: contains }
+";
+
+#[test]
+fn among_many_records_an_index_is_used_right_after_they_were_written() {
+    let Some(place) = new_place() else { return };
+    let catalogue = definition(MANY);
+    let store = place.open(&catalogue);
+    for part in 0..5 {
+        let thing = |number: i64| {
+            let words = texts(&[&format!("w{}", number % 500), "all"]);
+            let note = format!("a note that says {number:05} once");
+            let values = [("group", text(&format!("g{}", number % 700))), ("number", Value::Int(number)), ("words", words), ("note", text(&note))];
+            put(0, &format!("t{number:05}"), None, content(&catalogue, 0, &values))
+        };
+        let unit = Work::of(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(thing));
+        store.commit(Box::new(unit)).expect("the unit is written");
+    }
+    let between = |low, high| Test::Range { low: Some((Value::Int(low), true)), high: Some((Value::Int(high), true)) };
+    for (name, test, count) in [
+        ("key", Test::Equal(text("t00007")), 1),
+        ("key", Test::Prefix("t0001".into()), 10),
+        ("group", Test::Equal(text("g7")), 8),
+        ("group", Test::In(vec![text("g7"), text("g8")]), 16),
+        ("group", Test::Prefix("g69".into()), 78),
+        ("number", between(10, 30), 21),
+        ("words", Test::Equal(text("w9")), 10),
+        ("words", Test::In(vec![text("w9"), text("w10")]), 20),
+        ("note", Test::Wildcard(vec!["".into(), "0123".into(), "".into()]), 11),
+    ] {
+        let mut plan = Plan::all(main_tenant(), 0);
+        plan.conditions = vec![Condition { column: column(&catalogue, 0, name), test: test.clone() }];
+        plan.limit = Some(10);
+        let explanation = store.explain(&plan).expect("explaining works");
+        assert_eq!(explanation[0], "finds records through an index", "{name} {test:?}: {explanation:#?}");
+        assert_eq!(store.count(&plan).expect("counting works"), count, "{name} {test:?}");
+    }
+}

@@ -102,6 +102,20 @@ impl Known {
         }
     }
 
+    /// Whether an index finds the records that satisfy a condition.
+    fn finds(&self, test: &Test) -> bool {
+        let ordered = self.index.ordered || self.name == "key";
+        let contained = |pieces: &[String]| self.index.contains && !pattern::trigrams(&self.pieces(pieces)).is_empty();
+        match test {
+            Test::Equal(wanted) => ordered || wanted.as_text().is_some_and(|text| contained(&[text.to_owned()])),
+            Test::Prefix(prefix) => ordered || contained(std::slice::from_ref(prefix)),
+            Test::In(_) => ordered,
+            Test::Range { low, high } => ordered && (low.is_some() || high.is_some()),
+            Test::Wildcard(pieces) => (ordered && pieces.first().is_some_and(|first| !first.is_empty())) || contained(pieces),
+            Test::NotEqual(_) | Test::NotWildcard(_) | Test::Exists(_) => false,
+        }
+    }
+
     fn pieces(&self, pieces: &[String]) -> Vec<String> {
         if self.fold { fold_pieces(pieces) } else { pieces.to_vec() }
     }
@@ -185,7 +199,8 @@ impl Comparison<'_> {
             })
         };
         // the same limit as in the embedded store, which writes its special characters with three bytes
-        let length = pieces.iter().map(|piece| piece.len() + 2 * piece.matches(['*', '?', '[']).count()).sum::<usize>() + pieces.len().saturating_sub(1);
+        let length =
+            pieces.iter().map(|piece| piece.len() + 2 * piece.matches(['*', '?', '[']).count()).sum::<usize>() + pieces.len().saturating_sub(1);
         if length > MAX_PATTERN {
             return Err(StoreError::Wrong(format!("a pattern has at most {MAX_PATTERN} bytes, this one has {length}")).into());
         }
@@ -216,8 +231,7 @@ impl Comparison<'_> {
             }
             Test::In(wanted) => {
                 let wanted: Vec<Value> = wanted.iter().map(|wanted| self.known.folded(wanted)).collect();
-                let beginnings: Vec<String> =
-                    wanted.iter().filter_map(|value| Some(value.as_text()?.chars().take(INDEXED).collect())).collect();
+                let beginnings: Vec<String> = wanted.iter().filter_map(|value| Some(value.as_text()?.chars().take(INDEXED).collect())).collect();
                 let list = FieldType::List(Box::new(element));
                 let condition = format!("{} = ANY({})", self.sql, self.parameters.value(Value::List(wanted), &list));
                 match &self.held {
@@ -273,16 +287,22 @@ impl<'a> Builder<'a> {
         let mut builder = Self { collection, tenant, conditions: Vec::new(), parameters: Parameters::default(), finds: false };
         let tenant = builder.parameters.push(Given::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
-        for condition in &plan.conditions {
-            let known = known(collection, condition.column)?;
-            let negative = matches!(condition.test, Test::NotEqual(_) | Test::NotWildcard(_) | Test::Exists(_));
-            builder.finds |= !negative && (known.index.ordered || known.index.contains || condition.column == Column::Key);
-            builder.condition(&condition.test, &known)?;
+        let conditions: Vec<(Known, &Test)> =
+            plan.conditions.iter().map(|condition| Ok((known(collection, condition.column)?, &condition.test))).collect::<Attempt<_>>()?;
+        let finds = |(known, test): &(Known, &Test)| known.finds(test);
+        builder.finds = conditions.iter().any(finds);
+        // elements of lists find records where nothing else does
+        let mut by_elements = !conditions.iter().any(|condition| finds(condition) && !condition.0.ty.is_list());
+        for condition in &conditions {
+            let drives = by_elements && finds(condition);
+            by_elements &= !drives;
+            builder.condition(condition.1, &condition.0, drives)?;
         }
         Ok(builder)
     }
 
-    fn condition(&mut self, test: &Test, known: &Known) -> Attempt<()> {
+    /// Adds a condition; one on an indexed list that `drives` is asked first, and records are looked up by what it finds.
+    fn condition(&mut self, test: &Test, known: &Known, drives: bool) -> Attempt<()> {
         if let Test::Exists(wanted) = test {
             self.conditions.push(format!("r.{} IS {}NULL", known.sql, if *wanted { "NOT " } else { "" }));
             return Ok(());
@@ -306,7 +326,9 @@ impl<'a> Builder<'a> {
             let tenant = self.parameters.push(Given::Number(self.tenant), "bigint");
             let inner = Comparison { sql: "i.value", known, held, contains: false, parameters: &mut self.parameters }.test(test)?;
             let side = name(&["i", &self.collection.name, &known.name]);
-            self.conditions.push(if negation.is_empty() {
+            self.conditions.push(if drives {
+                format!("r.key = ANY(ARRAY(SELECT i.key FROM {side} i WHERE i.tenant = {tenant} AND {inner}))")
+            } else if negation.is_empty() {
                 format!("r.key IN (SELECT i.key FROM {side} i WHERE i.tenant = {tenant} AND {inner})")
             } else {
                 format!("NOT EXISTS (SELECT 1 FROM {side} i WHERE i.tenant = {tenant} AND i.key = r.key AND {inner})")
@@ -364,7 +386,13 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
     Ok((sql, parameters))
 }
 
-pub fn visit(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>) -> Attempt<()> {
+pub fn visit(
+    session: &mut Session,
+    catalogue: &Catalogue,
+    tenant: i64,
+    plan: &Plan,
+    visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
+) -> Attempt<()> {
     let (sql, parameters) = rows_statement(catalogue, tenant, plan)?;
     let collection = &catalogue.collections[plan.collection];
     let types: Vec<FieldType> = plan.columns.iter().map(|column| Ok(known(collection, *column)?.ty)).collect::<Attempt<_>>()?;
@@ -470,6 +498,9 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     }
 }
 
+/// Records among which the server may rather read all than look them up.
+const FEW: i64 = 1_000;
+
 pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &Plan) -> Attempt<Vec<String>> {
     let (sql, parameters) = rows_statement(catalogue, 1, plan)?;
     let mut steps: Vec<String> = Vec::new();
@@ -480,7 +511,14 @@ pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &Plan) -> Att
         })
     })?;
     let all = steps.iter().any(|step| step.contains("Seq Scan on r_")) || steps.windows(2).any(|pair| reads_a_tenant(&pair[0], &pair[1]));
-    let mut lines = vec![if all { "reads every record of the collection".to_owned() } else { "finds records through an index".to_owned() }];
+    let collection = &catalogue.collections[plan.collection];
+    let rows = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)";
+    let few = session.one(rows, &[&name(&["r", &collection.name])])?.get::<_, i64>(0) < FEW;
+    let mut lines = vec![match (all, Builder::new(catalogue, 1, plan)?.finds && few) {
+        (true, true) => "reads all records, which are few; would find them through an index".to_owned(),
+        (true, false) => "reads every record of the collection".to_owned(),
+        (false, _) => "finds records through an index".to_owned(),
+    }];
     lines.extend(steps);
     lines.push(sql);
     Ok(lines)

@@ -24,7 +24,14 @@ use stook_catalogue::value::{FieldType, Value};
 // --- reading ------------------------------------------------------------------------------------------------------------
 
 /// Reads records by key, in the order of `keys`, with one statement.
-pub fn read(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key], detail: Detail) -> Attempt<Vec<Option<StoredRecord>>> {
+pub fn read(
+    session: &mut Session,
+    tables: &Tables,
+    tenant: i64,
+    collection: usize,
+    keys: &[Key],
+    detail: Detail,
+) -> Attempt<Vec<Option<StoredRecord>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
     let columns = &own.read[usize::from(detail == Detail::Full)];
@@ -76,13 +83,7 @@ pub fn edges(session: &mut Session, tenant: i64, link: u32, target: &str) -> Att
 
 pub fn marks(session: &mut Session, tenant: i64, lane: u32, limit: usize) -> Attempt<Vec<Mark>> {
     let sql = "SELECT id, stratum, target, job FROM marks WHERE tenant = $1 AND lane = $2 ORDER BY id LIMIT $3";
-    let mark = |row: Row| Mark {
-        id: row.get(0),
-        lane,
-        stratum: row.get::<_, i64>(1) as u32,
-        target: row.get(2),
-        job: row.get::<_, i64>(3) as u64,
-    };
+    let mark = |row: Row| Mark { id: row.get(0), lane, stratum: row.get::<_, i64>(1) as u32, target: row.get(2), job: row.get::<_, i64>(3) as u64 };
     Ok(session.query(sql, &[&tenant, &i64::from(lane), &(limit as i64)])?.into_iter().map(mark).collect())
 }
 
@@ -128,8 +129,7 @@ pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp:
             }
         }
         let resolved = unit.resolve(conflicts)?;
-        let unknown: Vec<RecordWrite> =
-            resolved.iter().filter(|write| !applied.iter().any(|known| known.key == write.key)).cloned().collect();
+        let unknown: Vec<RecordWrite> = resolved.iter().filter(|write| !applied.iter().any(|known| known.key == write.key)).cloned().collect();
         desk.lock(&unknown)?;
         for write in resolved {
             if !desk.is_current(&write) {
@@ -278,8 +278,12 @@ impl Desk<'_> {
             let stage = super::tables::name(&["stage", &definition.name]);
             self.session.batch(&format!("CREATE TEMP TABLE IF NOT EXISTS {stage} (LIKE {}) ON COMMIT DELETE ROWS", own.table))?;
             self.copy_rows(&stage, own, definition, &changed)?;
-            let set: Vec<String> =
-                own.columns.iter().filter(|(column, _)| column != "tenant" && column != "key").map(|(column, _)| format!("{column} = s.{column}")).collect();
+            let set: Vec<String> = own
+                .columns
+                .iter()
+                .filter(|(column, _)| column != "tenant" && column != "key")
+                .map(|(column, _)| format!("{column} = s.{column}"))
+                .collect();
             let sql = format!("UPDATE {} r SET {} FROM {stage} s WHERE r.tenant = s.tenant AND r.key = s.key", own.table, set.join(", "));
             self.session.execute(&sql, &[])?;
         }

@@ -38,7 +38,9 @@ impl From<::postgres::Error> for Trouble {
         };
         let text = format!("{}{}", said.message(), said.detail().map(|detail| format!(" ({detail})")).unwrap_or_default());
         match said.code() {
-            code if [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE, SqlState::UNIQUE_VIOLATION].contains(code) => Trouble::Again(text),
+            code if [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE, SqlState::UNIQUE_VIOLATION].contains(code) => {
+                Trouble::Again(text)
+            }
             code if [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code) => Trouble::Lost(text),
             code if *code == SqlState::DISK_FULL => Trouble::Store(StoreError::Full),
             code if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {

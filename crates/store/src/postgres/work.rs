@@ -42,8 +42,7 @@ pub fn add_chunks(session: &mut Session, job: JobId, chunks: &[NewChunk], progre
     if state.is_final() {
         return Err(StoreError::Wrong(format!("job {job} is {}", state.name())).into());
     }
-    let new: Vec<(u32, &Slice)> =
-        chunks.iter().filter(|chunk| chunk.ordinal > stored.chunks).map(|chunk| (chunk.ordinal, &chunk.slice)).collect();
+    let new: Vec<(u32, &Slice)> = chunks.iter().filter(|chunk| chunk.ordinal > stored.chunks).map(|chunk| (chunk.ordinal, &chunk.slice)).collect();
     insert_chunks(session, job, &new)?;
     session.execute("UPDATE jobs SET progress = $1 WHERE id = $2", &[&json(&progress)?, &(job as i64)])?;
     Ok(())
@@ -289,7 +288,14 @@ fn locked_state(session: &mut Session, job: JobId) -> Attempt<JobState> {
     row.map(|row| named_state(row.get(0))).ok_or_else(|| no_job(job).into())
 }
 
-pub fn journal(session: &mut Session, catalogue: &Catalogue, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Attempt<Vec<JournalEntry>> {
+pub fn journal(
+    session: &mut Session,
+    catalogue: &Catalogue,
+    job: JobId,
+    after: u64,
+    limit: usize,
+    troubles_only: bool,
+) -> Attempt<Vec<JournalEntry>> {
     let job = self::job(session, job)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(session, job.id, after)?;
@@ -410,7 +416,8 @@ pub fn chunk(session: &mut Session, chunk: ChunkId) -> Attempt<Chunk> {
 }
 
 pub fn retry(session: &mut Session, job: JobId, ordinal: Option<u32>) -> Attempt<u64> {
-    let sql = "UPDATE chunks SET state = 'waiting', attempts = 0, until = 0 WHERE job = $1 AND ($2::bigint IS NULL OR ordinal = $2) AND state = 'dead'";
+    let sql =
+        "UPDATE chunks SET state = 'waiting', attempts = 0, until = 0 WHERE job = $1 AND ($2::bigint IS NULL OR ordinal = $2) AND state = 'dead'";
     let retried = session.execute(sql, &[&(job as i64), &ordinal.map(i64::from)])?;
     if retried > 0 {
         reopen(session, job)?;
@@ -450,7 +457,8 @@ pub fn replace_chunk(session: &mut Session, chunk: ChunkId, parts: &[NewChunk]) 
     }
     locked_state(session, chunk.job)?;
     // new numbers start far above those the file's cutting gives, so that an interrupted cutting goes on undisturbed
-    let highest = "SELECT greatest((SELECT max(ordinal) FROM chunks WHERE job = $1), (SELECT max(ordinal) FROM chunk_journals WHERE job = $1), 1000000000)";
+    let highest =
+        "SELECT greatest((SELECT max(ordinal) FROM chunks WHERE job = $1), (SELECT max(ordinal) FROM chunk_journals WHERE job = $1), 1000000000)";
     let highest: i64 = session.one(highest, &[&job])?.get(0);
     let parts: Vec<(u32, &Slice)> = parts.iter().zip(highest as u32 + 1..).map(|(part, ordinal)| (ordinal, &part.slice)).collect();
     insert_chunks(session, chunk.job, &parts)?;
