@@ -8,7 +8,7 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint test bench bench-import demo build reference
+.PHONY: help fmt lint test bench bench-import demo build reference postgres
 
 help:
 	@echo "make fmt | lint | test | bench | bench-import | demo"
@@ -30,7 +30,16 @@ reference:
 	  { python3 -m venv $(VENV) && $(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/reference/requirements.txt; } \
 	  || echo "skipped: no Python packages of reference implementations; tests that need them will say so"; fi
 
-test: reference lint
+# A private server is started from the installed programs; they are installed where that is possible, without a cluster.
+postgres:
+	@if [ -n "$$STOOK_TEST_POSTGRES" ] || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { mkdir -p /etc/postgresql-common && echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf && apt-get update -qq \
+	    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold postgresql; } >/dev/null 2>&1 \
+	  || echo "skipped: PostgreSQL could not be installed; tests that need it will say so"; \
+	else echo "skipped: PostgreSQL is not installed (Debian: apt install postgresql); tests that need it will say so"; fi
+
+test: reference postgres lint
 	cargo test --workspace --quiet --no-fail-fast
 
 bench: bench-import

@@ -108,13 +108,21 @@ impl Answer {
 /// A folder with a catalogue, gone when the test ends.
 pub struct Place {
     folder: TempDir,
+    server: Option<String>,
 }
 
 impl Place {
     /// A folder with this `catalogue.yaml`.
     pub fn new(definition: &str) -> Self {
-        let place = Self { folder: tempfile::Builder::new().prefix("stook").tempdir().expect("a folder") };
+        let place = Self { folder: tempfile::Builder::new().prefix("stook").tempdir().expect("a folder"), server: None };
         place.define(definition);
+        place
+    }
+
+    /// The same with its store on a server, which is prepared.
+    pub fn on_server(definition: &str, url: String) -> Self {
+        let place = Self { server: Some(url), ..Self::new(definition) };
+        place.ok(&["prepare"]);
         place
     }
 
@@ -153,7 +161,11 @@ impl Place {
     /// A command in this place, not yet started. Nothing of the environment tells it where its store is.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(stook());
-        command.current_dir(self.folder.path()).env_remove("STOOK_STORE").env("NO_COLOR", "1").arg("-C").arg(self.folder.path()).args(arguments);
+        match &self.server {
+            Some(url) => command.env("STOOK_STORE", url),
+            None => command.env_remove("STOOK_STORE"),
+        };
+        command.current_dir(self.folder.path()).env("NO_COLOR", "1").arg("-C").arg(self.folder.path()).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

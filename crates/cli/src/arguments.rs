@@ -14,8 +14,9 @@ pub struct Arguments {
     /// Folder of the catalogue.
     #[arg(short = 'C', long = "catalogue", global = true, default_value = ".", value_name = "DIR")]
     pub catalogue: PathBuf,
-    /// Where records are kept: a file, or sqlite:FILE [default: stook.sqlite in the catalogue's folder].
-    #[arg(long, global = true, env = "STOOK_STORE", value_name = "URL")]
+    /// Where records are kept: a file (also sqlite:FILE), or postgres://USER@HOST/DATABASE?schema=NAME [default: stook.sqlite
+    /// in the catalogue's folder].
+    #[arg(long, global = true, env = "STOOK_STORE", hide_env_values = true, value_name = "URL")]
     pub store: Option<String>,
     /// What to do.
     #[command(subcommand)]
@@ -40,6 +41,9 @@ pub enum Command {
     /// Print the JSON Schema of catalogue.yaml, for editors.
     #[command(after_help = "Example:\n  stook schema > catalogue.schema.json")]
     Schema,
+    /// Create the store, or change it as catalogue.yaml wants it. A file needs no such preparation.
+    #[command(after_help = "Example:\n  stook prepare --store 'postgres://stook@localhost/catalogues?schema=library'")]
+    Prepare,
     /// Import files: map, consolidate and store their documents.
     #[command(
         after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import --resume 3"

@@ -72,6 +72,11 @@ fn run(arguments: &Arguments) -> Outcome {
         Command::Init { dir } => definition::init(dir),
         Command::Check { json } => definition::check(&place, *json),
         Command::Schema => definition::schema(),
+        Command::Prepare => {
+            place.store(&place.catalogue()?, true)?;
+            println!("the store is ready");
+            Ok(0)
+        }
         Command::Import(import) => import::import(&place, import),
         Command::Jobs { json, tenant, limit } => import::jobs(&place, tenant.as_deref(), *limit, *json),
         Command::Journal { job, errors, limit, json } => import::journal(&place, *job, *errors, *limit, *json),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
-use stook_store::sqlite::{Options, SqliteStore};
-use stook_store::{Store, Tenant};
+use stook_store::postgres::PostgresStore;
+use stook_store::sqlite::SqliteStore;
+use stook_store::{Store, Tenant, postgres, sqlite};
 
 /// Where the catalogue and its store are.
 pub struct Place {
@@ -48,40 +49,59 @@ impl Place {
         }
     }
 
-    /// Opens the store of a catalogue, creating it if it is new. Says what opening it changed.
-    pub fn store(&self, catalogue: &Arc<Catalogue>) -> Result<Arc<dyn Store>, Failure> {
-        let path = self.store_path()?;
-        let store =
-            SqliteStore::open(&path, catalogue.clone(), Options::default()).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    /// Opens the store of a catalogue. A file is created and changed as the definition wants it, a server's tables are only by
+    /// `prepare`. Says what opening it changed.
+    pub fn store(&self, catalogue: &Arc<Catalogue>, prepare: bool) -> Result<Arc<dyn Store>, Failure> {
+        let store: Arc<dyn Store> = match self.address()? {
+            Address::File(path) => {
+                let opened = SqliteStore::open(&path, catalogue.clone(), sqlite::Options::default());
+                Arc::new(opened.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?)
+            }
+            Address::Server(url) => {
+                let options = postgres::Options { prepare, ..postgres::Options::default() };
+                Arc::new(PostgresStore::open(&url, catalogue.clone(), &options).map_err(|error| Failure::new(error.to_string()))?)
+            }
+        };
         for change in store.changes() {
             eprintln!("note: {change}");
         }
-        Ok(Arc::new(store))
+        Ok(store)
     }
 
     /// Opens catalogue and store.
     pub fn open(&self) -> Result<(Arc<Catalogue>, Arc<dyn Store>), Failure> {
         let catalogue = self.catalogue()?;
-        let store = self.store(&catalogue)?;
+        let store = self.store(&catalogue, false)?;
         Ok((catalogue, store))
     }
 
     /// Opens catalogue and store for reading: a store that does not exist is not made.
     pub fn open_existing(&self) -> Result<(Arc<Catalogue>, Arc<dyn Store>), Failure> {
-        let path = self.store_path()?;
-        if !path.exists() {
+        if let Address::File(path) = self.address()?
+            && !path.exists()
+        {
             return Err(Failure::new(format!("{} does not exist yet; `stook import FILE` makes it", path.display())));
         }
         self.open()
     }
 
-    fn store_path(&self) -> Result<PathBuf, Failure> {
+    fn address(&self) -> Result<Address, Failure> {
         match self.store.as_deref() {
-            None => Ok(self.folder.join("stook.sqlite")),
-            Some(url) if url.contains("://") => Err(Failure::usage(format!("{url}: only files are stores in this version (FILE or sqlite:FILE)"))),
-            Some(url) => Ok(Path::new(url.strip_prefix("sqlite:").unwrap_or(url)).to_owned()),
+            None => Ok(Address::File(self.folder.join("stook.sqlite"))),
+            Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => Ok(Address::Server(url.to_owned())),
+            Some(url) if url.contains("://") => Err(Failure::usage(format!(
+                "{}: a store is FILE, sqlite:FILE or postgres://USER@HOST/DATABASE",
+                url.split("://").next().unwrap_or_default()
+            ))),
+            Some(url) => Ok(Address::File(Path::new(url.strip_prefix("sqlite:").unwrap_or(url)).to_owned())),
         }
     }
+}
+
+/// Where a store is.
+enum Address {
+    File(PathBuf),
+    Server(String),
 }
 
 /// Checks a tenant's name.

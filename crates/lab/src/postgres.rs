@@ -4,6 +4,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// A running server. Dropping it stops it and removes its folder; so does the end of this process, however it ends.
@@ -95,9 +96,10 @@ impl Server {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log()).map_err(|error| error.to_string())?;
         let mut server = command(&self.binaries.join("postgres"));
         server.arg("-D").arg(self.folder.join("data")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        server.spawn().map_err(|error| error.to_string())?;
+        let mut running = server.spawn().map_err(|error| error.to_string())?;
         let deadline = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < deadline {
+        // another server may answer at the port while this one gives up
+        while Instant::now() < deadline && running.try_wait().is_ok_and(|ended| ended.is_none()) {
             let ready = Command::new(self.binaries.join("pg_isready"))
                 .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
                 .status()
@@ -157,8 +159,15 @@ fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{command:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
 }
 
-/// A free port below those that connections are given.
+/// A free port below those that connections are given; every call of this process gives another one.
 fn free_port() -> Result<u16, String> {
-    let start = 20_000 + (std::process::id() % 10_000) as u16;
-    (start..32_000).chain(20_000..start).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).ok_or_else(|| "no port is free".into())
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() % 10_000) as u16;
+    for _ in 0..12_000 {
+        let port = 20_000 + (start + GIVEN.fetch_add(1, Ordering::SeqCst)) % 12_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err("no port is free".into())
 }

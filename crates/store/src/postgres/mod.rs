@@ -34,11 +34,13 @@ pub struct Options {
     pub wait: u64,
     /// Most connections at a time.
     pub connections: usize,
+    /// Whether tables are created and changed as the definition wants them; if not, a store that does not fit is refused.
+    pub prepare: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { wait: 30, connections: 16 }
+        Self { wait: 30, connections: 16, prepare: true }
     }
 }
 
@@ -95,7 +97,8 @@ fn begin(session: &mut Session, tables: &Tables, clock: &Clock) -> Attempt<i64> 
 
 /// Takes `schema=NAME` out of a URL.
 fn settings(url: &str) -> Result<(Config, String)> {
-    let wrong = |reason: String| StoreError::Wrong(format!("{url} is not the URL of a PostgreSQL store: {reason}"));
+    // not with the URL itself, which may hold a password
+    let wrong = |reason: String| StoreError::Wrong(format!("this is not the URL of a PostgreSQL store: {reason}"));
     let (address, query) = url.split_once('?').unwrap_or((url, ""));
     let (own, others): (Vec<&str>, Vec<&str>) = query.split('&').filter(|part| !part.is_empty()).partition(|part| part.starts_with("schema="));
     let schema = own.last().and_then(|part| part.strip_prefix("schema=")).unwrap_or(SCHEMA).to_owned();
@@ -122,7 +125,11 @@ impl PostgresStore {
         let (config, schema) = settings(url)?;
         let tables = Arc::new(Tables::new(&catalogue));
         let pool = Arc::new(Pool::new(config, schema, Duration::from_secs(options.wait), options.connections.max(2)));
-        let changes = pool.run(|session| tables::prepare(session, &tables, pool.schema())).map_err(|trouble| match trouble {
+        let ready = |session: &mut Session| match options.prepare {
+            true => tables::prepare(session, &tables, pool.schema()),
+            false => tables::fits(session, &tables, pool.schema()).map(|()| Vec::new()),
+        };
+        let changes = pool.run(ready).map_err(|trouble| match trouble {
             Trouble::Lost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
             other => other.into(),
         })?;

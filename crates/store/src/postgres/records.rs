@@ -441,9 +441,12 @@ impl Side {
     }
 }
 
+/// Link, target, group, start and child.
+type EdgeId = (i64, String, String, i64, String);
+
 fn settle(session: &mut Session, tenant: i64, settling: Settling) -> Attempt<()> {
     // of several changes of one edge the last counts
-    let mut changes: BTreeMap<(i64, String, String, i64, String), Option<Vec<u8>>> = BTreeMap::new();
+    let mut changes: BTreeMap<EdgeId, Option<Vec<u8>>> = BTreeMap::new();
     for change in settling.edges {
         let (edge, kept) = match change {
             EdgeChange::Put(edge) => (edge, true),

@@ -209,6 +209,21 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
     Ok(changes)
 }
 
+/// Refuses a store that is not prepared for this definition.
+pub fn fits(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<()> {
+    if is_prepared(session, tables)? {
+        return Ok(());
+    }
+    if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.get::<_, bool>(0) {
+        return Err(StoreError::Wrong(format!("there is no store in schema `{schema}`; `stook prepare` makes it")).into());
+    }
+    let stored = meta(session, "shape")?.unwrap_or_default();
+    if let Ok(old) = serde_json::from_str::<Shape>(&stored) {
+        old.check(&tables.shape)?;
+    }
+    Err(StoreError::Definition("this catalogue.yaml is not the one the store was prepared for; `stook prepare` applies it".into()).into())
+}
+
 /// Whether nothing is to be done, found out without waiting for anybody.
 fn is_prepared(session: &mut Session, tables: &Tables) -> Attempt<bool> {
     let exists: bool = session.one("SELECT to_regclass('meta') IS NOT NULL AND to_regclass('generations') IS NOT NULL", &[])?.get(0);
