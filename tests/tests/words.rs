@@ -62,7 +62,7 @@ fn the_exit_code_says_how_it_went() {
         (64, &["import"]),
         (64, &["import", "--resume", "1", "names.mrc"]),
         (64, &["import", "names.mrc", "--as-of", "yesterday"]),
-        (64, &["query", "authority", "--store", "postgres://host/db"]),
+        (64, &["query", "authority", "--store", "mysql://host/db"]),
         (64, &["queue", "rechunk", "1"]),
     ];
     for (code, arguments) in whole {

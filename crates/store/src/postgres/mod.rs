@@ -44,6 +44,9 @@ impl Default for Options {
     }
 }
 
+/// How long a server is waited for when a store is opened.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+
 /// The schema of a store whose URL names none.
 const SCHEMA: &str = "stook";
 
@@ -124,12 +127,14 @@ impl PostgresStore {
     pub fn open(url: &str, catalogue: Arc<Catalogue>, options: &Options) -> Result<Self> {
         let (config, schema) = settings(url)?;
         let tables = Arc::new(Tables::new(&catalogue));
+        // whoever waits for a command to begin hears soon of a server that is not there
+        let first = Pool::new(config.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
         let pool = Arc::new(Pool::new(config, schema, Duration::from_secs(options.wait), options.connections.max(2)));
         let ready = |session: &mut Session| match options.prepare {
             true => tables::prepare(session, &tables, pool.schema()),
             false => tables::fits(session, &tables, pool.schema()).map(|()| Vec::new()),
         };
-        let changes = pool.run(ready).map_err(|trouble| match trouble {
+        let changes = first.run(ready).map_err(|trouble| match trouble {
             Trouble::Lost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
             other => other.into(),
         })?;

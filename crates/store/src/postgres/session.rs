@@ -31,7 +31,7 @@ impl From<::postgres::Error> for Trouble {
     fn from(error: ::postgres::Error) -> Self {
         let Some(said) = error.as_db_error() else {
             return if error.is_closed() || std::error::Error::source(&error).is_some_and(|source| source.is::<std::io::Error>()) {
-                Trouble::Lost(error.to_string())
+                Trouble::Lost(with_source(&error))
             } else {
                 Trouble::Store(StoreError::Other(with_source(&error)))
             };
