@@ -264,6 +264,42 @@ impl Place {
     }
 }
 
+/// Everything an import of authorities leaves behind, places on this disk and times aside.
+pub struct Left {
+    /// The job's counts.
+    pub counts: Json,
+    journal: Vec<Json>,
+    ndjson: Vec<u8>,
+    /// The documents.
+    pub marc: Vec<u8>,
+}
+
+impl Left {
+    /// What a job has left, with every document in its journal once, in order.
+    #[track_caller]
+    pub fn of(place: &Place, number: u64) -> Self {
+        let job = place.job(number);
+        assert_eq!(sum_of_outcomes(&job), job["counts"]["documents"].as_u64().expect("a number"));
+        let mut journal = place.journal(number);
+        for (index, entry) in journal.iter_mut().enumerate() {
+            assert_eq!(entry["document"], index + 1, "every document is in the journal once, in order");
+            entry["file"].take();
+        }
+        assert_eq!(job["counts"]["documents"], journal.len());
+        Self { counts: job["counts"].clone(), journal, ndjson: place.export("authority", "ndjson"), marc: place.export("authority", "marc") }
+    }
+
+    /// Compares with what another import has left.
+    #[track_caller]
+    pub fn equals(&self, wanted: &Self) {
+        assert_eq!(self.counts, wanted.counts);
+        let other = self.journal.iter().zip(&wanted.journal).find(|(found, wanted)| found != wanted);
+        assert_eq!(other, None, "the journal tells of the same outcomes");
+        assert!(self.ndjson == wanted.ndjson, "golden fields are equal byte for byte");
+        assert!(self.marc == wanted.marc, "documents are equal byte for byte");
+    }
+}
+
 /// Starts a command, kills it after a time, and says whether it was killed before it ended by itself.
 pub fn kill_after(mut command: Command, time: Duration) -> bool {
     let mut child: Child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("stook runs");

@@ -1,9 +1,8 @@
 //! An import killed anywhere is finished by `--resume`, and nobody can tell afterwards that it was killed.
 
-use serde_json::Value as Json;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use stook_tests::{Dice, Place, authorities, gzip, kill_after, sum_of_outcomes};
+use stook_tests::{Dice, Left, Place, authorities, gzip, kill_after, sum_of_outcomes};
 
 const RECORDS: u64 = 20_000;
 
@@ -13,15 +12,6 @@ struct Import {
     name: &'static str,
     /// A store to begin with.
     store: Option<Vec<u8>>,
-}
-
-/// Everything an import leaves behind, places on this disk and times aside.
-#[derive(PartialEq)]
-struct Left {
-    counts: Json,
-    journal: Vec<Json>,
-    ndjson: Vec<u8>,
-    marc: Vec<u8>,
 }
 
 impl Import {
@@ -40,7 +30,7 @@ impl Import {
         let job = place.import(&[&file, "--profile", "upsert"]);
         let took = began.elapsed();
         let number = job["id"].as_u64().unwrap();
-        (left(&place, number), number, took)
+        (Left::of(&place, number), number, took)
     }
 
     /// Kills the import and its resumptions at `kills` moments, over as many imports as it takes.
@@ -78,7 +68,7 @@ impl Import {
         assert_eq!(place.job(number)["state"], "completed");
         assert!(place.queue().is_empty());
         place.assert_sound();
-        same(&left(&place, number), wanted);
+        Left::of(&place, number).equals(wanted);
         killed
     }
 }
@@ -87,26 +77,6 @@ impl Import {
 fn job_exists(store: &Path, number: u64) -> bool {
     let Ok(connection) = rusqlite::Connection::open_with_flags(store, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY) else { return false };
     connection.query_row("SELECT EXISTS(SELECT 1 FROM jobs WHERE id = ?)", [number as i64], |row| row.get(0)).unwrap_or(false)
-}
-
-fn left(place: &Place, number: u64) -> Left {
-    let job = place.job(number);
-    assert_eq!(sum_of_outcomes(&job), job["counts"]["documents"].as_u64().unwrap());
-    let mut journal = place.journal(number);
-    for (index, entry) in journal.iter_mut().enumerate() {
-        assert_eq!(entry["document"], index + 1, "every document is in the journal once, in order");
-        entry.as_object_mut().unwrap().remove("file");
-    }
-    assert_eq!(job["counts"]["documents"], journal.len());
-    Left { counts: job["counts"].clone(), journal, ndjson: place.export("authority", "ndjson"), marc: place.export("authority", "marc") }
-}
-
-fn same(found: &Left, wanted: &Left) {
-    assert_eq!(found.counts, wanted.counts);
-    let other = found.journal.iter().zip(&wanted.journal).find(|(found, wanted)| found != wanted);
-    assert_eq!(other, None, "the journal tells of the same outcomes");
-    assert!(found.ndjson == wanted.ndjson, "golden fields are equal byte for byte");
-    assert!(found.marc == wanted.marc, "documents are equal byte for byte");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use stook_lab::postgres::Server;
-use stook_tests::{Dice, LIBRARY, Place, authorities, kill_after, sum_of_outcomes};
+use stook_tests::{Dice, LIBRARY, Left, Place, authorities, kill_after, sum_of_outcomes};
 
 const RECORDS: u64 = 12_000;
 
@@ -25,33 +25,11 @@ fn place(server: &Server) -> Place {
     Place::on_server(LIBRARY, format!("{}?schema=place{number}", server.url("postgres")))
 }
 
-/// Everything an import leaves behind, places on this disk and times aside.
-#[derive(PartialEq)]
-struct Left {
-    counts: Json,
-    journal: Vec<Json>,
-    ndjson: Vec<u8>,
-    marc: Vec<u8>,
-}
-
-fn left(place: &Place, job: u64) -> Left {
-    let without_file = |mut line: Json| {
-        line["file"].take();
-        line
-    };
-    Left {
-        counts: place.job(job)["counts"].clone(),
-        journal: place.journal(job).into_iter().map(without_file).collect(),
-        ndjson: place.export("authority", "ndjson"),
-        marc: place.export("authority", "marc"),
-    }
-}
-
 /// What is left in a file store by the same imports.
 fn in_a_file(bytes: &[u8]) -> Left {
     let place = Place::library();
     place.import(&[&place.file("names.mrc", bytes), "--profile", "upsert"]);
-    left(&place, 1)
+    Left::of(&place, 1)
 }
 
 #[test]
@@ -74,17 +52,14 @@ fn imports_questions_and_exports_are_those_of_a_file() {
         ]
         .map(ask)
         .into();
-        let both = [left(place, 1), left(place, 2)];
+        let both = [Left::of(place, 1), Left::of(place, 2)];
         place.ok(&["withdraw", "loc", "--collection", "authority", "--key", "n  00000007 "]);
         (answers, both, place.get("authority", "n  00000007 "), place.troubles(2).len())
     });
     let [file, on_server] = seen;
     assert!(file.0 == on_server.0, "questions");
     for (file, on_server) in file.1.iter().zip(&on_server.1) {
-        assert_eq!(file.counts, on_server.counts);
-        assert!(file.journal == on_server.journal, "journal");
-        assert!(file.ndjson == on_server.ndjson, "records");
-        assert!(file.marc == on_server.marc, "documents");
+        on_server.equals(file);
     }
     assert_eq!((file.2, file.3), (on_server.2, on_server.3));
 }
@@ -106,7 +81,7 @@ fn an_import_killed_anywhere_is_finished_by_resuming_it() {
         killed += usize::from(kill_after(place.command(&["import", "--resume", "1"]), Duration::from_millis(30 + dice.below(500))));
         place.run(&["import", "--resume", "1"]).exits(0);
         assert_eq!(place.job(1)["state"], "completed");
-        assert!(left(&place, 1) == wanted);
+        Left::of(&place, 1).equals(&wanted);
         if killed >= 10 {
             break;
         }
@@ -131,7 +106,7 @@ fn a_server_that_restarts_under_load_loses_nothing() {
         assert!(output.status.success(), "{mode} after {pause} ms: {}", String::from_utf8_lossy(&output.stderr));
         let job = place.job(1);
         assert_eq!((&job["state"], sum_of_outcomes(&job)), (&"completed".into(), 3 * RECORDS));
-        assert!(left(&place, 1) == wanted, "{mode} after {pause} ms");
+        Left::of(&place, 1).equals(&wanted);
     }
 }
 
