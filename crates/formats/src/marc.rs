@@ -198,13 +198,17 @@ impl<'a> MarcRecord<'a> {
 
     /// The fields in the order of the directory.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
-        self.fields.iter().map(|entry| Field { tag: entry.tag, data: &self.text[entry.start as usize..entry.end as usize] })
+        self.fields.iter().map(|entry| self.field(entry))
+    }
+
+    fn field(&self, entry: &Entry) -> Field<'_> {
+        Field { tag: entry.tag, data: &self.text[entry.start as usize..entry.end as usize] }
     }
 
     /// The fields whose tag `wanted` chooses, each with its number, from 0.
     pub fn tagged(&self, wanted: impl Fn(&[u8; 3]) -> bool) -> impl Iterator<Item = (usize, Field<'_>)> {
         let chosen = self.fields.iter().enumerate().filter(move |(_, entry)| wanted(&entry.tag));
-        chosen.map(|(number, entry)| (number, Field { tag: entry.tag, data: &self.text[entry.start as usize..entry.end as usize] }))
+        chosen.map(|(number, entry)| (number, self.field(entry)))
     }
 
     /// The record in ISO 2709, UTF-8. Length and base address are computed, and position 9 says UTF-8 where MARC-8 would be

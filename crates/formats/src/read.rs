@@ -79,6 +79,25 @@ pub struct Found {
     pub head: Arc<Head>,
 }
 
+/// A scanner's head prepared for parsing, made anew when the head is another.
+struct PreparedHead {
+    version: u64,
+    head: Arc<Head>,
+}
+
+impl PreparedHead {
+    fn new(scanner: &Scanner) -> Self {
+        Self { version: scanner.head_version(), head: Arc::new(Head::new(scanner.syntax(), &scanner.head())) }
+    }
+
+    fn now(&mut self, scanner: &Scanner) -> Arc<Head> {
+        if self.version != scanner.head_version() {
+            *self = Self::new(scanner);
+        }
+        self.head.clone()
+    }
+}
+
 /// Reads a file document by document. Memory: the longest document, at most twice the syntax's limit.
 pub struct Documents<R> {
     input: R,
@@ -91,8 +110,7 @@ pub struct Documents<R> {
     offset: u64,
     number: u64,
     at_end: bool,
-    /// The scanner's head prepared for parsing, and the head's version.
-    parsing: (u64, Arc<Head>),
+    prepared: PreparedHead,
     /// Set while an overlong document is thrown away: where it began.
     discarding: Option<u64>,
 }
@@ -108,7 +126,7 @@ pub fn each<'b, E>(
     offset: u64,
     mut visit: impl FnMut(Found, &'b [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut parsing = (scanner.head_version(), Arc::new(Head::new(scanner.syntax(), &scanner.head())));
+    let mut prepared = PreparedHead::new(&scanner);
     let mut at = if offset == 0 && number == 0 && bytes.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
     loop {
         let (range, next, problem) = match scanner.step(&bytes[at..], true) {
@@ -121,12 +139,8 @@ pub fn each<'b, E>(
             Step::Document { bytes, next } => (bytes, next, None),
             Step::Problem { bytes, next, reason } => (bytes, next, Some(reason)),
         };
-        let version = scanner.head_version();
-        if parsing.0 != version {
-            parsing = (version, Arc::new(Head::new(scanner.syntax(), &scanner.head())));
-        }
         number += 1;
-        let found = Found { number, offset: offset + (at + range.start) as u64, problem, head: parsing.1.clone() };
+        let found = Found { number, offset: offset + (at + range.start) as u64, problem, head: prepared.now(&scanner) };
         visit(found, &bytes[at + range.start..at + range.end])?;
         at += next;
     }
@@ -140,8 +154,8 @@ impl<R: Read> Documents<R> {
 
     /// Starts in the middle, after `number` documents, at `offset`.
     pub fn with_scanner(input: R, scanner: Scanner, number: u64, offset: u64) -> Self {
-        let parsing = (scanner.head_version(), Arc::new(Head::new(scanner.syntax(), &scanner.head())));
-        Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, parsing, discarding: None }
+        let prepared = PreparedHead::new(&scanner);
+        Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, prepared, discarding: None }
     }
 
     /// The scanner's knowledge of what came before: what [`Scanner::resume`] needs to go on at [`Documents::offset`].
@@ -208,11 +222,7 @@ impl<R: Read> Documents<R> {
 
     fn found(&mut self, at: usize, problem: Option<String>) -> Found {
         self.number += 1;
-        let version = self.scanner.head_version();
-        if self.parsing.0 != version {
-            self.parsing = (version, Arc::new(Head::new(self.scanner.syntax(), &self.scanner.head())));
-        }
-        Found { number: self.number, offset: self.offset + at as u64, problem, head: self.parsing.1.clone() }
+        Found { number: self.number, offset: self.offset + at as u64, problem, head: self.prepared.now(&self.scanner) }
     }
 
     fn consume(&mut self, length: usize) {

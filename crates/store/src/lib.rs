@@ -367,7 +367,14 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the plan is not one of this catalogue, or the database fails.
-    fn find(&self, plan: &Plan) -> Result<Found>;
+    fn find(&self, plan: &Plan) -> Result<Found> {
+        let mut rows = Vec::new();
+        self.visit(plan, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(Found { rows })
+    }
 
     /// Calls `visit` with every row of a plan, in its order, from one snapshot. Memory does not grow with their number.
     ///

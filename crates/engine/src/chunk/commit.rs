@@ -3,7 +3,7 @@
 use super::consolidate::{Decider, Decision, Numbered, Policy};
 use super::map::{Envelope, Mapper};
 use super::read;
-use crate::{Result, split};
+use crate::{EngineError, Result, split};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::survivorship::Consolidator;
-use stook_formats::Syntax;
+use stook_formats::Document;
 use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{JobFile, Slice};
 use stook_store::{Conflict, Detail, Fence, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
@@ -82,13 +82,16 @@ impl MappedChunk {
         let name = Path::new(&input.file.path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let file_start = slice.documents_before - slice.file_documents;
         let now = store.clock();
-        let syntax = split::syntax(input.file).unwrap_or(Syntax::Json);
+        let syntax = split::syntax(input.file).ok_or_else(|| EngineError::Wrong("the chunk's file has no syntax".into()))?;
         let mut chunk = Parts::default();
-        read::documents(slice, input.file, source, |found, bytes| {
+        read::documents(slice, input.file, syntax, source, |found, bytes| {
             let (record, offset) = (found.number, found.offset);
             let document = file_start + record;
             chunk.entries.push(Entry { document, record, offset });
-            let parsed = read::parse(&found, &bytes, input.file);
+            let parsed = match found.problem {
+                Some(problem) => Err(problem),
+                None => Document::parse(&bytes, syntax, &found.head).map_err(|error| error.to_string()),
+            };
             let trouble = |key: &Option<Key>, failed: bool, reason: String| {
                 let key = key.as_ref().map(Key::to_string);
                 Trouble { document, file: slice.file, record, offset, key, failed, reason }

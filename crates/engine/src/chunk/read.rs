@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use stook_catalogue::definition::Source;
-use stook_formats::Document;
+use stook_formats::Syntax;
 use stook_formats::read::{Documents, Found, each, open};
 use stook_formats::scan::Scanner;
 use stook_store::queue::{JobFile, Slice};
@@ -61,8 +61,7 @@ pub fn bytes(slice: &Slice, file: &JobFile) -> Result<Bytes> {
 ///
 /// # Errors
 /// When the file cannot be read, or what `visit` says.
-pub fn documents(slice: &Slice, file: &JobFile, source: &Source, mut visit: impl FnMut(Found, Bytes) -> Result<()>) -> Result<()> {
-    let Some(syntax) = split::syntax(file) else { return Ok(()) };
+pub fn documents(slice: &Slice, file: &JobFile, syntax: Syntax, source: &Source, mut visit: impl FnMut(Found, Bytes) -> Result<()>) -> Result<()> {
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
     match input(slice, file)? {
         Input::Whole(bytes) => each(&bytes, scanner, slice.file_documents, slice.offset, |found, own| {
@@ -81,17 +80,5 @@ pub fn documents(slice: &Slice, file: &JobFile, source: &Source, mut visit: impl
             }
             Ok(())
         }
-    }
-}
-
-/// Parses a document, unless the scanner has found that it is none.
-///
-/// # Errors
-/// Why it is not one.
-pub fn parse<'b>(found: &Found, bytes: &'b [u8], file: &JobFile) -> std::result::Result<Document<'b>, String> {
-    match (&found.problem, split::syntax(file)) {
-        (Some(problem), _) => Err(problem.clone()),
-        (None, Some(syntax)) => Document::parse(bytes, syntax, &found.head).map_err(|error| error.to_string()),
-        (None, None) => Err("the file is empty".into()),
     }
 }

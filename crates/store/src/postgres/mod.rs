@@ -14,7 +14,7 @@ mod work;
 mod writer;
 
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, Found, Plan};
+use crate::plan::{Aggregate, Plan};
 use crate::queue::*;
 use crate::*;
 use ::postgres::Config;
@@ -228,15 +228,6 @@ impl Store for PostgresStore {
     fn sync(&self) -> Result<()> {
         // every commit is on the server's disk when it returns
         Ok(())
-    }
-
-    fn find(&self, plan: &Plan) -> Result<Found> {
-        let mut rows = Vec::new();
-        self.visit(plan, &mut |row| {
-            rows.push(row);
-            Ok(())
-        })?;
-        Ok(Found { rows })
     }
 
     fn visit(&self, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {

@@ -129,8 +129,7 @@ pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp:
             }
         }
         let resolved = unit.resolve(conflicts)?;
-        let unknown: Vec<RecordWrite> = resolved.iter().filter(|write| !applied.iter().any(|known| known.key == write.key)).cloned().collect();
-        desk.lock(&unknown)?;
+        desk.lock(&resolved)?;
         for write in resolved {
             if !desk.is_current(&write) {
                 let reason = format!("what was merged for record {:?} is not based on what it is now", write.key.as_str());

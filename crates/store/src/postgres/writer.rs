@@ -1,9 +1,9 @@
 //! Units on their way: a thread that takes one after the other and commits it in a transaction of its own. More processes
 //! are more such threads.
 //!
-//! Units somebody waits for overtake bulk ones, which keep their order. A unit whose transaction was in another's way, or whose connection went before
-//! COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit that hands back a lease that
-//! is gone was committed by somebody, itself included.
+//! Units somebody waits for overtake bulk ones, which keep their order. A unit whose transaction was in another's way, or
+//! whose connection went before COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit
+//! that hands back a lease that is gone was committed by somebody, itself included.
 
 use super::records;
 use super::session::{Attempt, Pool, Session, Trouble};

@@ -16,7 +16,7 @@ mod work;
 mod writer;
 
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, Found, Plan};
+use crate::plan::{Aggregate, Plan};
 use crate::queue::*;
 use crate::*;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
@@ -245,15 +245,6 @@ impl Store for SqliteStore {
     fn sync(&self) -> Result<()> {
         // any interactive commit syncs the log, and with it all that was written before
         self.write(|_, _| Ok(()))
-    }
-
-    fn find(&self, plan: &Plan) -> Result<Found> {
-        let mut rows = Vec::new();
-        self.visit(plan, &mut |row| {
-            rows.push(row);
-            Ok(())
-        })?;
-        Ok(Found { rows })
     }
 
     fn visit(&self, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
