@@ -5,6 +5,7 @@ use crate::key::Template;
 use crate::path::{Path, PathLanguage};
 use crate::value::{FieldType, Value};
 use regex::Regex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Everything Stook knows of a domain. Indexes into its vectors are the ids used everywhere.
@@ -24,12 +25,19 @@ pub struct Catalogue {
     pub sources: Vec<Source>,
     /// Profiles, in the order written.
     pub profiles: Vec<Profile>,
+    /// Shares of the workers, by tenant; `else` is everybody else's.
+    pub tenants: BTreeMap<String, Share>,
 }
 
 impl Catalogue {
     /// The collection called `name` and its index.
     pub fn collection(&self, name: &str) -> Option<(usize, &Collection)> {
         self.collections.iter().enumerate().find(|(_, collection)| collection.name == name)
+    }
+
+    /// A tenant's share of the workers.
+    pub fn share(&self, tenant: &str) -> Share {
+        self.tenants.get(tenant).or_else(|| self.tenants.get("else")).copied().unwrap_or_default()
     }
 
     /// The source called `name` and its index.
@@ -428,6 +436,21 @@ pub struct Profile {
     pub matched: Matched,
     /// For the others.
     pub unmatched: Unmatched,
+}
+
+/// A tenant's share of the workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// Work it gets beside a tenant of weight 1 while both have some.
+    pub weight: u32,
+    /// Most chunks in work at a time.
+    pub most_running: Option<u32>,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { weight: 1, most_running: None }
+    }
 }
 
 /// What happens to a document whose record existed before the job.

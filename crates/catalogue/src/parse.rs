@@ -12,6 +12,7 @@ use crate::value::{FieldType, TYPE_NAMES, Value, from_text};
 use crate::words::{self, Word};
 use crate::yaml::{self, Kind, Node};
 use regex::RegexBuilder;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -290,8 +291,9 @@ impl<'t> Reader<'t> {
         for (name, _, node) in self.named(root.get("profiles"), "profiles") {
             profiles.extend(self.profile(name, node, &source_names));
         }
+        let tenants = self.tenants(root.get("tenants"));
         let hash = blake3::hash(canonical(root, &[]).as_bytes()).to_hex().to_string();
-        Some(Catalogue { name, hash, tables: Arc::new(tables), patterns, collections, sources, profiles })
+        Some(Catalogue { name, hash, tables: Arc::new(tables), patterns, collections, sources, profiles, tenants })
     }
 
     fn tables(&mut self, node: Option<&Node>) -> Tables {
@@ -643,6 +645,37 @@ impl<'t> Reader<'t> {
             matched: self.choice(node.get("matched"), "choice for matched", &matched).unwrap_or(Matched::Update),
             unmatched: self.choice(node.get("unmatched"), "choice for unmatched", &unmatched).unwrap_or(Unmatched::Create),
         })
+    }
+
+    fn tenants(&mut self, node: Option<&Node>) -> BTreeMap<String, Share> {
+        let mut tenants = BTreeMap::new();
+        let Some(node) = node else { return tenants };
+        let Kind::Map(entries) = &node.kind else {
+            self.problem(node, format!("tenants are a mapping from names, this is {}", node.shape()));
+            return tenants;
+        };
+        for (name_node, share) in entries {
+            let name = name_node.text().unwrap_or_default();
+            let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+            if !(1..=64).contains(&name.len()) || !name.bytes().all(allowed) {
+                self.problem(name_node, format!("`{name}` is not a tenant: 1 to 64 small letters, digits, - and _"));
+            }
+            if self.section(share, "a tenant", &[words::TENANT]).is_some() {
+                let weight = share.get("weight").and_then(|node| self.number_of(node, "a weight", 1..=1_000)).unwrap_or(1);
+                let most_running = share.get("most_running").and_then(|node| self.number_of(node, "a number of chunks", 1..=u32::MAX));
+                tenants.insert(name.to_owned(), Share { weight, most_running });
+            }
+        }
+        tenants
+    }
+
+    fn number_of(&mut self, node: &Node, what: &str, range: std::ops::RangeInclusive<u32>) -> Option<u32> {
+        let number = self.text_of(node, what)?.parse().ok().filter(|number| range.contains(number));
+        if number.is_none() {
+            let most = if *range.end() == u32::MAX { String::new() } else { format!(" to {}", range.end()) };
+            self.problem(node, format!("{what} is a whole number from {}{most}", range.start()));
+        }
+        number
     }
 
     // --- sources -------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ pub fn schema() -> Json {
         "arg": object(&[words::ARG], &["type"]),
         "refuse": object(&[words::REFUSE], &["when", "reason"]),
         "profile": object(&[words::PROFILE], &["source"]),
+        "tenant": object(&[words::TENANT], &[]),
     });
     let mut schema = object(&[words::CATALOGUE], &["catalogue", "collections"]);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -65,6 +66,7 @@ mod tests {
             words::ARG,
             words::REFUSE,
             words::PROFILE,
+            words::TENANT,
             words::ACCEPT,
             words::CASE,
             words::SURVIVORSHIP_MAP,

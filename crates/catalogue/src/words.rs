@@ -47,6 +47,11 @@ pub const CATALOGUE: &[Word] = &[
         r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/profile"}}"##,
         "What an import does with documents that match a record and with those that do not.",
     ),
+    word(
+        "tenants",
+        r##"{"type":"object","propertyNames":{"pattern":"^[a-z0-9_-]{1,64}$"},"additionalProperties":{"$ref":"#/$defs/tenant"}}"##,
+        "Tenants whose share of the workers is not everybody's; `else` is the share of those that are not named.",
+    ),
 ];
 
 /// A source.
@@ -190,6 +195,12 @@ pub const PROFILE: &[Word] = &[
     word("source", r##"{"$ref":"#/$defs/name"}"##, "The source of the documents."),
     word("matched", r#"{"enum":["update","skip","fail","withdraw"]}"#, "For documents whose record existed before the job."),
     word("unmatched", r#"{"enum":["create","skip","fail"]}"#, "For the others."),
+];
+
+/// A tenant's share of the workers.
+pub const TENANT: &[Word] = &[
+    word("weight", r#"{"type":"integer","minimum":1,"maximum":1000}"#, "Work it gets beside one of weight 1 while both have some."),
+    word("most_running", r#"{"type":"integer","minimum":1}"#, "Most chunks in work at a time."),
 ];
 
 /// An element of `accept`.

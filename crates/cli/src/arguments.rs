@@ -49,6 +49,9 @@ pub enum Command {
         after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import --resume 3"
     )]
     Import(Import),
+    /// Do what import jobs have left to do, for all tenants in turn, until stopped.
+    #[command(after_help = "Examples:\n  stook import names.mrc --detach && stook work --drain\n  stook work --workers 4")]
+    Work(Work),
     /// List import jobs.
     Jobs {
         /// As JSON.
@@ -179,9 +182,29 @@ pub struct Import {
     #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "dry_run"])]
     pub resume: Option<u64>,
     /// Threads that map documents [default: all cores].
+    #[arg(long, value_name = "N", conflicts_with = "detach")]
+    pub workers: Option<usize>,
+    /// Only cut the files into chunks; `stook work` does them, wherever it can read the files under the same names.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub detach: bool,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `work`.
+#[derive(Debug, Args)]
+pub struct Work {
+    /// Threads that map documents [default: all cores].
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// As JSON.
+    /// End when no chunk is left. The exit code is that of the worst job that ended.
+    #[arg(long)]
+    pub drain: bool,
+    /// Seconds after which a chunk goes to another worker when its own gives no sign of life.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub lease: u64,
+    /// One JSON object for each job that ends.
     #[arg(long)]
     pub json: bool,
 }
@@ -197,7 +220,7 @@ pub enum Queue {
         #[arg(long)]
         json: bool,
     },
-    /// Let dead chunks wait again; `stook import --resume JOB` does them.
+    /// Let dead chunks wait again; `stook work` or `stook import --resume JOB` does them.
     Retry {
         /// JOB or JOB.CHUNK.
         chunk: String,

@@ -3,6 +3,7 @@
 use crate::arguments::Import;
 use crate::open::{self, Place};
 use crate::output::{bytes, count, number, seconds, table};
+use crate::work::{stop_signal, threads};
 use crate::{Failure, Outcome};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -40,19 +41,43 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         println!("job {id} is {} already; nothing is left to do", words(start.state));
         return Ok(0);
     }
-    let workers = arguments.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let can_go_on = |reason: &str| Failure::new(format!("{reason}\njob {id} can go on: stook import --resume {id}"));
+    let stop = stop_signal()?;
     let began = Instant::now();
     let documents_before = start.counts.documents;
     let bar = progress_bar(&start);
-    let shown = import::run(&catalogue, &*store, id, workers, &|moment| show(&bar, moment));
+    if arguments.detach {
+        let cut = import::cut(&catalogue, &*store, id, &stop, &|moment| bar.set_position(moment.bytes));
+        bar.finish_and_clear();
+        let job = cut.map_err(|error| can_go_on(&error.to_string()))?;
+        if !job.progress.complete {
+            return Err(can_go_on("stopped"));
+        }
+        if arguments.json {
+            println!("{}", serde_json::to_string(&job)?);
+        } else {
+            println!("job {id}: {} in {}, for `stook work` to do", count(job.progress.documents, "document"), count(job.chunks_left, "chunk"));
+        }
+        return Ok(0);
+    }
+    let workers = threads(arguments.workers);
+    let shown = import::run(&catalogue, &*store, id, workers, &stop, &|moment| show(&bar, moment));
     bar.finish_and_clear();
-    let job = shown.map_err(|error| Failure::new(format!("{error}\njob {id} can go on: stook import --resume {id}")))?;
+    let job = shown.map_err(|error| can_go_on(&error.to_string()))?;
     report(&*store, &job, documents_before, began.elapsed(), arguments.json)?;
-    Ok(match job.state {
+    if !job.state.is_final() {
+        return Err(can_go_on("stopped"));
+    }
+    Ok(exit_code(job.state))
+}
+
+/// The exit code for a job that has ended.
+pub fn exit_code(state: JobState) -> u8 {
+    match state {
         JobState::Completed => 0,
         JobState::CompletedWithErrors => 2,
         _ => 1,
-    })
+    }
 }
 
 fn time(text: &str) -> Result<i64, Failure> {
@@ -80,14 +105,14 @@ fn show(bar: &ProgressBar, moment: Moment) {
     bar.set_message(format!("{} documents  {}/s", number(moment.documents), number(rate as u64)));
 }
 
-fn words(state: JobState) -> String {
+pub fn words(state: JobState) -> String {
     match state {
         JobState::CompletedWithErrors => "completed with errors".to_owned(),
         other => other.name().to_owned(),
     }
 }
 
-fn report(store: &dyn Store, job: &Job, documents_before: i64, elapsed: Duration, as_json: bool) -> Result<(), Failure> {
+pub fn report(store: &dyn Store, job: &Job, documents_before: i64, elapsed: Duration, as_json: bool) -> Result<(), Failure> {
     if as_json {
         let mut whole = serde_json::to_value(job)?;
         whole["seconds"] = json!(elapsed.as_secs_f64());

@@ -9,6 +9,7 @@ mod import;
 mod open;
 mod output;
 mod queue;
+mod work;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
@@ -78,6 +79,7 @@ fn run(arguments: &Arguments) -> Outcome {
             Ok(0)
         }
         Command::Import(import) => import::import(&place, import),
+        Command::Work(arguments) => work::work(&place, arguments),
         Command::Jobs { json, tenant, limit } => import::jobs(&place, tenant.as_deref(), *limit, *json),
         Command::Journal { job, errors, limit, json } => import::journal(&place, *job, *errors, *limit, *json),
         Command::Queue { command } => queue::run(&place, command),

@@ -1,13 +1,13 @@
-//! Running an import job: cutting, mapping on all cores, committing, until every chunk is done or dead.
+//! Import jobs: made of a request, cut into chunks, and run to their end by workers of their own or left to others.
 
 use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use crate::chunk::consolidate::Policy;
+use crate::work::{Crew, Event, LEASE_SECONDS, Options};
 use crate::{EngineError, Result, split};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Family, Field, Matched, Unmatched};
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
@@ -15,17 +15,8 @@ use stook_catalogue::record::put_value;
 use stook_catalogue::value::Value;
 use stook_store::journal::{Counts, Trouble};
 use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::queue::{Job, JobFile, JobId, JobState, Lease, NewJob, Progress, Slice};
-use stook_store::{Change, Fence, Pending, Store, StoreError, StoredRecord, Tenant, Unit, Urgency, Version};
-
-/// How often a chunk may fail before it is dead.
-pub const MOST_ATTEMPTS: u32 = 3;
-/// Seconds a lease is held without a sign of life.
-const LEASE_SECONDS: u64 = 60;
-/// Chunks leased at once.
-const LEASE_CHUNKS: usize = 32;
-/// Mapped chunks a worker leaves to the store while it goes on.
-const IN_FLIGHT: usize = 6;
+use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob, Progress, Slice};
+use stook_store::{Change, Store, StoredRecord, Tenant, Unit, Version};
 
 /// What to import, and how.
 #[derive(Debug, Clone)]
@@ -55,6 +46,14 @@ pub struct Moment {
     pub cut: u64,
     /// Whether all files have been cut.
     pub complete: bool,
+}
+
+impl Moment {
+    fn of(files: &[JobFile], cut: Progress, documents: u64) -> Self {
+        let all_bytes = files.iter().map(|file| file.size).sum();
+        let before: u64 = files.iter().take(cut.file).map(|file| file.size).sum();
+        Self { bytes: (before + cut.offset).min(all_bytes), all_bytes, documents, cut: cut.documents, complete: cut.complete }
+    }
 }
 
 /// What a dry run found.
@@ -125,8 +124,8 @@ fn policy(catalogue: &Catalogue, profile: Option<&str>, job: JobId) -> Result<Po
     }
 }
 
-fn context(catalogue: &Arc<Catalogue>, job: &Job) -> Result<JobContext> {
-    let (source, _) = catalogue.source(&job.source).ok_or_else(|| EngineError::Wrong(format!("there is no source `{}` any more", job.source)))?;
+pub(crate) fn context(catalogue: &Arc<Catalogue>, job: &Job) -> Result<JobContext> {
+    let (source, _) = catalogue.source(&job.source).ok_or_else(|| no_source(&job.source))?;
     let received = job.as_of.or_else(|| job.files.first().map(|file| file.modified)).unwrap_or(job.created);
     Ok(JobContext {
         catalogue: catalogue.clone(),
@@ -148,227 +147,80 @@ pub fn create(catalogue: &Catalogue, store: &dyn Store, request: &Request) -> Re
     Ok(store.create_job(NewJob { tenant: request.tenant.clone(), profile, source, as_of: request.as_of, files })?)
 }
 
-/// Runs a job to its end with `workers` threads, calling `show` now and then. A job that was interrupted goes on where it
-/// was: cutting behind the last chunk, and with the chunks that are left.
+/// Cuts a job's files into chunks, from where that was interrupted, calling `show` after each batch, and leaves them to
+/// workers.
 ///
 /// # Errors
-/// When a file cannot be read or the store fails as a whole; the job can be resumed.
-pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId, workers: usize, show: &(dyn Fn(Moment) + Sync)) -> Result<Job> {
+/// When a file cannot be read or the store fails; the job can be resumed.
+pub fn cut(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBool, show: &(dyn Fn(Moment) + Sync)) -> Result<Job> {
     let start = store.job(job)?;
-    if start.state.is_final() && start.state != JobState::Failed {
-        return Ok(start);
-    }
-    let context = context(catalogue, &start)?;
-    store.take_over(job)?;
-    let run = Run {
-        store,
-        context,
-        job: start.clone(),
-        committed: AtomicU64::new(start.counts.documents.max(0) as u64),
-        cut: Mutex::new(start.progress),
-        stop: AtomicBool::new(false),
-        failure: Mutex::new(None),
-        held: Mutex::new(Vec::new()),
-        leases: Mutex::new(Leases { waiting: VecDeque::new(), last_batch: LEASE_CHUNKS }),
-    };
-    std::thread::scope(|scope| {
-        if !start.progress.complete {
-            scope.spawn(|| run.guard(run.cut()));
-        }
-        let ended = Arc::new(AtomicBool::new(false));
-        let watch = ended.clone();
-        let keeper = scope.spawn({
-            let run = &run;
-            move || run.keep_alive(&watch, show)
-        });
-        let threads: Vec<_> = (0..workers.max(1)).map(|_| scope.spawn(|| run.guard(run.work()))).collect();
-        for thread in threads {
-            let _ = thread.join();
-        }
-        ended.store(true, Ordering::SeqCst);
-        keeper.thread().unpark();
-    });
-    if let Some(error) = run.failure.into_inner().ok().flatten() {
-        return Err(error);
+    if !start.progress.complete {
+        let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
+        split::split(&start.files, source, start.progress, |chunks, progress| {
+            store.add_chunks(job, chunks, progress)?;
+            show(Moment::of(&start.files, progress, 0));
+            Ok(!stop.load(Ordering::SeqCst))
+        })?;
     }
     store.sync()?;
     Ok(store.job(job)?)
 }
 
-struct Run<'r> {
-    store: &'r dyn Store,
-    context: JobContext,
-    job: Job,
-    committed: AtomicU64,
-    cut: Mutex<Progress>,
-    stop: AtomicBool,
-    failure: Mutex<Option<EngineError>>,
-    /// Leases to keep alive.
-    held: Mutex<Vec<Fence>>,
-    leases: Mutex<Leases>,
-}
-
-/// Leased chunks that no worker has begun.
-struct Leases {
-    waiting: VecDeque<Lease>,
-    /// How many the last batch had.
-    last_batch: usize,
-}
-
-impl Run<'_> {
-    /// Keeps the first failure and stops everything.
-    fn guard(&self, result: Result<()>) {
-        if let Err(error) = result {
-            self.stop.store(true, Ordering::SeqCst);
-            if let Ok(mut failure) = self.failure.lock() {
-                failure.get_or_insert(error);
-            }
-        }
+/// Runs a job to its end, or until `stop` says otherwise, with `workers` threads, calling `show` now and then. A job that was
+/// interrupted goes on where it was: cutting behind the last chunk, and with the chunks that are left.
+///
+/// # Errors
+/// When a file cannot be read or the store fails as a whole; the job can be resumed.
+pub fn run(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    job: JobId,
+    workers: usize,
+    stop: &AtomicBool,
+    show: &(dyn Fn(Moment) + Sync),
+) -> Result<Job> {
+    let start = store.job(job)?;
+    if start.state.is_final() && start.state != JobState::Failed {
+        return Ok(start);
     }
-
-    fn cut(&self) -> Result<()> {
-        let source = &self.context.catalogue.sources[self.context.source];
-        split::split(&self.job.files, source, self.job.progress, |chunks, progress| {
-            self.store.add_chunks(self.job.id, chunks, progress)?;
-            if let Ok(mut cut) = self.cut.lock() {
-                *cut = progress;
-            }
-            Ok(!self.stop.load(Ordering::SeqCst))
+    let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
+    store.take_over(job)?;
+    let progress = Mutex::new(start.progress);
+    let now = || progress.lock().map(|progress| *progress).unwrap_or_default();
+    let before = start.counts.documents.max(0) as u64;
+    let tell = |event| {
+        if let Event::Committed(documents) = event {
+            show(Moment::of(&start.files, now(), before + documents));
+        }
+    };
+    let options = Options { workers, lease_seconds: LEASE_SECONDS, drain: false };
+    let crew = Crew::new(catalogue, store, Some(job), &options, stop, &tell);
+    std::thread::scope(|scope| {
+        if !start.progress.complete {
+            let (crew, progress, start) = (&crew, &progress, &start);
+            scope.spawn(move || {
+                let cut = split::split(&start.files, source, start.progress, |chunks, cut| {
+                    store.add_chunks(job, chunks, cut)?;
+                    if let Ok(mut progress) = progress.lock() {
+                        *progress = cut;
+                    }
+                    Ok(!crew.is_stopping())
+                });
+                crew.guard(cut);
+            });
+        }
+        crew.work(|| {
+            let was_cut = now().complete;
+            let job = store.job(job)?;
+            Ok(was_cut && (job.chunks_left == 0 || job.state.is_final()))
         })
-    }
-
-    fn is_cut(&self) -> bool {
-        self.cut.lock().is_ok_and(|cut| cut.complete)
-    }
-
-    /// One worker: maps, consolidates and submits leased chunks; never more than a few of them in memory.
-    fn work(&self) -> Result<()> {
-        let mut in_flight: VecDeque<(Fence, u64, Pending)> = VecDeque::new();
-        let mut pause = Duration::from_millis(2);
-        while !self.stop.load(Ordering::SeqCst) {
-            let was_cut = self.is_cut();
-            let Some(lease) = self.next_lease()? else {
-                if let Some(oldest) = in_flight.pop_front() {
-                    self.finish(oldest)?;
-                    continue;
-                }
-                let job = self.store.job(self.job.id)?;
-                if was_cut && (job.chunks_left == 0 || job.state.is_final()) {
-                    break;
-                }
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(100));
-                continue;
-            };
-            pause = Duration::from_millis(2);
-            let own = fence(&lease);
-            match self.process(&lease) {
-                Ok(chunk) => {
-                    let documents = chunk.documents() as u64;
-                    in_flight.push_back((own, documents, self.store.submit(Box::new(chunk), Urgency::Bulk)));
-                }
-                Err(EngineError::Store(error)) => return Err(error.into()),
-                Err(error) => self.give_back(own, &error.to_string())?,
-            }
-            while in_flight.len() >= IN_FLIGHT {
-                if let Some(oldest) = in_flight.pop_front() {
-                    self.finish(oldest)?;
-                }
-            }
-        }
-        while let Some(oldest) = in_flight.pop_front() {
-            self.finish(oldest)?;
-        }
-        Ok(())
-    }
-
-    /// The next chunk for any worker. Leases are written in batches, and not while everything that is left is in flight:
-    /// each is a small transaction that others wait behind.
-    fn next_lease(&self) -> Result<Option<Lease>> {
-        let Ok(mut leases) = self.leases.lock() else { return Ok(None) };
-        if let Some(lease) = leases.waiting.pop_front() {
-            return Ok(Some(lease));
-        }
-        let in_flight = self.held.lock().map_or(0, |held| held.len());
-        if leases.last_batch < LEASE_CHUNKS && in_flight > 0 && self.is_cut() {
-            return Ok(None);
-        }
-        leases.waiting = self.store.lease(Some(self.job.id), LEASE_CHUNKS, LEASE_SECONDS)?.into();
-        leases.last_batch = leases.waiting.len();
-        self.hold(leases.waiting.iter().map(fence));
-        Ok(leases.waiting.pop_front())
-    }
-
-    fn process(&self, lease: &Lease) -> Result<MappedChunk> {
-        let file = self.job.files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
-        let input = ChunkInput { slice: &lease.slice, file };
-        let mut chunk = MappedChunk::map(&self.context, self.store, &input, Some(fence(lease)))?;
-        chunk.consolidate(self.store)?;
-        chunk.prepare();
-        Ok(chunk)
-    }
-
-    /// Waits for a submitted chunk.
-    fn finish(&self, (own, documents, pending): (Fence, u64, Pending)) -> Result<()> {
-        match pending.wait() {
-            Ok(_) => {
-                self.committed.fetch_add(documents, Ordering::SeqCst);
-                self.let_go(own);
-                Ok(())
-            }
-            // another worker has it, or the job was cancelled: nothing was written, nothing is lost
-            Err(StoreError::Fenced(_)) => {
-                self.let_go(own);
-                Ok(())
-            }
-            Err(error @ (StoreError::Other(_) | StoreError::Damaged(_))) => self.give_back(own, &error.to_string()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn give_back(&self, own: Fence, reason: &str) -> Result<()> {
-        self.let_go(own);
-        Ok(self.store.release(own, reason, 1, MOST_ATTEMPTS)?)
-    }
-
-    fn hold(&self, fences: impl Iterator<Item = Fence>) {
-        if let Ok(mut held) = self.held.lock() {
-            held.extend(fences);
-        }
-    }
-
-    fn let_go(&self, own: Fence) {
-        if let Ok(mut held) = self.held.lock() {
-            held.retain(|fence| *fence != own);
-        }
-    }
-
-    /// Prolongs leases and shows progress until everything has ended.
-    fn keep_alive(&self, ended: &AtomicBool, show: &(dyn Fn(Moment) + Sync)) {
-        let all_bytes = self.job.files.iter().map(|file| file.size).sum();
-        let mut renewed = Instant::now();
-        loop {
-            let over = ended.load(Ordering::SeqCst);
-            let cut = self.cut.lock().map(|cut| *cut).unwrap_or_default();
-            let before: u64 = self.job.files.iter().take(cut.file).map(|file| file.size).sum();
-            let documents = self.committed.load(Ordering::SeqCst);
-            show(Moment { bytes: (before + cut.offset).min(all_bytes), all_bytes, documents, cut: cut.documents, complete: cut.complete });
-            if over {
-                return;
-            }
-            if renewed.elapsed() > Duration::from_secs(LEASE_SECONDS / 4) {
-                let held = self.held.lock().map(|held| held.clone()).unwrap_or_default();
-                // a lease that cannot be renewed is noticed when its chunk is committed
-                let _ = self.store.renew(&held, LEASE_SECONDS);
-                renewed = Instant::now();
-            }
-            std::thread::park_timeout(Duration::from_millis(100));
-        }
-    }
+    })?;
+    store.sync()?;
+    Ok(store.job(job)?)
 }
 
-fn fence(lease: &Lease) -> Fence {
-    Fence { chunk: lease.chunk, token: lease.token }
+fn no_source(name: &str) -> EngineError {
+    EngineError::Wrong(format!("there is no source `{name}` any more"))
 }
 
 /// Does everything but write: maps and consolidates every document, and remembers what the job itself would have written.

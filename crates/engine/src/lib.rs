@@ -2,7 +2,7 @@
 //!
 //! A document's way is [`chunk::read`] (bytes to documents), [`chunk::map`] (document to contributions, once), then
 //! [`chunk::consolidate`] (contributions to records and outcomes) and [`chunk::commit`] (one transaction). [`split`] cuts
-//! files into chunks, [`import`] runs a job on all cores. [`record`] answers questions about single records, [`withdraw`]
+//! files into chunks, [`import`] makes jobs, [`work`] runs them on all cores. [`record`] answers questions about single records, [`withdraw`]
 //! takes contributions back, [`export`] writes records out.
 
 pub mod chunk;
@@ -12,6 +12,7 @@ pub mod queue;
 pub mod record;
 pub mod split;
 pub mod withdraw;
+pub mod work;
 
 use stook_store::StoreError;
 

@@ -18,6 +18,7 @@ pub mod plan;
 pub mod postgres;
 pub mod queue;
 mod row;
+pub mod schedule;
 pub mod shape;
 pub mod sqlite;
 
@@ -27,6 +28,7 @@ use plan::{Aggregate, Found, Plan};
 use queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Lease, NewChunk, NewJob, Progress, Slice};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Damaged;
 use stook_catalogue::value::Value;
@@ -426,7 +428,9 @@ pub trait Store: Send + Sync {
     /// When the database fails.
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: Progress) -> Result<()>;
 
-    /// Leases up to `limit` chunks (of one job, if given) for `seconds`: waiting ones, and ones whose lease has run out.
+    /// Leases up to `limit` chunks for `seconds`: of one job, if given, else of the jobs that [`schedule`] chooses one after
+    /// the other. A chunk whose lease has run out waits again, or is dead when that happened [`queue::MOST_LEASES`] times.
+    /// Leases need not survive the end of the machine: the chunks then wait.
     ///
     /// # Errors
     /// When the database fails.
@@ -437,6 +441,22 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the database fails.
     fn renew(&self, fences: &[Fence], seconds: u64) -> Result<Vec<Fence>>;
+
+    /// Gives chunks back that nobody has begun: they wait as if they had not been leased.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn give_back(&self, fences: &[Fence]) -> Result<()>;
+
+    /// Whether no chunk waits or is leased.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn is_idle(&self) -> Result<bool>;
+
+    /// Returns when chunks may have been added, by whatever process, and after `timeout` at the latest. It is a hint:
+    /// somebody else may have leased them, and some that were added may not be told.
+    fn wait_for_chunks(&self, timeout: Duration);
 
     /// Takes the chunks of a job away from whoever holds them; their commits will be fenced off.
     ///

@@ -34,6 +34,9 @@ pub fn how_far(progress: &Progress) -> (bool, usize, u64, u32) {
     (progress.complete, progress.file, progress.offset, progress.chunks)
 }
 
+/// Why a chunk is dead that was leased too often.
+pub const NO_ANSWER: &str = "nobody who had it gave an answer; it may be what ended them";
+
 /// The end of a job of which no chunk waits or is leased, and why. `dead` says whether some chunks failed too often.
 pub fn ends_as(dead: bool, counts: &Counts) -> (JobState, Option<&'static str>) {
     if dead {

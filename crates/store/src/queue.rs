@@ -5,6 +5,9 @@ use crate::journal::Counts;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// How often a chunk is leased before it is dead: whoever had it never gave an answer, so it may be the chunk that ends them.
+pub const MOST_LEASES: u32 = 10;
+
 /// Number of an import job, from 1, given by the store.
 pub type JobId = u64;
 

@@ -21,7 +21,7 @@ use ::postgres::Config;
 use session::{Attempt, Pool, Session, Trouble};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stook_catalogue::definition::Catalogue;
 use tables::Tables;
@@ -56,6 +56,8 @@ pub struct PostgresStore {
     bench: Bench,
     writer: Writer,
     tenants: RwLock<HashMap<Tenant, i64>>,
+    /// The connection that hears of new chunks.
+    ear: Mutex<Option<Session>>,
     changes: Vec<String>,
 }
 
@@ -86,7 +88,7 @@ impl Clock {
 
 /// Begins a transaction that writes; returns its time. Nobody may have changed the definition.
 fn begin(session: &mut Session, tables: &Tables, clock: &Clock) -> Attempt<i64> {
-    session.batch("BEGIN")?;
+    session.begin()?;
     let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),
         (SELECT value FROM meta WHERE name = 'definition') FROM clock";
     let row = session.one(sql, &[&clock.last.load(Ordering::SeqCst)])?;
@@ -147,7 +149,7 @@ impl PostgresStore {
         clock.hear(last);
         let bench = Bench { pool, tables, clock };
         let writer = Writer::start(bench.clone())?;
-        Ok(Self { catalogue, bench, writer, tenants: RwLock::default(), changes })
+        Ok(Self { catalogue, bench, writer, tenants: RwLock::default(), ear: Mutex::default(), changes })
     }
 
     /// Asks on a connection of its own.
@@ -184,7 +186,16 @@ impl PostgresStore {
     /// Small work after which a job may have ended.
     fn write_and_finish(&self, job: JobId, work: impl FnMut(&mut Session, i64) -> Attempt<()>) -> Result<()> {
         self.write(work)?;
-        self.write(|session, stamp| work::finish_job(session, job, stamp))
+        Ok(self.bench.finish_job(job)?)
+    }
+
+    /// Small work after which chunks may wait.
+    fn write_and_tell<T>(&self, mut work: impl FnMut(&mut Session) -> Attempt<T>) -> Result<T> {
+        self.write(|session, _| {
+            let value = work(session)?;
+            work::tell(session, self.bench.pool.schema())?;
+            Ok(value)
+        })
     }
 
     /// The number of a tenant, if it has ever written. Numbers never change, so they are remembered.
@@ -282,14 +293,23 @@ impl Store for PostgresStore {
     }
 
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: Progress) -> Result<()> {
-        self.write_and_finish(job, |session, _| work::add_chunks(session, job, &chunks, progress))
+        self.write_and_tell(|session| work::add_chunks(session, job, &chunks, progress))?;
+        Ok(self.bench.finish_job(job)?)
     }
 
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<Lease>> {
-        let leases = self.write(|session, stamp| work::lease(session, job, limit, seconds, stamp))?;
+        let tables = &self.bench.tables;
+        let (line, expired) = self.ask(|session| work::line(session, tables, job))?;
+        if expired {
+            for dead in self.ask(work::bury)? {
+                self.bench.finish_job(dead)?;
+            }
+        }
+        let each = if job.is_some() { limit } else { 1 };
+        let leases = line.lease(limit, each, |choice, limit| self.ask(|session| work::take(session, choice, limit, seconds)))?;
         // whoever committed the last chunk may not have come to end the job
         if let (Some(job), true) = (job, leases.is_empty()) {
-            self.write(|session, stamp| work::finish_job(session, job, stamp))?;
+            self.bench.finish_job(job)?;
         }
         Ok(leases)
     }
@@ -298,8 +318,29 @@ impl Store for PostgresStore {
         self.write(|session, stamp| work::renew(session, fences, seconds, stamp))
     }
 
+    fn give_back(&self, fences: &[Fence]) -> Result<()> {
+        self.write_and_tell(|session| work::give_back(session, fences))
+    }
+
+    fn is_idle(&self) -> Result<bool> {
+        self.ask(work::is_idle)
+    }
+
+    fn wait_for_chunks(&self, timeout: Duration) {
+        // who cannot be told asks again after a while
+        let Ok(mut ear) = self.ear.try_lock() else { return std::thread::sleep(timeout) };
+        let told = match ear.take() {
+            Some(session) => Ok(session),
+            None => self.bench.pool.listen(&work::channel(self.bench.pool.schema())),
+        };
+        match told.and_then(|mut session| session.wait_to_be_told(timeout).map(|()| session)) {
+            Ok(session) => *ear = Some(session),
+            Err(_) => std::thread::sleep(timeout),
+        }
+    }
+
     fn take_over(&self, job: JobId) -> Result<u64> {
-        self.write(|session, _| work::take_over(session, job))
+        self.write_and_tell(|session| work::take_over(session, job))
     }
 
     fn release(&self, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
@@ -331,14 +372,15 @@ impl Store for PostgresStore {
     }
 
     fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
-        self.write(|session, _| work::retry(session, job, ordinal))
+        self.write_and_tell(|session| work::retry(session, job, ordinal))
     }
 
     fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()> {
-        self.write(|session, _| work::load_chunk(session, chunk, &slice))
+        self.write_and_tell(|session| work::load_chunk(session, chunk, &slice))
     }
 
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
-        self.write_and_finish(chunk.job, |session, _| work::replace_chunk(session, chunk, &parts))
+        self.write_and_tell(|session| work::replace_chunk(session, chunk, &parts))?;
+        Ok(self.bench.finish_job(chunk.job)?)
     }
 }

@@ -90,10 +90,12 @@ pub struct Session {
 impl Session {
     fn open(config: &Config, schema: &str) -> Attempt<Self> {
         let mut client = config.connect(NoTls)?;
+        // Statements outside of a transaction write what may be lost with the machine (leases); `begin` makes commits durable.
         // A table is read from end to end only where no index answers, however small it is; and rows cost more than pages, so
         // that the index that touches fewest is used: what is asked often is in memory.
         client.batch_execute(&format!(
             "SET search_path TO \"{schema}\"; SET client_min_messages = warning; SET timezone = 'UTC'; SET jit = off; \
+             SET synchronous_commit = off; \
              SET enable_seqscan = off; SET enable_mergejoin = off; SET random_page_cost = 1; \
              SET cpu_tuple_cost = 0.5; SET cpu_index_tuple_cost = 0.25; SET cpu_operator_cost = 0.05"
         ))?;
@@ -155,6 +157,20 @@ impl Session {
     /// The client, for COPY.
     pub fn client(&mut self) -> &mut Client {
         &mut self.client
+    }
+
+    /// Begins a transaction whose commit is as durable as the server is set to make it.
+    pub fn begin(&mut self) -> Attempt<()> {
+        self.batch("BEGIN; SET LOCAL synchronous_commit TO DEFAULT")
+    }
+
+    /// Returns when another session has told something, after `timeout` at the latest.
+    pub fn wait_to_be_told(&mut self, timeout: Duration) -> Attempt<()> {
+        use ::postgres::fallible_iterator::FallibleIterator;
+        self.client.notifications().timeout_iter(timeout).next()?;
+        // what was told meanwhile needs no second look
+        while self.client.notifications().iter().next()?.is_some() {}
+        if self.is_usable() { Ok(()) } else { Err(Trouble::Lost("the connection was closed".into())) }
     }
 
     /// Commits. A connection that goes now leaves open what happened.
@@ -223,6 +239,13 @@ impl Pool {
             }
             idle = self.returned.wait_timeout(idle, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// A connection of its own that hears what is told on a channel.
+    pub fn listen(&self, channel: &str) -> Attempt<Session> {
+        let mut session = Session::open(&self.config, &self.schema)?;
+        session.batch(&format!("LISTEN \"{channel}\""))?;
+        Ok(session)
     }
 
     /// Connects; a server that is starting or restarting is waited for.

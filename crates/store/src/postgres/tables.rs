@@ -23,7 +23,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "1";
+const FORMAT: &str = "2";
 
 /// Characters of a text that an index holds.
 pub const INDEXED: usize = 600;
@@ -32,7 +32,7 @@ const FIXED: &str = r#"
 CREATE TABLE meta(name text PRIMARY KEY, value text);
 CREATE SEQUENCE clock;
 CREATE SEQUENCE tokens;
-CREATE TABLE tenants(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE);
+CREATE TABLE tenants(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE, given bigint NOT NULL DEFAULT 0);
 CREATE TABLE generations(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, hash bytea NOT NULL UNIQUE);
 CREATE TABLE edges(tenant bigint NOT NULL, link bigint NOT NULL, target text COLLATE "C" NOT NULL, grp text COLLATE "C" NOT NULL, start bigint NOT NULL,
   child text COLLATE "C" NOT NULL, payload bytea NOT NULL, PRIMARY KEY(tenant, link, target, grp, start, child));
@@ -40,8 +40,9 @@ CREATE TABLE marks(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bi
   target text NOT NULL, job bigint NOT NULL);
 CREATE INDEX marks_lane ON marks(tenant, lane, id);
 CREATE TABLE jobs(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, profile text, source text NOT NULL, as_of bigint,
-  files text NOT NULL, state text NOT NULL, reason text, created bigint NOT NULL, finished bigint, progress text NOT NULL);
+  files text NOT NULL, state text NOT NULL, reason text, created bigint NOT NULL, finished bigint, progress text NOT NULL, due bigint NOT NULL);
 CREATE INDEX jobs_tenant ON jobs(tenant, id);
+CREATE INDEX jobs_live ON jobs(tenant, id) WHERE finished IS NULL;
 CREATE TABLE chunks(job bigint NOT NULL, ordinal bigint NOT NULL, state text NOT NULL, token bigint NOT NULL,
   until bigint NOT NULL, attempts bigint NOT NULL, reason text, file bigint NOT NULL, position bigint NOT NULL, length bigint NOT NULL,
   file_documents bigint NOT NULL, documents_before bigint NOT NULL, documents bigint NOT NULL, head bytea NOT NULL, payload bytea,
@@ -169,7 +170,7 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
     if is_prepared(session, tables)? {
         return Ok(Vec::new());
     }
-    session.batch("BEGIN")?;
+    session.begin()?;
     session.execute("SELECT pg_advisory_xact_lock(hashtext('stook'), hashtext($1))", &[&schema])?;
     let exists: bool = session.one("SELECT EXISTS(SELECT 1 FROM pg_namespace WHERE nspname = $1)", &[&schema])?.get(0);
     if !exists {

@@ -1,17 +1,21 @@
 //! Jobs, chunks and journals.
 //!
-//! A chunk is leased with `SKIP LOCKED`, so that nobody waits for another's lease. Whether a job has ended is looked at in a
+//! A lease is two short statements: one looks at the live jobs, of which [`crate::schedule`] chooses, one takes the chosen
+//! job's next chunk with `SKIP LOCKED`, so that nobody waits for another's lease. What they cost does not grow with the number
+//! of chunks that wait. Leases are not waited for until they are on the disk: whoever finishes a chunk is. Whether a job has ended is looked at in a
 //! statement of its own behind the commit of a chunk: of two transactions that finish the last two chunks neither sees the
 //! other's.
 
 use super::records::tenant_id;
 use super::session::{Attempt, Session};
+use super::tables::Tables;
 use crate::journal::{ChunkJournal, Counts, JournalEntry, Outcome, unpack};
-use crate::listing::{ChunkLines, Page, ends_as, how_far, named_state, no_job, pack_counts, read_counts};
+use crate::listing::{ChunkLines, NO_ANSWER, Page, ends_as, how_far, named_state, no_job, pack_counts, read_counts};
 use crate::queue::*;
+use crate::schedule::{Choice, DOCUMENT_BYTES, Line, Owner, Ready, due};
 use crate::{Fence, StoreError, Tenant};
 use ::postgres::Row;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use stook_catalogue::definition::Catalogue;
 
 const SECOND: i64 = 1_000_000;
@@ -22,10 +26,10 @@ fn json<T: serde::Serialize>(value: &T) -> Attempt<String> {
 
 pub fn create_job(session: &mut Session, job: &NewJob, stamp: i64) -> Attempt<JobId> {
     let tenant = tenant_id(session, &job.tenant)?;
-    let sql = "INSERT INTO jobs(tenant, profile, source, as_of, files, state, created, progress)
-         VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7) RETURNING id";
+    let sql = "INSERT INTO jobs(tenant, profile, source, as_of, files, state, created, progress, due)
+         VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8) RETURNING id";
     let (files, progress) = (json(&job.files)?, json(&Progress::default())?);
-    let row = session.one(sql, &[&tenant, &job.profile, &job.source, &job.as_of, &files, &stamp, &progress])?;
+    let row = session.one(sql, &[&tenant, &job.profile, &job.source, &job.as_of, &files, &stamp, &progress, &due(stamp, &job.files)])?;
     Ok(row.get::<_, i64>(0) as JobId)
 }
 
@@ -90,38 +94,114 @@ fn slice(row: &Row, first: usize) -> Slice {
     }
 }
 
-pub fn lease(session: &mut Session, job: Option<JobId>, limit: usize, seconds: u64, stamp: i64) -> Attempt<Vec<Lease>> {
-    let until = stamp + seconds as i64 * SECOND;
-    let mut leases: Vec<Lease> = Vec::new();
-    // chunks that wait (and whose delay is over), then leases that have run out
-    for state in ["waiting", "leased"] {
-        let of_job = if job.is_some() { "job = $4" } else { "$4::bigint IS NULL" };
-        let sql = format!(
-            "UPDATE chunks c SET state = 'leased', token = nextval('tokens'), until = $3, attempts = attempts + 1
-             FROM (SELECT job, ordinal FROM chunks WHERE state = '{state}' AND {of_job} AND until <= $1 ORDER BY job, ordinal LIMIT $2
-                   FOR UPDATE SKIP LOCKED) AS free
-             WHERE c.job = free.job AND c.ordinal = free.ordinal RETURNING c.job, c.ordinal, c.token, c.attempts, {}",
-            SLICE.split(", ").map(|column| format!("c.{column}")).collect::<Vec<_>>().join(", ")
-        );
-        let room = limit.saturating_sub(leases.len()) as i64;
-        for row in session.query(&sql, &[&stamp, &room, &until, &job.map(|job| job as i64)])? {
-            let chunk = ChunkId { job: row.get::<_, i64>(0) as JobId, ordinal: row.get::<_, i64>(1) as u32 };
-            leases.push(Lease { chunk, token: row.get(2), attempt: row.get::<_, i64>(3) as u32, slice: slice(&row, 4) });
+/// Who waits for workers, as one statement sees it, and whether some leases have run out.
+pub fn line(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attempt<(Line, bool)> {
+    // one probe of an index for each question about a live job, however many chunks it has
+    let sql = "SELECT m.value, j.id, j.tenant, j.due, t.name, t.given,
+          EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'waiting' AND c.until <= n.now),
+          (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until > n.now),
+          EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until <= n.now)
+        FROM meta m CROSS JOIN (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n
+        LEFT JOIN (jobs j JOIN tenants t ON t.id = j.tenant)
+          ON j.finished IS NULL AND ($1::bigint IS NULL OR j.tenant = (SELECT tenant FROM jobs WHERE id = $1))
+        WHERE m.name = 'definition'";
+    let rows = session.query(sql, &[&job.map(|job| job as i64)])?;
+    if rows.first().and_then(|row| row.get::<_, Option<&str>>(0)) != Some(tables.catalogue().hash.as_str()) {
+        return Err(StoreError::DefinitionChanged.into());
+    }
+    let (mut line, mut expired) = (Line::default(), false);
+    for row in rows {
+        let Some(id) = row.get::<_, Option<i64>>(1) else { continue };
+        let (id, tenant, running) = (id as JobId, row.get(2), row.get::<_, i64>(7) as u32);
+        match line.owners.iter_mut().find(|owner| owner.tenant == tenant) {
+            Some(owner) => owner.running += running,
+            None => line.owners.push(Owner { tenant, share: tables.catalogue().share(row.get(4)), given: row.get(5), running }),
+        }
+        let wanted = job.is_none_or(|job| job == id);
+        let (waits, has_expired): (bool, bool) = (row.get(6), row.get(8));
+        expired |= has_expired && wanted;
+        if (waits || has_expired) && wanted {
+            line.ready.push(Ready { job: id, tenant, due: row.get(3) });
         }
     }
-    leases.sort_by_key(|lease| lease.chunk);
-    let jobs: Vec<i64> = leases.iter().map(|lease| lease.chunk.job as i64).collect();
-    if !jobs.is_empty() {
-        session.execute("UPDATE jobs SET state = 'running' WHERE id = ANY($1) AND state = 'queued'", &[&jobs])?;
+    Ok((line, expired))
+}
+
+/// Declares chunks dead that were leased too often; returns their jobs.
+pub fn bury(session: &mut Session) -> Attempt<Vec<JobId>> {
+    let sql = "UPDATE chunks c SET state = 'dead', until = 0, token = 0, reason = $2
+          FROM (SELECT job, ordinal FROM chunks WHERE state = 'leased' AND attempts >= $1
+                AND until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint ORDER BY job, ordinal FOR UPDATE SKIP LOCKED) AS old
+          WHERE c.job = old.job AND c.ordinal = old.ordinal RETURNING c.job";
+    let rows = session.query(sql, &[&i64::from(MOST_LEASES), &NO_ANSWER])?;
+    let jobs: BTreeSet<i64> = rows.iter().map(|row| row.get(0)).collect();
+    Ok(jobs.into_iter().map(|job| job as JobId).collect())
+}
+
+/// Leases up to `limit` chunks of the job that was chosen, those that wait before those whose leases have run out, and charges
+/// its tenant. Each statement is a transaction of its own.
+pub fn take(session: &mut Session, choice: &Choice, limit: usize, seconds: u64) -> Attempt<Vec<Lease>> {
+    let mut leases: Vec<Lease> = Vec::new();
+    for state in ["waiting", "leased"] {
+        let sql = format!(
+            "WITH free AS (SELECT job, ordinal FROM chunks
+                 WHERE job = $1 AND state = '{state}' AND until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+                 ORDER BY ordinal LIMIT $2 FOR UPDATE SKIP LOCKED),
+               taken AS (UPDATE chunks c SET state = 'leased', token = nextval('tokens'), attempts = attempts + 1,
+                   until = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $3
+                 FROM free WHERE c.job = free.job AND c.ordinal = free.ordinal RETURNING c.*),
+               charged AS (UPDATE tenants
+                 SET given = greatest(given, $4::bigint)
+                   + (SELECT sum(greatest(documents + length / {DOCUMENT_BYTES}, 1)) * 1000 / $5::bigint FROM taken)::bigint
+                 WHERE id = $6 AND EXISTS(SELECT 1 FROM taken)),
+               begun AS (UPDATE jobs SET state = 'running' WHERE id = $1 AND state = 'queued' AND EXISTS(SELECT 1 FROM taken))
+             SELECT job, ordinal, token, attempts, {SLICE} FROM taken ORDER BY ordinal"
+        );
+        let room = (limit - leases.len()) as i64;
+        if room > 0 {
+            let (job, time, weight) = (choice.job as i64, seconds as i64 * SECOND, i64::from(choice.share.weight));
+            let rows = session.query(&sql, &[&job, &room, &time, &choice.floor, &weight, &choice.tenant])?;
+            leases.extend(rows.iter().map(|row| {
+                let chunk = ChunkId { job: row.get::<_, i64>(0) as JobId, ordinal: row.get::<_, i64>(1) as u32 };
+                Lease { chunk, token: row.get(2), attempt: row.get::<_, i64>(3) as u32, slice: slice(row, 4) }
+            }));
+        }
     }
     Ok(leases)
 }
 
+pub fn give_back(session: &mut Session, fences: &[Fence]) -> Attempt<()> {
+    let (jobs, ordinals, tokens) = columns(fences);
+    let sql = "UPDATE chunks c SET state = 'waiting', token = 0, until = 0, attempts = attempts - 1
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS u(job, ordinal, token)
+         WHERE c.job = u.job AND c.ordinal = u.ordinal AND c.token = u.token AND c.state = 'leased'";
+    session.execute(sql, &[&jobs, &ordinals, &tokens]).map(|_| ())
+}
+
+pub fn is_idle(session: &mut Session) -> Attempt<bool> {
+    let sql = "SELECT NOT EXISTS(SELECT 1 FROM chunks WHERE state = 'waiting') AND NOT EXISTS(SELECT 1 FROM chunks WHERE state = 'leased')";
+    Ok(session.one(sql, &[])?.get(0))
+}
+
+/// Tells those who wait for chunks, when this transaction is committed.
+pub fn tell(session: &mut Session, schema: &str) -> Attempt<()> {
+    session.execute("SELECT pg_notify($1, '')", &[&channel(schema)]).map(|_| ())
+}
+
+/// The name under which those who wait for chunks are told.
+pub fn channel(schema: &str) -> String {
+    format!("stook_{}", &blake3::hash(schema.as_bytes()).to_hex()[..16])
+}
+
+fn columns(fences: &[Fence]) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
+    let jobs = fences.iter().map(|fence| fence.chunk.job as i64).collect();
+    let ordinals = fences.iter().map(|fence| i64::from(fence.chunk.ordinal)).collect();
+    (jobs, ordinals, fences.iter().map(|fence| fence.token).collect())
+}
+
 pub fn renew(session: &mut Session, fences: &[Fence], seconds: u64, stamp: i64) -> Attempt<Vec<Fence>> {
     let until = stamp + seconds as i64 * SECOND;
-    let jobs: Vec<i64> = fences.iter().map(|fence| fence.chunk.job as i64).collect();
-    let ordinals: Vec<i64> = fences.iter().map(|fence| i64::from(fence.chunk.ordinal)).collect();
-    let tokens: Vec<i64> = fences.iter().map(|fence| fence.token).collect();
+    let (jobs, ordinals, tokens) = columns(fences);
     let sql = "UPDATE chunks c SET until = $1 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS u(job, ordinal, token)
          WHERE c.job = u.job AND c.ordinal = u.ordinal AND c.token = u.token AND c.state = 'leased' RETURNING c.token";
     let held: Vec<i64> = session.query(sql, &[&until, &jobs, &ordinals, &tokens])?.iter().map(|row| row.get(0)).collect();
@@ -207,17 +287,19 @@ fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{2400}")
 }
 
+/// Whether chunks of a job wait or are leased.
+pub fn has_work(session: &mut Session, job: JobId) -> Attempt<bool> {
+    let sql = "SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'waiting') OR EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'leased')";
+    Ok(session.one(sql, &[&(job as i64)])?.get(0))
+}
+
 /// Ends a job when nothing of it is left to do.
 pub fn finish_job(session: &mut Session, job: JobId, stamp: i64) -> Attempt<()> {
     let id = job as i64;
-    let sql = "SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'waiting') OR EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'leased')";
-    if session.one(sql, &[&id])?.get(0) {
-        return Ok(());
-    }
     // the lock comes first: whoever else ends or reopens the job is waited for, and seen
     let Some(row) = session.first("SELECT progress, state FROM jobs WHERE id = $1 FOR UPDATE", &[&id])? else { return Ok(()) };
     let progress: Progress = serde_json::from_str(row.get(0)).unwrap_or_default();
-    if !progress.complete || named_state(row.get(1)).is_final() || session.one(sql, &[&id])?.get(0) {
+    if !progress.complete || named_state(row.get(1)).is_final() || has_work(session, job)? {
         return Ok(());
     }
     let dead: bool = session.one("SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1)", &[&id])?.get(0);

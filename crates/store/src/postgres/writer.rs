@@ -9,6 +9,7 @@ use super::records;
 use super::session::{Attempt, Pool, Session, Trouble};
 use super::tables::Tables;
 use super::{Clock, begin, work};
+use crate::queue::JobId;
 use crate::{Answered, Pending, Receipt, StoreError, Unit, Urgency};
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -137,9 +138,17 @@ impl Bench {
     fn write(&self, unit: &mut dyn Unit) -> Attempt<Done> {
         let done = self.pool.run(|session| self.attempt(session, unit))?;
         if let Some(fence) = unit.fence() {
-            self.transaction(|session, stamp| work::finish_job(session, fence.chunk.job, stamp))?;
+            self.finish_job(fence.chunk.job)?;
         }
         Ok(done)
+    }
+
+    /// Ends a job if nothing of it is left to do.
+    pub fn finish_job(&self, job: JobId) -> Attempt<()> {
+        if self.pool.run(|session| work::has_work(session, job))? {
+            return Ok(());
+        }
+        self.transaction(|session, stamp| work::finish_job(session, job, stamp))
     }
 
     fn attempt(&self, session: &mut Session, unit: &mut dyn Unit) -> Attempt<Done> {

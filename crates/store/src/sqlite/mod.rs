@@ -23,7 +23,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use tables::Tables;
@@ -61,7 +61,31 @@ pub struct SqliteStore {
     writer: Option<Writer>,
     /// The time given last where there is no writer to keep it.
     reading_clock: AtomicI64,
+    added: Added,
     changes: Vec<String>,
+}
+
+/// How often chunks that another process has added are looked for.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Wakes those who wait for chunks.
+#[derive(Default)]
+struct Added {
+    times: Mutex<u64>,
+    told: Condvar,
+}
+
+impl Added {
+    fn tell(&self) {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.told.notify_all();
+    }
+
+    fn wait(&self, timeout: Duration) {
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *times;
+        let _ = self.told.wait_timeout_while(times, timeout, |now| *now == before);
+    }
 }
 
 impl SqliteStore {
@@ -92,7 +116,7 @@ impl SqliteStore {
         let reading_clock = AtomicI64::new(tables::read_clock(&connection)?);
         let writer = if options.read_only { None } else { Some(Writer::start(connection, path, tables.clone(), &options)?) };
         let (path, readers, tenants) = (path.to_owned(), Mutex::new(Vec::new()), RwLock::default());
-        Ok(Self { catalogue, tables, path, options, readers, tenants, writer, reading_clock, changes })
+        Ok(Self { catalogue, tables, path, options, readers, tenants, writer, reading_clock, added: Added::default(), changes })
     }
 
     /// Runs `read`, which asks several questions, on one snapshot.
@@ -126,7 +150,11 @@ impl SqliteStore {
     }
 
     /// Runs a small write as interactive work of its own.
-    fn write<T: Send + 'static>(&self, work: impl FnOnce(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
+    fn write<T: Send + 'static>(&self, work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
+        self.write_as(Urgency::Interactive, work)
+    }
+
+    fn write_as<T: Send + 'static>(&self, urgency: Urgency, mut work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
         let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("it was opened for reading".into())) };
         let (answer, received) = std::sync::mpsc::channel();
         let small = move |connection: &Connection, stamp: i64| {
@@ -134,8 +162,16 @@ impl SqliteStore {
             let _ = answer.send(value);
             Ok(Receipt { stamp, rows: 1 })
         };
-        writer.run(Work::Small(Box::new(small)), Urgency::Interactive).wait()?;
-        received.recv().map_err(|_| StoreError::Other("the writer gave no answer".into()))
+        writer.run(Work::Small(Box::new(small)), urgency).wait()?;
+        // of work that was begun again the last answer counts
+        received.try_iter().last().ok_or_else(|| StoreError::Other("the writer gave no answer".into()))
+    }
+
+    /// Runs a small write after which chunks may wait.
+    fn write_and_tell<T: Send + 'static>(&self, work: impl FnMut(&Connection, i64) -> Result<T> + Send + 'static) -> Result<T> {
+        let value = self.write(work)?;
+        self.added.tell();
+        Ok(value)
     }
 
     /// The number of a tenant, if it has ever written. Numbers never change, so they are remembered.
@@ -291,11 +327,18 @@ impl Store for SqliteStore {
     }
 
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: Progress) -> Result<()> {
-        self.write(move |connection, stamp| work::add_chunks(connection, job, &chunks, progress, stamp))
+        self.write_and_tell(move |connection, stamp| work::add_chunks(connection, job, &chunks, progress, stamp))
     }
 
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<Lease>> {
-        self.write(move |connection, stamp| work::lease(connection, job, limit, seconds, stamp))
+        // whoever looks again and again does not disturb those who write
+        let now = self.clock();
+        let (line, expired) = self.with_snapshot(|connection| work::line(connection, &self.tables, job, now))?;
+        if !expired && line.next().is_none() {
+            return Ok(Vec::new());
+        }
+        let tables = self.tables.clone();
+        self.write_as(Urgency::Bulk, move |connection, stamp| work::lease(connection, &tables, job, limit, seconds, stamp))
     }
 
     fn renew(&self, fences: &[Fence], seconds: u64) -> Result<Vec<Fence>> {
@@ -303,8 +346,22 @@ impl Store for SqliteStore {
         self.write(move |connection, stamp| work::renew(connection, &fences, seconds, stamp))
     }
 
+    fn give_back(&self, fences: &[Fence]) -> Result<()> {
+        let fences = fences.to_vec();
+        self.write_and_tell(move |connection, _| work::give_back(connection, &fences))
+    }
+
+    fn is_idle(&self) -> Result<bool> {
+        self.with_reader(work::is_idle)
+    }
+
+    fn wait_for_chunks(&self, timeout: Duration) {
+        // other processes do not tell
+        self.added.wait(timeout.min(ASK_AGAIN));
+    }
+
     fn take_over(&self, job: JobId) -> Result<u64> {
-        self.write(move |connection, _| work::take_over(connection, job))
+        self.write_and_tell(move |connection, _| work::take_over(connection, job))
     }
 
     fn release(&self, fence: Fence, reason: &str, delay_seconds: u64, attempts: u32) -> Result<()> {
@@ -338,14 +395,14 @@ impl Store for SqliteStore {
     }
 
     fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
-        self.write(move |connection, _| work::retry(connection, job, ordinal))
+        self.write_and_tell(move |connection, _| work::retry(connection, job, ordinal))
     }
 
     fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()> {
-        self.write(move |connection, _| work::load_chunk(connection, chunk, &slice))
+        self.write_and_tell(move |connection, _| work::load_chunk(connection, chunk, &slice))
     }
 
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
-        self.write(move |connection, stamp| work::replace_chunk(connection, chunk, &parts, stamp))
+        self.write_and_tell(move |connection, stamp| work::replace_chunk(connection, chunk, &parts, stamp))
     }
 }

@@ -22,11 +22,11 @@ use stook_catalogue::definition::{Catalogue, Collection, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "1";
+const FORMAT: &str = "2";
 
 const FIXED: &str = "
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE tenants(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE tenants(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, given INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE generations(id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE);
 CREATE TABLE edges(tenant INTEGER NOT NULL, link INTEGER NOT NULL, target TEXT NOT NULL, grp TEXT NOT NULL, start INTEGER NOT NULL,
   child TEXT NOT NULL, payload BLOB NOT NULL, PRIMARY KEY(tenant, link, target, grp, start, child)) WITHOUT ROWID;
@@ -34,8 +34,9 @@ CREATE TABLE marks(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL
   target TEXT NOT NULL, job INTEGER NOT NULL);
 CREATE INDEX marks_lane ON marks(tenant, lane, id);
 CREATE TABLE jobs(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, profile TEXT, source TEXT NOT NULL, as_of INTEGER,
-  files TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, created INTEGER NOT NULL, finished INTEGER, progress TEXT NOT NULL);
+  files TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, created INTEGER NOT NULL, finished INTEGER, progress TEXT NOT NULL, due INTEGER NOT NULL);
 CREATE INDEX jobs_tenant ON jobs(tenant, id);
+CREATE INDEX jobs_live ON jobs(tenant, id) WHERE finished IS NULL;
 CREATE TABLE chunks(id INTEGER PRIMARY KEY, job INTEGER NOT NULL, ordinal INTEGER NOT NULL, state TEXT NOT NULL, token INTEGER NOT NULL,
   until INTEGER NOT NULL, attempts INTEGER NOT NULL, reason TEXT, file INTEGER NOT NULL, position INTEGER NOT NULL, length INTEGER NOT NULL,
   file_documents INTEGER NOT NULL, documents_before INTEGER NOT NULL, documents INTEGER NOT NULL, head BLOB NOT NULL, payload BLOB,

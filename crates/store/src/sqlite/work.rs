@@ -4,11 +4,12 @@ use super::failure;
 use super::records::{execute, tenant_id};
 use super::tables::Tables;
 use crate::journal::{ChunkJournal, Counts, JournalEntry, Outcome, unpack};
-use crate::listing::{ChunkLines, Page, ends_as, how_far, named_state, no_job, pack_counts, read_counts};
+use crate::listing::{ChunkLines, NO_ANSWER, Page, ends_as, how_far, named_state, no_job, pack_counts, read_counts};
 use crate::queue::*;
+use crate::schedule::{Choice, Line, Owner, Ready, charge, due};
 use crate::{Fence, Result, StoreError, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use stook_catalogue::definition::Catalogue;
 
 const SECOND: i64 = 1_000_000;
@@ -21,8 +22,8 @@ pub fn create_job(connection: &Connection, job: &NewJob, stamp: i64) -> Result<J
     let tenant = tenant_id(connection, &job.tenant)?;
     execute(
         connection,
-        "INSERT INTO jobs(tenant, profile, source, as_of, files, state, created, progress) VALUES (?, ?, ?, ?, ?, 'queued', ?, ?)",
-        params![tenant, job.profile, job.source, job.as_of, json(&job.files)?, stamp, json(&Progress::default())?],
+        "INSERT INTO jobs(tenant, profile, source, as_of, files, state, created, progress, due) VALUES (?, ?, ?, ?, ?, 'queued', ?, ?, ?)",
+        params![tenant, job.profile, job.source, job.as_of, json(&job.files)?, stamp, json(&Progress::default())?, due(stamp, &job.files)],
     )?;
     Ok(connection.last_insert_rowid() as JobId)
 }
@@ -83,35 +84,105 @@ fn slice(row: &Row<'_>, first: usize) -> rusqlite::Result<Slice> {
     })
 }
 
-pub fn lease(connection: &Connection, job: Option<JobId>, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<Lease>> {
-    let until = stamp + seconds as i64 * SECOND;
-    let of_job = if job.is_some() { "AND job = ?4" } else { "AND ?4 IS NULL" };
-    let sql = format!("SELECT id FROM chunks WHERE state = ?1 {of_job} AND until <= ?2 ORDER BY job, ordinal LIMIT ?3");
+/// Who waits for workers, and whether some leases have run out.
+pub fn line(connection: &Connection, tables: &Tables, job: Option<JobId>, now: i64) -> Result<(Line, bool)> {
+    // one probe of an index for each question about a live job, however many chunks it has
+    let sql = "SELECT j.id, j.tenant, j.due, t.name, t.given,
+          EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'waiting' AND c.until <= ?2),
+          (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until > ?2),
+          EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until <= ?2)
+        FROM jobs j JOIN tenants t ON t.id = j.tenant
+        WHERE j.finished IS NULL AND (?1 IS NULL OR j.tenant = (SELECT tenant FROM jobs WHERE id = ?1))";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut rows = statement.query(params![job.map(|job| job as i64), now]).map_err(failure)?;
+    let (mut line, mut expired) = (Line::default(), false);
+    while let Some(row) = rows.next().map_err(failure)? {
+        let mut read = || -> rusqlite::Result<()> {
+            let (id, tenant, running) = (row.get::<_, i64>(0)? as JobId, row.get(1)?, row.get(6)?);
+            match line.owners.iter_mut().find(|owner| owner.tenant == tenant) {
+                Some(owner) => owner.running += running,
+                None => {
+                    let name: String = row.get(3)?;
+                    line.owners.push(Owner { tenant, share: tables.catalogue().share(&name), given: row.get(4)?, running });
+                }
+            }
+            let wanted = job.is_none_or(|job| job == id);
+            let (waits, has_expired): (bool, bool) = (row.get(5)?, row.get(7)?);
+            expired |= has_expired && wanted;
+            if (waits || has_expired) && wanted {
+                line.ready.push(Ready { job: id, tenant, due: row.get(2)? });
+            }
+            Ok(())
+        };
+        read().map_err(failure)?;
+    }
+    Ok((line, expired))
+}
+
+pub fn lease(connection: &Connection, tables: &Tables, job: Option<JobId>, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<Lease>> {
+    let (line, expired) = self::line(connection, tables, job, stamp)?;
+    if expired {
+        bury(connection, stamp)?;
+    }
+    let each = if job.is_some() { limit } else { 1 };
+    line.lease(limit, each, |choice, limit| take(connection, choice, limit, seconds, stamp))
+}
+
+/// Declares chunks dead that were leased too often.
+fn bury(connection: &Connection, stamp: i64) -> Result<()> {
+    let sql =
+        "UPDATE chunks SET state = 'dead', until = 0, token = 0, reason = ? WHERE state = 'leased' AND attempts >= ? AND until <= ? RETURNING job";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let dead = statement.query_map(params![NO_ANSWER, MOST_LEASES, stamp], |row| row.get::<_, i64>(0)).map_err(failure)?;
+    let jobs: BTreeSet<i64> = dead.collect::<rusqlite::Result<_>>().map_err(failure)?;
+    jobs.into_iter().try_for_each(|job| finish_job(connection, job as JobId, stamp))
+}
+
+/// Leases up to `limit` chunks of the job that was chosen, those that wait before those whose leases have run out, and charges
+/// its tenant.
+fn take(connection: &Connection, choice: &Choice, limit: usize, seconds: u64, stamp: i64) -> Result<Vec<Lease>> {
+    let sql = "SELECT id FROM chunks WHERE state = ? AND job = ? AND until <= ? ORDER BY ordinal LIMIT ?";
+    let mut free = connection.prepare_cached(sql).map_err(failure)?;
     let mut ids: Vec<i64> = Vec::new();
-    // two ranges of one index: chunks that wait (and whose delay is over), and leases that have run out
     for state in ["waiting", "leased"] {
-        let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-        let room = limit.saturating_sub(ids.len()) as i64;
-        let found = statement.query_map(params![state, stamp, room, job.map(|job| job as i64)], |row| row.get(0)).map_err(failure)?;
+        let room = (limit - ids.len()) as i64;
+        let found = free.query_map(params![state, choice.job as i64, stamp, room], |row| row.get(0)).map_err(failure)?;
         ids.extend(found.collect::<rusqlite::Result<Vec<i64>>>().map_err(failure)?);
     }
     // a stamp is given once, so no chunk has the same token twice, whatever happens to the machine's clock
-    let token = stamp;
+    let (token, until) = (stamp, stamp + seconds as i64 * SECOND);
+    let sql = format!(
+        "UPDATE chunks SET state = 'leased', token = ?, until = ?, attempts = attempts + 1 WHERE id = ? RETURNING job, ordinal, attempts, {SLICE}"
+    );
+    let mut lease = connection.prepare_cached(&sql).map_err(failure)?;
     let mut leases = Vec::with_capacity(ids.len());
+    let mut charges = 0;
     for id in ids {
-        let sql = format!(
-            "UPDATE chunks SET state = 'leased', token = ?, until = ?, attempts = attempts + 1 WHERE id = ? RETURNING job, ordinal, attempts, {SLICE}"
-        );
-        let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-        let lease = statement.query_row(params![token, until, id], |row| {
+        let taken = lease.query_row(params![token, until, id], |row| {
             let chunk = ChunkId { job: row.get::<_, i64>(0)? as JobId, ordinal: row.get(1)? };
             Ok(Lease { chunk, token, attempt: row.get(2)?, slice: slice(row, 3)? })
         });
-        let lease = lease.map_err(failure)?;
-        execute(connection, "UPDATE jobs SET state = 'running' WHERE id = ? AND state = 'queued'", params![lease.chunk.job as i64])?;
-        leases.push(lease);
+        let taken = taken.map_err(failure)?;
+        charges += charge(i64::from(taken.slice.documents), taken.slice.length as i64, choice.share);
+        leases.push(taken);
+    }
+    if !leases.is_empty() {
+        execute(connection, "UPDATE tenants SET given = max(given, ?) + ? WHERE id = ?", params![choice.floor, charges, choice.tenant])?;
+        execute(connection, "UPDATE jobs SET state = 'running' WHERE id = ? AND state = 'queued'", params![choice.job as i64])?;
     }
     Ok(leases)
+}
+
+pub fn give_back(connection: &Connection, fences: &[Fence]) -> Result<()> {
+    let sql = "UPDATE chunks SET state = 'waiting', token = 0, until = 0, attempts = attempts - 1
+         WHERE job = ? AND ordinal = ? AND token = ? AND state = 'leased'";
+    fences.iter().try_for_each(|fence| execute(connection, sql, params![fence.chunk.job as i64, fence.chunk.ordinal, fence.token]))
+}
+
+pub fn is_idle(connection: &Connection) -> Result<bool> {
+    let sql = "SELECT NOT EXISTS(SELECT 1 FROM chunks WHERE state = 'waiting') AND NOT EXISTS(SELECT 1 FROM chunks WHERE state = 'leased')";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    statement.query_row([], |row| row.get(0)).map_err(failure)
 }
 
 pub fn renew(connection: &Connection, fences: &[Fence], seconds: u64, stamp: i64) -> Result<Vec<Fence>> {

@@ -26,8 +26,18 @@ pub enum Work {
     Small(Small),
 }
 
-/// A function of the connection and the store's clock.
-pub type Small = Box<dyn FnOnce(&Connection, i64) -> Result<Receipt> + Send>;
+impl Work {
+    /// The unit, for whoever submitted it.
+    fn unit(self) -> Option<Box<dyn Unit>> {
+        match self {
+            Work::Unit(unit) => Some(unit),
+            Work::Small(_) => None,
+        }
+    }
+}
+
+/// A function of the connection and the store's clock. It is called again when its transaction has to be begun again.
+pub type Small = Box<dyn FnMut(&Connection, i64) -> Result<Receipt> + Send>;
 
 type Answer = Sender<Answered>;
 
@@ -197,7 +207,7 @@ impl Worker {
 
     fn group(&mut self, first: Request, interactive: bool) {
         if let Err(error) = self.begin(interactive) {
-            let _ = first.answer.send((Err(error), None));
+            let _ = first.answer.send((Err(error), first.work.unit()));
             return;
         }
         let started = Instant::now();
@@ -205,14 +215,14 @@ impl Worker {
         let mut done: Vec<Done> = Vec::new();
         let mut request = Some(first);
         while let Some(Request { work, answer }) = request {
-            let (result, unit) = self.perform(work, interactive);
-            match result {
+            let mut work = work;
+            match self.perform(&mut work, interactive) {
                 Ok(receipt) => {
                     rows += receipt.rows;
-                    done.push(Done { answer, receipt, unit });
+                    done.push(Done { answer, receipt, work });
                 }
                 Err(error) => {
-                    let _ = answer.send((Err(error), unit));
+                    let _ = answer.send((Err(error), work.unit()));
                     let whole = if interactive { self.check_open() } else { self.again_without_failed(&mut done) };
                     if let Err(error) = whole {
                         return refuse_all(done, &error);
@@ -224,8 +234,8 @@ impl Worker {
         }
         match self.end() {
             Ok(()) => {
-                for Done { answer, receipt, unit } in done {
-                    let _ = answer.send((Ok(receipt), unit));
+                for Done { answer, receipt, work } in done {
+                    let _ = answer.send((Ok(receipt), work.unit()));
                 }
                 self.checkpoint();
             }
@@ -235,23 +245,14 @@ impl Worker {
 
     /// Does work in the open transaction. Interactive work has a savepoint of its own; bulk units, which are large and can be
     /// done again, have none: saving every page they touch would cost more than the rows.
-    fn perform(&self, work: Work, interactive: bool) -> (Result<Receipt>, Option<Box<dyn Unit>>) {
-        let stamp = tick(&self.shared.clock);
+    fn perform(&self, work: &mut Work, interactive: bool) -> Result<Receipt> {
         if !interactive {
-            return match work {
-                Work::Unit(mut unit) => (self.write(&mut *unit, stamp), Some(unit)),
-                Work::Small(work) => (work(&self.connection, stamp), None),
-            };
+            return self.write(work);
         }
-        if let Err(error) = self.connection.execute_batch("SAVEPOINT interactive") {
-            return (Err(failure(error)), None);
-        }
-        let (result, unit) = match work {
-            Work::Unit(mut unit) => (self.write(&mut *unit, stamp), Some(unit)),
-            Work::Small(work) => (work(&self.connection, stamp), None),
-        };
+        self.connection.execute_batch("SAVEPOINT interactive").map_err(failure)?;
+        let result = self.write(work);
         if self.connection.is_autocommit() {
-            return (result.and(Err(StoreError::Full)), unit);
+            return result.and(Err(StoreError::Full));
         }
         let end = if result.is_ok() { "RELEASE interactive" } else { "ROLLBACK TO interactive; RELEASE interactive" };
         let ended = self.connection.execute_batch(end).map_err(failure);
@@ -259,12 +260,16 @@ impl Worker {
             // what could not be undone alone is undone with everything beside it
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        (ended.and(result), unit)
+        ended.and(result)
     }
 
-    /// Writes a unit; one that panics fails like any other.
-    fn write(&self, unit: &mut dyn Unit, stamp: i64) -> Result<Receipt> {
-        let write = AssertUnwindSafe(|| records::write(&self.connection, &self.tables, unit, stamp));
+    /// Does work; a unit that panics fails like any other.
+    fn write(&self, work: &mut Work) -> Result<Receipt> {
+        let stamp = tick(&self.shared.clock);
+        let write = AssertUnwindSafe(|| match work {
+            Work::Unit(unit) => records::write(&self.connection, &self.tables, &mut **unit, stamp),
+            Work::Small(work) => work(&self.connection, stamp),
+        });
         std::panic::catch_unwind(write).unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into())))
     }
 
@@ -285,8 +290,7 @@ impl Worker {
             self.begin(false)?;
             let mut failed = None;
             for (place, done) in done.iter_mut().enumerate() {
-                let Some(unit) = &mut done.unit else { continue };
-                match self.write(&mut **unit, tick(&self.shared.clock)) {
+                match self.write(&mut done.work) {
                     Ok(receipt) => done.receipt = receipt,
                     Err(error) => {
                         failed = Some((place, error));
@@ -295,8 +299,8 @@ impl Worker {
                 }
             }
             let Some((place, error)) = failed else { return Ok(()) };
-            let Done { answer, unit, .. } = done.remove(place);
-            let _ = answer.send((Err(error), unit));
+            let Done { answer, work, .. } = done.remove(place);
+            let _ = answer.send((Err(error), work.unit()));
         }
     }
 
@@ -340,12 +344,12 @@ impl Worker {
 struct Done {
     answer: Answer,
     receipt: Receipt,
-    unit: Option<Box<dyn Unit>>,
+    work: Work,
 }
 
 fn refuse_all(done: Vec<Done>, error: &StoreError) {
-    for Done { answer, unit, .. } in done {
-        let _ = answer.send((Err(again(error)), unit));
+    for Done { answer, work, .. } in done {
+        let _ = answer.send((Err(again(error)), work.unit()));
     }
 }
 

@@ -1,0 +1,70 @@
+//! `work`, and what ends long work early.
+
+use crate::arguments::Work;
+use crate::import::{exit_code, report, words};
+use crate::open::Place;
+use crate::output::{count, number};
+use crate::{Failure, Outcome};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use stook_engine::work::{self, Event, Options};
+
+/// Becomes true when the process is asked to end (Ctrl-C, SIGTERM). Asked twice, it ends at once: nothing is lost by that.
+pub fn stop_signal() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
+
+/// The number of threads that was asked for, or one for each core.
+pub fn threads(asked: Option<usize>) -> usize {
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+pub fn work(place: &Place, arguments: &Work) -> Outcome {
+    let stop = stop_signal()?;
+    let (catalogue, store) = place.open()?;
+    let options = Options { workers: threads(arguments.workers), lease_seconds: arguments.lease.max(1), drain: arguments.drain };
+    // drawn on a terminal only
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    if !arguments.json && !arguments.drain {
+        bar.suspend(|| eprintln!("{} for import jobs; Ctrl-C ends them after the chunks in hand", count(options.workers as u64, "worker")));
+    }
+    let worst = std::sync::atomic::AtomicU8::new(0);
+    let tell = |event| match event {
+        Event::Committed(documents) => {
+            let rate = documents as f64 / bar.elapsed().as_secs_f64().max(0.001);
+            let waits = if stop.load(Ordering::SeqCst) { ", ending" } else { "" };
+            bar.set_message(format!("{} documents  {}/s{waits}", number(documents), number(rate as u64)));
+        }
+        Event::Ended(job) => bar.suspend(|| {
+            worst.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);
+            let took = Duration::from_micros((job.finished.unwrap_or(job.created) - job.created).max(0) as u64);
+            if report(&*store, &job, 0, took, arguments.json).is_err() {
+                println!("job {}: {}", job.id, words(job.state));
+            }
+        }),
+        Event::Trouble(error) => bar.suspend(|| eprintln!("{}", crate::output::failure(&format!("{error}; trying again")))),
+    };
+    let ended = work::run(&catalogue, &*store, &options, &stop, &tell);
+    bar.finish_and_clear();
+    ended?;
+    // workers that drain the queue answer for what they did
+    Ok(if arguments.drain { severity(worst.into_inner()) } else { 0 })
+}
+
+/// Exit codes in the order of their weight, and back: 0, 2 (some documents failed), 1.
+fn severity(code: u8) -> u8 {
+    match code {
+        1 => 2,
+        2 => 1,
+        other => other,
+    }
+}

@@ -1,0 +1,334 @@
+//! Workers: threads that lease chunks, map and consolidate them, and leave them to the store to be committed.
+//!
+//! A crew serves one job, or every live job in the order that [`stook_store::schedule`] chooses. One thread leases ahead, so
+//! that workers do not wait for leases; one prolongs the leases that are held. A chunk that fails waits a while, longer each
+//! time, and is dead after [`MOST_ATTEMPTS`]. A crew that is told to stop finishes the chunks in hand and gives back the rest.
+
+use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
+use crate::{EngineError, Result, import};
+use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::Catalogue;
+use stook_store::queue::{Job, JobFile, JobId, Lease};
+use stook_store::{Fence, Pending, Store, StoreError, Urgency};
+
+/// How often a chunk may fail before it is dead.
+pub const MOST_ATTEMPTS: u32 = 3;
+/// Seconds a chunk waits after its first failure; four times as long after each further one.
+const FIRST_DELAY: u64 = 1;
+/// Seconds a lease is held without a sign of life.
+pub const LEASE_SECONDS: u64 = 60;
+/// Chunks of one job leased at once.
+const LEASE_CHUNKS: usize = 32;
+/// Mapped chunks a worker leaves to the store while it goes on.
+const IN_FLIGHT: usize = 6;
+/// Longest time until somebody who waits looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What workers do.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Threads that map documents.
+    pub workers: usize,
+    /// Seconds after which a chunk goes to another worker when its own gives no sign of life.
+    pub lease_seconds: u64,
+    /// Whether to end when no chunk is left, rather than to wait for more.
+    pub drain: bool,
+}
+
+/// What there is to tell while workers run.
+#[derive(Debug)]
+pub enum Event {
+    /// Documents committed so far, by this crew.
+    Committed(u64),
+    /// A job has ended.
+    Ended(Box<Job>),
+    /// The store cannot be used now; work goes on when it can.
+    Trouble(StoreError),
+}
+
+/// Serves every live job until `stop` says otherwise, or no chunk is left. When the store fails (a server that is gone, a full
+/// disk) it is tried again.
+///
+/// # Errors
+/// When the definition has changed, or the store is damaged.
+pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, options: &Options, stop: &AtomicBool, tell: &(dyn Fn(Event) + Sync)) -> Result<()> {
+    let mut pause = Duration::from_secs(1);
+    let before = AtomicU64::new(0);
+    loop {
+        let began = Instant::now();
+        let told = |event| match event {
+            Event::Committed(documents) => tell(Event::Committed(before.load(Ordering::SeqCst) + documents)),
+            other => tell(other),
+        };
+        let crew = Crew::new(catalogue, store, None, options, stop, &told);
+        let ended = crew.work(|| Ok(options.drain && store.is_idle()?));
+        before.fetch_add(crew.committed.load(Ordering::SeqCst), Ordering::SeqCst);
+        match ended {
+            Err(EngineError::Store(error @ (StoreError::ReadOnly(_) | StoreError::Busy(_) | StoreError::Full))) if !stop.load(Ordering::SeqCst) => {
+                tell(Event::Trouble(error));
+            }
+            ended => return ended,
+        }
+        pause = if began.elapsed() > Duration::from_secs(60) { Duration::from_secs(1) } else { (pause * 2).min(Duration::from_secs(30)) };
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !stop.load(Ordering::SeqCst) {
+            std::thread::sleep(LOOK_AGAIN.min(pause));
+        }
+    }
+}
+
+/// A job as workers need it.
+struct OpenJob {
+    context: JobContext,
+    files: Vec<JobFile>,
+}
+
+/// Workers of one process.
+pub(crate) struct Crew<'c> {
+    catalogue: &'c Arc<Catalogue>,
+    store: &'c dyn Store,
+    only: Option<JobId>,
+    options: &'c Options,
+    stop: &'c AtomicBool,
+    tell: &'c (dyn Fn(Event) + Sync),
+    leases: Mutex<Leases>,
+    changed: Condvar,
+    jobs: Mutex<HashMap<JobId, Arc<OpenJob>>>,
+    committed: AtomicU64,
+    failure: Mutex<Option<EngineError>>,
+}
+
+#[derive(Default)]
+struct Leases {
+    /// Leased chunks that no worker has begun.
+    ready: VecDeque<Lease>,
+    /// Everything that is leased, to be kept alive.
+    held: Vec<Fence>,
+    /// Nothing more comes.
+    over: bool,
+}
+
+/// A chunk on its way into the store.
+struct InFlight {
+    lease: Fence,
+    attempt: u32,
+    documents: u64,
+    pending: Pending,
+}
+
+impl<'c> Crew<'c> {
+    pub(crate) fn new(
+        catalogue: &'c Arc<Catalogue>,
+        store: &'c dyn Store,
+        only: Option<JobId>,
+        options: &'c Options,
+        stop: &'c AtomicBool,
+        tell: &'c (dyn Fn(Event) + Sync),
+    ) -> Self {
+        let (leases, jobs, failure) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { catalogue, store, only, options, stop, tell, leases, changed: Condvar::new(), jobs, committed: AtomicU64::new(0), failure }
+    }
+
+    /// Works until nothing waits and `is_over`, or it is told to stop.
+    pub(crate) fn work(&self, is_over: impl Fn() -> Result<bool> + Sync) -> Result<()> {
+        std::thread::scope(|scope| {
+            let ended = Arc::new(AtomicBool::new(false));
+            let watch = ended.clone();
+            let keeper = scope.spawn(move || self.keep_alive(&watch));
+            let threads: Vec<_> = (0..self.options.workers.max(1)).map(|_| scope.spawn(|| self.guard(self.serve()))).collect();
+            self.guard(self.feed(is_over));
+            for thread in threads {
+                let _ = thread.join();
+            }
+            ended.store(true, Ordering::SeqCst);
+            keeper.thread().unpark();
+        });
+        let held = std::mem::take(&mut self.leases().held);
+        if !held.is_empty() {
+            // where this fails, the leases run out
+            let _ = self.store.give_back(&held);
+        }
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+
+    /// Ends all work because of an error; the first one is kept.
+    pub(crate) fn guard(&self, result: Result<()>) {
+        if let Err(error) = result {
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.leases().over = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Whether work is to end, for whatever reason.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::SeqCst) || self.leases().over
+    }
+
+    fn leases(&self) -> MutexGuard<'_, Leases> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leases chunks ahead of the workers: of one job many at once, of all jobs no more than there are workers, because what
+    /// is leased has been decided.
+    fn feed(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
+        let (low, batch) = if self.only.is_some() { (LEASE_CHUNKS / 4, LEASE_CHUNKS) } else { (self.options.workers, self.options.workers) };
+        let mut pause = Duration::from_millis(2);
+        while !self.is_stopping() {
+            let leases = self.leases();
+            if leases.ready.len() >= low.max(1) {
+                let _ = self.changed.wait_timeout(leases, LOOK_AGAIN);
+                continue;
+            }
+            let room = if self.only.is_some() { batch } else { batch - leases.ready.len().min(batch - 1) };
+            drop(leases);
+            // asked before leasing: what was added in between would be overlooked
+            let over = is_over()?;
+            let leased = self.store.lease(self.only, room, self.options.lease_seconds)?;
+            if !leased.is_empty() {
+                let mut leases = self.leases();
+                leases.held.extend(leased.iter().map(fence));
+                leases.ready.extend(leased);
+                self.changed.notify_all();
+                pause = Duration::from_millis(2);
+            } else if over {
+                break;
+            } else {
+                self.store.wait_for_chunks(pause);
+                pause = (pause * 2).min(LOOK_AGAIN);
+            }
+        }
+        self.leases().over = true;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// The next chunk for a worker; one that has nothing else to do waits for it.
+    fn next(&self, waits: bool) -> Option<Lease> {
+        let mut leases = self.leases();
+        loop {
+            let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
+            if self.stop.load(Ordering::SeqCst) || failed() {
+                return None;
+            }
+            let next = leases.ready.pop_front();
+            if next.is_some() || leases.over || !waits {
+                self.changed.notify_all();
+                return next;
+            }
+            leases = self.changed.wait_timeout(leases, LOOK_AGAIN).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// One worker: maps, consolidates and submits leased chunks; never more than a few of them in memory.
+    fn serve(&self) -> Result<()> {
+        let mut in_flight: VecDeque<InFlight> = VecDeque::new();
+        loop {
+            let Some(lease) = self.next(in_flight.is_empty()) else {
+                let Some(oldest) = in_flight.pop_front() else { return Ok(()) };
+                self.finish(oldest)?;
+                continue;
+            };
+            // a chunk that panics fails like any other
+            let processed = std::panic::catch_unwind(AssertUnwindSafe(|| self.process(&lease)));
+            match processed.unwrap_or_else(|_| Err(EngineError::Wrong("the chunk made the program panic".into()))) {
+                Ok(chunk) => {
+                    let documents = chunk.documents() as u64;
+                    let pending = self.store.submit(Box::new(chunk), Urgency::Bulk);
+                    in_flight.push_back(InFlight { lease: fence(&lease), attempt: lease.attempt, documents, pending });
+                }
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => self.give_back(fence(&lease), lease.attempt, &error.to_string())?,
+            }
+            while in_flight.len() >= IN_FLIGHT
+                && let Some(oldest) = in_flight.pop_front()
+            {
+                self.finish(oldest)?;
+            }
+        }
+    }
+
+    fn process(&self, lease: &Lease) -> Result<MappedChunk> {
+        let job = self.open(lease.chunk.job)?;
+        let file = job.files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
+        let input = ChunkInput { slice: &lease.slice, file };
+        let mut chunk = MappedChunk::map(&job.context, self.store, &input, Some(fence(lease)))?;
+        chunk.consolidate(self.store)?;
+        chunk.prepare();
+        Ok(chunk)
+    }
+
+    fn open(&self, id: JobId) -> Result<Arc<OpenJob>> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = jobs.get(&id) {
+            return Ok(known.clone());
+        }
+        let job = self.store.job(id)?;
+        let opened = Arc::new(OpenJob { context: import::context(self.catalogue, &job)?, files: job.files });
+        jobs.insert(id, opened.clone());
+        Ok(opened)
+    }
+
+    /// Waits for a submitted chunk.
+    fn finish(&self, chunk: InFlight) -> Result<()> {
+        match chunk.pending.wait() {
+            Ok(_) => {
+                self.committed.fetch_add(chunk.documents, Ordering::SeqCst);
+                self.let_go(chunk.lease)
+            }
+            // another worker has it, or the job was cancelled: nothing was written, nothing is lost
+            Err(StoreError::Fenced(_)) => self.let_go(chunk.lease),
+            Err(error @ (StoreError::Other(_) | StoreError::Damaged(_))) => self.give_back(chunk.lease, chunk.attempt, &error.to_string()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn give_back(&self, own: Fence, attempt: u32, reason: &str) -> Result<()> {
+        let delay = FIRST_DELAY << (2 * attempt.saturating_sub(1)).min(12);
+        self.store.release(own, reason, delay, MOST_ATTEMPTS)?;
+        self.let_go(own)
+    }
+
+    /// Forgets a lease; who had the last of a job tells when the job has ended.
+    fn let_go(&self, own: Fence) -> Result<()> {
+        let job = own.chunk.job;
+        let mut leases = self.leases();
+        leases.held.retain(|held| *held != own);
+        let more = leases.held.iter().any(|held| held.chunk.job == job);
+        drop(leases);
+        if self.only.is_none() && !more {
+            let now = self.store.job(job)?;
+            if now.state.is_final() && self.jobs.lock().is_ok_and(|mut jobs| jobs.remove(&job).is_some()) {
+                (self.tell)(Event::Ended(Box::new(now)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Prolongs leases and tells of progress until everything has ended.
+    fn keep_alive(&self, ended: &AtomicBool) {
+        let mut renewed = Instant::now();
+        loop {
+            let over = ended.load(Ordering::SeqCst);
+            (self.tell)(Event::Committed(self.committed.load(Ordering::SeqCst)));
+            if over {
+                return;
+            }
+            if renewed.elapsed() > Duration::from_secs(self.options.lease_seconds) / 4 {
+                let held = self.leases().held.clone();
+                // a lease that cannot be renewed is noticed when its chunk is committed
+                let _ = self.store.renew(&held, self.options.lease_seconds);
+                renewed = Instant::now();
+            }
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+    }
+}
+
+fn fence(lease: &Lease) -> Fence {
+    Fence { chunk: lease.chunk, token: lease.token }
+}

@@ -1,0 +1,140 @@
+//! Whose chunk is next.
+//!
+//! Jobs of several tenants wait while a few workers serve them. A worker that is free chooses a job and takes its first
+//! waiting chunk; what it sees is a handful of live jobs, however many chunks wait. The policy, in the order in which it
+//! decides:
+//!
+//! 1. **A tenant at its limit waits.** One that has `most_running` chunks in work gets no other.
+//! 2. **The tenant that has been given least, by weight.** Every chunk that is leased, again or for the first time, is
+//!    charged to its tenant when the lease is written, so work that runs counts like work that is done. The charge is the
+//!    chunk's documents plus a part for its bytes, over the tenant's weight. (The number of running chunks alone would not do:
+//!    two workers could not serve weights of 2 and 1.)
+//! 3. **What was missed is not made up for.** A tenant that had nothing to do, or could not use its share, is not behind the
+//!    one that got most by more than [`CREDIT`]: after a silence it comes first for a moment, then in turn.
+//! 4. **Of a tenant's jobs, the one that is due first.** A job is due when it would be ready had it begun at once, alone, at a
+//!    slow rate ([`due`]). So small jobs overtake large ones that are younger or a little older, and none waits for ever:
+//!    whatever is created later than a job's due time comes behind it.
+//!
+//! Workers that choose at the same moment see the same state and may all choose the same tenant: shares are fair up to a
+//! chunk for each other worker. No worker is idle while a chunk may be leased.
+
+use crate::queue::{JobFile, JobId, Lease};
+use stook_catalogue::definition::Share;
+
+/// How far a tenant that could not use its share is held to be behind: about two full chunks at weight 1.
+pub const CREDIT: i64 = 4_000_000;
+
+/// Bytes that cost as much as a document.
+pub const DOCUMENT_BYTES: i64 = 8 << 10;
+
+/// Bytes a second by which due times are reckoned.
+const DUE_RATE: u64 = 1 << 20;
+
+/// When a job is due, in microseconds: the sooner, the earlier it was created and the less it is.
+pub fn due(created: i64, files: &[JobFile]) -> i64 {
+    let bytes: u64 = files.iter().map(|file| file.size).sum();
+    created.saturating_add((bytes.saturating_mul(1_000_000) / DUE_RATE).min(i64::MAX as u64) as i64)
+}
+
+/// What leasing a chunk costs a tenant.
+pub fn charge(documents: i64, length: i64, share: Share) -> i64 {
+    (documents + length / DOCUMENT_BYTES).max(1).saturating_mul(1_000) / i64::from(share.weight.max(1))
+}
+
+/// A tenant with live jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// Its number.
+    pub tenant: i64,
+    /// Its share.
+    pub share: Share,
+    /// The sum of its charges.
+    pub given: i64,
+    /// Its chunks in work.
+    pub running: u32,
+}
+
+/// A job with a chunk that may be leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ready {
+    /// Its number.
+    pub job: JobId,
+    /// Whose.
+    pub tenant: i64,
+    /// When it is due.
+    pub due: i64,
+}
+
+/// Who waits for workers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Line {
+    /// Tenants with live jobs, whether a chunk of theirs may be leased or not.
+    pub owners: Vec<Owner>,
+    /// Jobs of which chunks may be leased.
+    pub ready: Vec<Ready>,
+}
+
+/// The choice of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// The job.
+    pub job: JobId,
+    /// Its tenant.
+    pub tenant: i64,
+    /// The tenant's share.
+    pub share: Share,
+    /// What the tenant is held to have been given at least.
+    pub floor: i64,
+    /// How many more of its chunks may be in work.
+    pub room: u32,
+}
+
+impl Line {
+    /// The job whose chunk is next; nothing when no chunk may be leased.
+    pub fn next(&self) -> Option<Choice> {
+        let floor = self.owners.iter().map(|owner| owner.given).max()?.saturating_sub(CREDIT);
+        let owner_of = |ready: &Ready| self.owners.iter().find(|owner| owner.tenant == ready.tenant);
+        let candidates = self.ready.iter().filter_map(|ready| Some((ready, owner_of(ready)?))).filter(|(_, owner)| room(owner) > 0);
+        let (ready, owner) = candidates.min_by_key(|(ready, owner)| (owner.given.max(floor), ready.due, ready.job))?;
+        Some(Choice { job: ready.job, tenant: owner.tenant, share: owner.share, floor, room: room(owner) })
+    }
+
+    /// Leases up to `limit` chunks: choice after choice, each of up to `each` chunks by `take`.
+    ///
+    /// # Errors
+    /// What `take` says.
+    pub fn lease<E>(mut self, limit: usize, each: usize, mut take: impl FnMut(&Choice, usize) -> Result<Vec<Lease>, E>) -> Result<Vec<Lease>, E> {
+        let mut leases = Vec::new();
+        while leases.len() < limit
+            && let Some(choice) = self.next()
+        {
+            let taken = take(&choice, each.min(limit - leases.len()).min(choice.room as usize))?;
+            if taken.is_empty() {
+                self.had_none(&choice);
+            } else {
+                let sum = |of: fn(&Lease) -> i64| taken.iter().map(of).sum();
+                let charge = charge(sum(|lease| i64::from(lease.slice.documents)), sum(|lease| lease.slice.length as i64), choice.share);
+                self.took(&choice, taken.len() as u32, charge);
+            }
+            leases.extend(taken);
+        }
+        Ok(leases)
+    }
+
+    /// Notes that `chunks` of the chosen job were leased, for this charge in all.
+    pub fn took(&mut self, choice: &Choice, chunks: u32, charge: i64) {
+        if let Some(owner) = self.owners.iter_mut().find(|owner| owner.tenant == choice.tenant) {
+            owner.given = owner.given.max(choice.floor).saturating_add(charge);
+            owner.running += chunks;
+        }
+    }
+
+    /// Notes that the chosen job had nothing to lease.
+    pub fn had_none(&mut self, choice: &Choice) {
+        self.ready.retain(|ready| ready.job != choice.job);
+    }
+}
+
+fn room(owner: &Owner) -> u32 {
+    owner.share.most_running.map_or(u32::MAX, |most| most.saturating_sub(owner.running))
+}
