@@ -16,13 +16,14 @@
 //!    whatever is created later than a job's due time comes behind it.
 //!
 //! Workers that choose at the same moment see the same state and may all choose the same tenant: shares are fair up to a
-//! chunk for each other worker. No worker is idle while a chunk may be leased.
+//! chunk or two for each other worker. No worker is idle while a chunk may be leased.
 
 use crate::queue::{JobFile, JobId, Lease};
 use stook_catalogue::definition::Share;
 
-/// How far a tenant that could not use its share is held to be behind: about two full chunks at weight 1.
-pub const CREDIT: i64 = 4_000_000;
+/// How far a tenant that could not use its share is held to be behind: about fifteen chunks of small documents at weight 1. It
+/// is more than workers that choose at the same moment may be wrong by.
+pub const CREDIT: i64 = 16_000_000;
 
 /// Bytes that cost as much as a document.
 pub const DOCUMENT_BYTES: i64 = 8 << 10;

@@ -306,7 +306,12 @@ impl Store for PostgresStore {
             }
         }
         let each = if job.is_some() { limit } else { 1 };
-        let leases = line.lease(limit, each, |choice, limit| self.ask(|session| work::take(session, choice, limit, seconds)))?;
+        let leases = line.lease(limit, each, |choice, limit| {
+            self.ask(|session| match choice.share.most_running {
+                Some(most) => work::take_within(session, choice, most, limit, seconds),
+                None => work::take(session, choice, limit, seconds),
+            })
+        })?;
         // whoever committed the last chunk may not have come to end the job
         if let (Some(job), true) = (job, leases.is_empty()) {
             self.bench.finish_job(job)?;

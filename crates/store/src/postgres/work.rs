@@ -138,6 +138,18 @@ pub fn bury(session: &mut Session) -> Attempt<Vec<JobId>> {
     Ok(jobs.into_iter().map(|job| job as JobId).collect())
 }
 
+/// [`take`] for a tenant that has a limit: one worker after the other looks how much room there is.
+pub fn take_within(session: &mut Session, choice: &Choice, most: u32, limit: usize, seconds: u64) -> Attempt<Vec<Lease>> {
+    session.batch("BEGIN")?;
+    session.one("SELECT 1 FROM tenants WHERE id = $1 FOR UPDATE", &[&choice.tenant])?;
+    let running = "SELECT count(*) FROM chunks c JOIN jobs j ON j.id = c.job
+         WHERE c.state = 'leased' AND c.until > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND j.tenant = $1";
+    let running: i64 = session.one(running, &[&choice.tenant])?.get(0);
+    let leases = take(session, choice, limit.min((i64::from(most) - running).max(0) as usize), seconds)?;
+    session.batch("COMMIT")?;
+    Ok(leases)
+}
+
 /// Leases up to `limit` chunks of the job that was chosen, those that wait before those whose leases have run out, and charges
 /// its tenant. Each statement is a transaction of its own.
 pub fn take(session: &mut Session, choice: &Choice, limit: usize, seconds: u64) -> Attempt<Vec<Lease>> {

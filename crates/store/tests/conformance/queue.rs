@@ -681,3 +681,158 @@ pub fn two_openings_of_one_store_never_lease_the_same_chunk(place: &Place) {
         assert_eq!(store.count(&desk.plan(vec![])).expect("counting works"), 60);
     }
 }
+
+const SHARED: &str = "
+catalogue: plain
+collections:
+  item:
+    key: name
+    fields:
+      name: text
+tenants:
+  heavy: { weight: 3 }
+  limited: { most_running: 2 }
+  else: { weight: 1 }
+";
+
+fn job_for(desk: &Desk, name: &str, count: u32) -> JobId {
+    let own = Tenant::new(name).expect("a tenant's name");
+    let job = desk.store.create_job(new_job(&own, 1)).expect("the job is written");
+    add_chunks(&*desk.store, job, count);
+    job
+}
+
+pub fn tenants_get_chunks_by_weight_in_turn(place: &Place) {
+    let desk = Desk::open(place, SHARED);
+    let jobs = ["one", "heavy", "two"].map(|name| job_for(&desk, name, 60));
+    let mut got = [0_u32; 3];
+    for turn in 1..=100 {
+        // one by one and several at once are the same
+        let leases = lease(&desk, if turn % 2 == 0 { 1 } else { 2 }, 60);
+        leases.iter().for_each(|lease| got[jobs.iter().position(|job| *job == lease.chunk.job).expect("one of the jobs")] += 1);
+        if got[1] <= 57 {
+            assert!(got[0].abs_diff(got[2]) <= 1 && got[1].abs_diff(3 * got[0]) <= 5, "{got:?}");
+        }
+    }
+    assert_eq!(got.iter().sum::<u32>(), 150, "no worker is idle while chunks wait");
+    assert_eq!(got[1], 60, "the heavy one is done first");
+}
+
+pub fn of_one_tenant_small_jobs_come_first_and_equal_ones_in_order(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let size = |size: u64| {
+        let mut job = new_job(&desk.tenant, 1);
+        job.files[0].size = size;
+        let id = desk.store.create_job(job).expect("the job is written");
+        add_chunks(&*desk.store, id, 2);
+        id
+    };
+    let jobs = [size(9 << 30), size(1 << 30), size(2_000_000_000), size(1 << 30)];
+    let order: Vec<JobId> = lease(&desk, 8, 60).iter().map(|lease| lease.chunk.job).collect();
+    let wanted = [jobs[1], jobs[1], jobs[3], jobs[3], jobs[2], jobs[2], jobs[0], jobs[0]];
+    assert_eq!(order, wanted);
+}
+
+pub fn a_tenant_at_its_limit_waits_whoever_asks(place: &Place) {
+    let desk = Desk::open(place, SHARED);
+    let (limited, other) = (job_for(&desk, "limited", 20), job_for(&desk, "other", 3));
+    assert_eq!(desk.store.lease(Some(limited), 9, 60).expect("leasing works").len(), 2, "also when its job is named");
+    let rest = lease(&desk, 9, 60);
+    assert_eq!(rest.iter().map(|lease| lease.chunk.job).collect::<Vec<_>>(), [other; 3]);
+    desk.store.take_over(limited).expect("taking over works");
+    // many at once
+    let held: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(|| lease(&desk, 1, 60).len())).collect();
+        threads.into_iter().map(|thread| thread.join().expect("the thread ends")).sum()
+    });
+    assert_eq!(held, 2);
+    desk.store.take_over(limited).expect("taking over works");
+    let mut done = 0;
+    while let [own] = lease(&desk, 1, 60).as_slice() {
+        desk.work().fence(fence(own)).journal(journal(own.chunk.ordinal, Outcome::Skipped)).done(&*desk.store);
+        done += 1;
+    }
+    assert_eq!((done, job(&desk, limited).state), (20, JobState::Completed));
+}
+
+pub fn a_silent_tenant_is_not_owed_for_its_silence(place: &Place) {
+    let desk = Desk::open(place, SHARED);
+    let loud = job_for(&desk, "loud", 4_000);
+    assert_eq!(desk.store.lease(Some(loud), 3_000, 60).expect("leasing works").len(), 3_000);
+    let quiet = job_for(&desk, "quiet", 4_000);
+    let credit = (schedule::CREDIT / 10_000) as usize;
+    let order: Vec<JobId> = lease(&desk, credit + 100, 60).iter().map(|lease| lease.chunk.job).collect();
+    assert!(order[..100].iter().all(|job| *job == quiet), "it comes first for a moment");
+    let turns = order[credit..].iter().filter(|job| **job == loud).count();
+    assert!((40..60).contains(&turns), "then in turn: {turns}");
+}
+
+pub fn chunks_given_back_wait_as_if_nobody_had_had_them(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let id = job_of(&desk, 3);
+    let leases = lease(&desk, 3, 60);
+    finish(&desk, &leases[0]);
+    desk.store.give_back(&leases.iter().map(fence).collect::<Vec<_>>()).expect("giving back works");
+    assert_fenced(&desk, &leases[1]);
+    let again = lease(&desk, 9, 60);
+    assert_eq!(again.iter().map(|lease| (lease.chunk.ordinal, lease.attempt)).collect::<Vec<_>>(), [(2, 1), (3, 1)]);
+    // those that others have are theirs
+    desk.store.give_back(&[fence(&leases[1])]).expect("there is nothing to do");
+    again.iter().for_each(|lease| finish(&desk, lease));
+    assert_eq!(job(&desk, id).state, JobState::Completed);
+}
+
+pub fn a_store_is_idle_when_no_chunk_waits_or_is_leased(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let idle = || desk.store.is_idle().expect("asking works");
+    assert!(idle());
+    job_of(&desk, 1);
+    assert!(!idle());
+    let own = lease_one(&desk);
+    assert!(!idle());
+    desk.store.release(fence(&own), "later", 3_600, 5).expect("releasing works");
+    assert!(!idle(), "it waits, if not yet");
+    let id = own.chunk.job;
+    desk.store.end_job(id, JobState::Cancelled, "enough").expect("it ends");
+    assert!(idle());
+}
+
+pub fn who_waits_for_chunks_is_told(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let started = Instant::now();
+    desk.store.wait_for_chunks(Duration::from_millis(30));
+    assert!(started.elapsed() >= Duration::from_millis(20), "nothing was added");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            // it is a hint, so it may come for nothing
+            while lease(&desk, 1, 60).is_empty() {
+                desk.store.wait_for_chunks(Duration::from_secs(60));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        job_of(&desk, 1);
+        waiting.join().expect("it is told");
+    });
+    assert!(started.elapsed() < Duration::from_secs(30));
+}
+
+pub fn a_chunk_whose_workers_never_answer_is_dead_in_the_end(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let id = job_of(&desk, 2);
+    for attempt in 1..=MOST_LEASES {
+        let first = desk.store.lease(Some(id), 1, 0).expect("leasing works").remove(0);
+        if attempt == 1 {
+            finish(&desk, &first);
+        } else {
+            assert_eq!((first.chunk.ordinal, first.attempt), (2, attempt - 1));
+        }
+    }
+    assert_eq!(desk.store.lease(Some(id), 1, 0).expect("leasing works").len(), 1);
+    assert_eq!(lease(&desk, 1, 0), []);
+    let own = job(&desk, id);
+    assert_eq!((own.state, own.chunks_dead), (JobState::Failed, 1));
+    assert!(infos(&desk, id)[0].reason.as_deref().is_some_and(|reason| reason.contains("nobody who had it gave an answer")));
+    assert_eq!(desk.store.retry(id, None).expect("retrying works"), 1);
+    finish(&desk, &lease_one(&desk));
+    assert_eq!(job(&desk, id).state, JobState::Completed);
+}

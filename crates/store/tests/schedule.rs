@@ -1,0 +1,278 @@
+//! The laws of the scheduler, simulated: workers that choose from what they saw a moment ago, tenants with weights and limits,
+//! jobs of any size that come at any time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use stook_catalogue::definition::Share;
+use stook_store::queue::{JobFile, JobId};
+use stook_store::schedule::{CREDIT, Choice, Line, Owner, Ready, charge, due};
+
+const SECOND: i64 = 1_000_000;
+/// Documents of a full chunk, and their bytes.
+const FULL: (i64, i64) = (1_000, 900_000);
+
+#[derive(Debug, Clone)]
+struct Arrival {
+    tenant: usize,
+    at: i64,
+    chunks: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Run {
+    shares: Vec<Share>,
+    arrivals: Vec<Arrival>,
+    workers: usize,
+    /// Time a chunk takes, by turns.
+    times: Vec<i64>,
+    /// How many leases old the state is that a worker chooses from, by turns.
+    stale: Vec<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Job {
+    id: JobId,
+    tenant: usize,
+    due: i64,
+    waiting: u32,
+    running: u32,
+    finished: Option<i64>,
+}
+
+/// One lease as it happened.
+#[derive(Debug, Clone)]
+struct Served {
+    at: i64,
+    tenant: usize,
+    job: JobId,
+    /// Tenants that could have been served.
+    ready: Vec<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Outcome {
+    served: Vec<Served>,
+    jobs: Vec<Job>,
+}
+
+/// The state of the store, as far as the scheduler sees it.
+#[derive(Debug, Clone, Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    given: BTreeMap<usize, i64>,
+}
+
+impl Queue {
+    fn line(&self, shares: &[Share]) -> Line {
+        let live = || self.jobs.iter().filter(|job| job.waiting + job.running > 0);
+        let mut line = Line::default();
+        for job in live() {
+            let tenant = job.tenant as i64;
+            match line.owners.iter_mut().find(|owner| owner.tenant == tenant) {
+                Some(owner) => owner.running += job.running,
+                None => {
+                    let given = self.given.get(&job.tenant).copied().unwrap_or(0);
+                    line.owners.push(Owner { tenant, share: shares[job.tenant], given, running: job.running });
+                }
+            }
+        }
+        line.ready = live().filter(|job| job.waiting > 0).map(|job| Ready { job: job.id, tenant: job.tenant as i64, due: job.due }).collect();
+        line
+    }
+
+    /// Takes a chunk as a store does: nothing when the job has none any more.
+    fn take(&mut self, choice: &Choice) -> bool {
+        let Some(job) = self.jobs.iter_mut().find(|job| job.id == choice.job && job.waiting > 0) else { return false };
+        job.waiting -= 1;
+        job.running += 1;
+        let given = self.given.entry(job.tenant).or_default();
+        *given = (*given).max(choice.floor) + charge(FULL.0, FULL.1, choice.share);
+        true
+    }
+}
+
+fn simulate(run: &Run) -> Outcome {
+    let mut arrivals = run.arrivals.clone();
+    arrivals.sort_by_key(|arrival| arrival.at);
+    let mut coming = arrivals.into_iter().enumerate().peekable();
+    let (mut queue, mut outcome) = (Queue::default(), Outcome::default());
+    // what workers may have seen: states, newest last
+    let mut seen: Vec<Queue> = vec![queue.clone()];
+    // when each busy worker is done, and with which job
+    let mut busy: Vec<(i64, JobId)> = Vec::new();
+    let (mut now, mut turn) = (0, 0);
+    loop {
+        while let Some((number, arrival)) = coming.next_if(|(_, arrival)| arrival.at <= now) {
+            let file = JobFile { path: String::new(), size: u64::from(arrival.chunks) * FULL.1 as u64, modified: 0, syntax: None, compressed: false };
+            let due = due(arrival.at, &[file]);
+            let id = number as JobId + 1;
+            queue.jobs.push(Job { id, tenant: arrival.tenant, due, waiting: arrival.chunks, running: 0, finished: None });
+        }
+        while busy.len() < run.workers {
+            turn += 1;
+            // others may have leased since this worker looked, but each of them looked for itself
+            let back = run.stale[turn % run.stale.len()].min(run.workers - 1).min(seen.len() - 1);
+            let old = &seen[seen.len() - 1 - back];
+            let mut old_line = if back > 0 { old.line(&run.shares) } else { queue.line(&run.shares) };
+            let leasable = ready(&queue, &run.shares);
+            let taken = loop {
+                let Some(choice) = old_line.next() else { break None };
+                if queue.take(&choice) {
+                    break Some(choice);
+                }
+                old_line.had_none(&choice);
+            };
+            // whoever finds nothing looks again
+            let taken = taken.or_else(|| queue.line(&run.shares).next().filter(|choice| queue.take(choice)));
+            let Some(choice) = taken else {
+                assert!(leasable.is_empty(), "a worker is idle while {leasable:?} wait");
+                break;
+            };
+            busy.push((now + run.times[turn % run.times.len()], choice.job));
+            outcome.served.push(Served { at: now, tenant: choice.tenant as usize, job: choice.job, ready: leasable });
+            seen.push(queue.clone());
+        }
+        let ends = busy.iter().map(|(end, _)| *end).min();
+        let comes = coming.peek().map(|(_, arrival)| arrival.at);
+        let Some(next) = ends.into_iter().chain(comes).min() else { break };
+        now = next;
+        busy.retain(|(end, id)| {
+            if *end == now {
+                let job = queue.jobs.iter_mut().find(|job| job.id == *id).expect("the job");
+                job.running -= 1;
+                if job.waiting + job.running == 0 {
+                    job.finished = Some(now);
+                }
+            }
+            *end != now
+        });
+        seen = vec![queue.clone()];
+    }
+    outcome.jobs = queue.jobs;
+    outcome
+}
+
+/// Tenants of which a chunk may be leased.
+fn ready(queue: &Queue, shares: &[Share]) -> Vec<usize> {
+    let running = |tenant: usize| queue.jobs.iter().filter(|job| job.tenant == tenant).map(|job| job.running).sum::<u32>();
+    let waits = |tenant: &usize| queue.jobs.iter().any(|job| job.tenant == *tenant && job.waiting > 0);
+    (0..shares.len()).filter(waits).filter(|tenant| shares[*tenant].most_running.is_none_or(|most| running(*tenant) < most)).collect()
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    let share = (1..5_u32, proptest::option::of(1..4_u32)).prop_map(|(weight, most_running)| Share { weight, most_running });
+    (1..5_usize, 1..7_usize).prop_flat_map(move |(tenants, workers)| {
+        let arrival = (0..tenants, 0..60 * SECOND, 0..40_u32).prop_map(|(tenant, at, chunks)| Arrival { tenant, at, chunks });
+        (
+            prop::collection::vec(share.clone(), tenants),
+            prop::collection::vec(arrival, 1..12),
+            Just(workers),
+            prop::collection::vec(SECOND / 10..2 * SECOND, 1..5),
+            prop::collection::vec(0..3_usize, 1..5),
+        )
+            .prop_map(|(shares, arrivals, workers, times, stale)| Run { shares, arrivals, workers, times, stale })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Every job ends, no worker is idle while a chunk may be leased, nobody exceeds a limit, and of one tenant's jobs the one
+    /// that is due first is served.
+    #[test]
+    fn all_work_is_done_in_order_without_idleness(run in run()) {
+        let outcome = simulate(&run);
+        for job in &outcome.jobs {
+            prop_assert_eq!(job.waiting + job.running, 0);
+        }
+        // jobs as they would be known to one who looks at everything at once
+        let mut left: BTreeMap<JobId, u32> = outcome.jobs.iter().map(|job| {
+            (job.id, outcome.served.iter().filter(|served| served.job == job.id).count() as u32)
+        }).collect();
+        for (place, served) in outcome.served.iter().enumerate() {
+            *left.get_mut(&served.job).expect("a job") -= 1;
+            if run.stale.iter().any(|stale| *stale > 0) && run.workers > 1 {
+                continue;
+            }
+            let chosen = outcome.jobs.iter().find(|job| job.id == served.job).expect("a job");
+            let mut arrived: Vec<&Arrival> = run.arrivals.iter().collect();
+            arrived.sort_by_key(|arrival| arrival.at);
+            for other in outcome.jobs.iter().filter(|other| other.tenant == chosen.tenant && other.due < chosen.due) {
+                let is_there = arrived[other.id as usize - 1].at <= served.at;
+                prop_assert!(!is_there || left[&other.id] == 0, "lease {place}: job {} before job {}", chosen.id, other.id);
+            }
+        }
+    }
+
+    /// Tenants that wait all the time get work in proportion to their weights, up to what is in work at a time.
+    #[test]
+    fn shares_are_fair(weights in prop::collection::vec(1..6_u32, 2..5), workers in 1..7_usize,
+                       times in prop::collection::vec(SECOND / 10..2 * SECOND, 1..5), stale in prop::collection::vec(0..6_usize, 1..5),
+                       starts in prop::collection::vec(0..5 * SECOND, 2..5)) {
+        let shares: Vec<Share> = weights.iter().map(|weight| Share { weight: *weight, most_running: None }).collect();
+        let arrivals = (0..shares.len())
+            .map(|tenant| Arrival { tenant, at: starts.get(tenant).copied().unwrap_or(0), chunks: 600 })
+            .collect();
+        let run = Run { shares: shares.clone(), arrivals, workers, times, stale };
+        let outcome = simulate(&run);
+        // from where all wait until the first has nothing left
+        let all = |served: &&Served| served.ready.len() == shares.len();
+        let mut got = vec![0.0; shares.len()];
+        // a tenant that comes has a credit; nobody is owed more than it and a chunk for each worker
+        let one = |share: &Share| charge(FULL.0, FULL.1, *share) as f64;
+        let bound = CREDIT as f64 + workers as f64 * shares.iter().map(one).fold(0.0, f64::max);
+        for served in outcome.served.iter().filter(all) {
+            got[served.tenant] += one(&shares[served.tenant]);
+            let (least, most) = got.iter().fold((f64::MAX, 0.0_f64), |(least, most), got| (least.min(*got), most.max(*got)));
+            prop_assert!(most - least <= bound + one(&Share::default()), "{got:?} at {}", served.at);
+        }
+    }
+
+    /// Tenants that begin together are within a chunk of each other all the time, and within one or two more for each other
+    /// worker when all workers choose from what they saw before the others chose.
+    #[test]
+    fn equal_tenants_that_begin_together_stay_together(tenants in 2..5_usize, workers in 1..7_usize,
+                       times in prop::collection::vec(SECOND / 10..2 * SECOND, 1..5), stale in prop_oneof![Just(vec![0]), prop::collection::vec(0..6_usize, 1..5)]) {
+        let shares = vec![Share::default(); tenants];
+        let bound = if stale.iter().all(|stale| *stale == 0) { 1 } else { 2 * workers - 1 };
+        let arrivals = (0..tenants).map(|tenant| Arrival { tenant, at: 0, chunks: 100 }).collect();
+        let outcome = simulate(&Run { shares, arrivals, workers, times, stale });
+        let mut got = vec![0_usize; tenants];
+        for served in outcome.served.iter().filter(|served| served.ready.len() == tenants) {
+            got[served.tenant] += 1;
+            let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+            prop_assert!(most - least <= bound, "{got:?} with {workers} workers");
+        }
+    }
+}
+
+/// A large job among an endless stream of small ones of its own tenant is not starved: it is done soon after it is due.
+#[test]
+fn a_large_job_is_not_starved_by_small_ones() {
+    let chunks = 60;
+    let mut arrivals = vec![Arrival { tenant: 0, at: 0, chunks }];
+    arrivals.extend((0..4_000).map(|number| Arrival { tenant: 0, at: number * SECOND / 10, chunks: 1 }));
+    let run = Run { shares: vec![Share::default()], arrivals, workers: 1, times: vec![SECOND / 10], stale: vec![0] };
+    let outcome = simulate(&run);
+    let large = outcome.jobs.iter().find(|job| job.due > 50 * SECOND && job.id == 1).expect("the large job");
+    let finished = large.finished.expect("it ends");
+    // small ones came first until it was due; from then on all that is younger stood behind it
+    assert!(finished <= large.due + i64::from(chunks) * SECOND / 10 + 2 * SECOND, "due {} done {finished}", large.due);
+    let small: Vec<i64> = outcome.jobs.iter().filter(|job| job.id > 1 && job.id < 400).filter_map(|job| job.finished).collect();
+    assert!(small.iter().filter(|end| **end < finished).count() > 300, "small jobs overtake it meanwhile");
+}
+
+/// A tenant that comes back after a long silence is served at once, but does not shut the others out.
+#[test]
+fn silence_gives_a_small_credit() {
+    let arrivals = vec![Arrival { tenant: 0, at: 0, chunks: 400 }, Arrival { tenant: 1, at: 100 * SECOND, chunks: 100 }];
+    let run = Run { shares: vec![Share::default(); 2], arrivals, workers: 1, times: vec![SECOND], stale: vec![0] };
+    let outcome = simulate(&run);
+    let behind: Vec<usize> = outcome.served.iter().skip_while(|served| served.at < 100 * SECOND).map(|served| served.tenant).collect();
+    let credit = (CREDIT / charge(FULL.0, FULL.1, Share::default())) as usize;
+    assert!(behind[..credit].iter().all(|tenant| *tenant == 1), "it is served at once: {behind:?}");
+    let later = &behind[credit + 1..credit + 41];
+    assert!(later.iter().filter(|tenant| **tenant == 1).count() <= 21, "then in turn: {later:?}");
+}
