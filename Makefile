@@ -8,10 +8,10 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint test bench bench-import demo build reference postgres
+.PHONY: help fmt lint test bench bench-import bench-postgres demo build reference postgres
 
 help:
-	@echo "make fmt | lint | test | bench | bench-import | demo"
+	@echo "make fmt | lint | test | bench | bench-import | bench-postgres | demo"
 
 build:
 	cargo build --release --quiet --package stook-cli
@@ -42,12 +42,16 @@ postgres:
 test: reference postgres lint
 	cargo test --workspace --quiet --no-fail-fast
 
-bench: bench-import
+bench: bench-import bench-postgres
 
 bench-import: reference build
 	cargo build --release --quiet --package stook-benches
 	@command -v yaz-marcdump >/dev/null || echo "note: install yaz for the figure beside yaz-marcdump"
 	$(BENCH) import
+
+bench-postgres: postgres build
+	cargo build --release --quiet --package stook-benches
+	$(BENCH) postgres
 
 # Runs a command and shows it as a person would type it.
 define stook

@@ -56,12 +56,34 @@ impl Figures {
         self.line(what, own.median(), unit, "", own.median(), own.spread(), bar, false);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the columns of a line")]
-    fn line(&mut self, what: &str, value: f64, unit: &str, peer: &str, judged: f64, spread: f64, bar: f64, upwards: bool) {
+    /// Prints a figure that is judged as another number than it shows, beside a peer or limit, and must not exceed a bar.
+    pub fn judged_at_most(&mut self, what: &str, own: &Samples, unit: &str, beside: &str, judged: &Samples, bar: f64) {
+        self.line(what, own.median(), unit, beside, judged.median(), judged.spread(), bar, false);
+    }
+
+    /// Prints a figure without a bar.
+    pub fn shown(&mut self, what: &str, own: &Samples, unit: &str) {
+        self.head();
+        println!("{what:<52} {:>10} {unit:<10} {:<30} {:>9} {:>6.1}%", show(own.median()), "", "", own.spread() * 100.0);
+    }
+
+    /// Prints how often something happened that must not.
+    pub fn count(&mut self, what: &str, times: u64) {
+        self.head();
+        self.short |= times > 0;
+        println!("{what:<52} {times:>10} {:<10} {:<30} {times:>9} {:>7} {:>9} {}", "", "", "", "<= 0", if times == 0 { "ok" } else { "SHORT" });
+    }
+
+    fn head(&mut self) {
         if !self.headed {
             println!("{:<52} {:>10} {:<10} {:<30} {:>9} {:>7} {:>9}", "what", "value", "unit", "peer or limit", "judged", "spread", "bar");
             self.headed = true;
         }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the columns of a line")]
+    fn line(&mut self, what: &str, value: f64, unit: &str, peer: &str, judged: f64, spread: f64, bar: f64, upwards: bool) {
+        self.head();
         let reached = if upwards { judged >= bar } else { judged <= bar };
         let distance = (judged - bar).abs() / bar;
         let verdict = match (reached, spread > distance) {

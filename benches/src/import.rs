@@ -2,60 +2,14 @@
 
 use crate::Setting;
 use crate::figures::{Figures, Samples};
+use crate::process::{Ran, Result, execute, reported_rate};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
 
 const ROUNDS: usize = 5;
 const RECORDS: u64 = 50_000;
 /// Records of the file that is only read: a file of 50 000 is over before a process has started.
 const LONG: u64 = 300_000;
 const MANY: u64 = 1_000_000;
-
-type Result<T> = std::result::Result<T, String>;
-
-/// A program that has run to its end.
-struct Ran {
-    seconds: f64,
-    output: String,
-    /// Largest resident memory in MB.
-    memory: f64,
-}
-
-fn execute(program: &Path, arguments: &[&str]) -> Result<Ran> {
-    let failed = |why: String| format!("{} {}: {why}", program.display(), arguments.join(" "));
-    let started = Instant::now();
-    let mut child =
-        Command::new(program).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;
-    // the kernel keeps the largest resident size while the process lives: look at it until it ends
-    let status = PathBuf::from(format!("/proc/{}/status", child.id()));
-    let mut memory: f64 = 0.0;
-    loop {
-        if let Ok(text) = std::fs::read_to_string(&status) {
-            let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
-            memory = memory.max(peak.unwrap_or(0.0) / 1024.0);
-        }
-        match child.try_wait() {
-            Ok(Some(_)) => break,
-            Ok(None) => std::thread::sleep(std::time::Duration::from_millis(2)),
-            Err(error) => return Err(failed(error.to_string())),
-        }
-    }
-    let seconds = started.elapsed().as_secs_f64();
-    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-    if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
-    }
-    Ok(Ran { seconds, output: String::from_utf8_lossy(&output.stdout).into_owned(), memory })
-}
-
-/// Records per second, as a program's line of JSON reports it.
-fn reported_rate(output: &str) -> Result<f64> {
-    let line = output.lines().last().unwrap_or_default();
-    let json: serde_json::Value = serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))?;
-    let number = |name: &str| json[name].as_f64().ok_or_else(|| format!("{line} has no {name}"));
-    Ok(number("records")? / number("seconds")?)
-}
 
 struct Bench<'s> {
     setting: &'s Setting,

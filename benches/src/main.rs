@@ -6,7 +6,10 @@
 
 mod figures;
 mod import;
+mod leases;
 mod limits;
+mod postgres;
+mod process;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         ["raw-rows", source, target] => return limits::raw_rows(source, target),
         ["visit-marc", file] => return limits::visit_marc(file),
         ["look-ups", store, catalogue] => return limits::look_ups(store, catalogue),
+        ["leases", store, seconds] => return leases::run(store, seconds.parse().unwrap_or(5.0)),
         _ => {}
     }
     let Ok(own) = std::env::current_exe() else { return ExitCode::FAILURE };
@@ -37,11 +41,12 @@ fn main() -> ExitCode {
     let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).filter(|path| path.exists());
     let setting = Setting { stook: own.with_file_name("stook"), own, root, python };
     let mut figures = figures::Figures::default();
-    let groups: &[&str] = if words.is_empty() { &["import"] } else { &words };
+    let groups: &[&str] = if words.is_empty() { &["import", "postgres"] } else { &words };
     for group in groups {
         let result = match *group {
             "import" => import::run(&setting, &mut figures),
-            other => Err(format!("there is no group `{other}`; there is import")),
+            "postgres" => postgres::run(&setting, &mut figures),
+            other => Err(format!("there is no group `{other}`; there are import and postgres")),
         };
         if let Err(error) = result {
             eprintln!("stook-bench: {error}");

@@ -124,6 +124,36 @@ impl Server {
         format!("postgres://stook@127.0.0.1:{}/{database}", self.port)
     }
 
+    /// Processor time of the server and all its processes so far, in seconds; nothing where the system does not tell.
+    pub fn processor_seconds(&self) -> Option<f64> {
+        let pid = std::fs::read_to_string(self.folder.join("data/postmaster.pid")).ok()?.lines().next()?.trim().to_owned();
+        // fields of a process behind its name: state, parent, .. user, system, children's user, children's system
+        let fields = |id: &str| {
+            let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+            let rest: Vec<String> = text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
+            Some(rest)
+        };
+        let sum =
+            |fields: &[String], range: std::ops::Range<usize>| -> u64 { fields[range].iter().filter_map(|ticks| ticks.parse::<u64>().ok()).sum() };
+        let mut ticks = sum(&fields(&pid)?, 11..15);
+        for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+            let id = entry.file_name();
+            if let Some(own) = id.to_str().filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())).and_then(fields)
+                && own[1] == pid
+            {
+                ticks += sum(&own, 11..13);
+            }
+        }
+        // the kernel counts in hundredths
+        Some(ticks as f64 / 100.0)
+    }
+
+    /// One of the server's programs, or of those that belong to it.
+    pub fn program(&self, name: &str) -> PathBuf {
+        let own = self.binaries.join(name);
+        if own.exists() { own } else { PathBuf::from(name) }
+    }
+
     /// What the server has logged.
     pub fn logged(&self) -> String {
         std::fs::read_to_string(self.log()).unwrap_or_default()

@@ -59,12 +59,12 @@ impl Writer {
         let mut written = Written::default();
         let work = move || {
             while let Some(Request { mut unit, answer }) = waiting.next() {
-                let result = bench.write(&mut *unit).map_err(StoreError::from);
-                let result = result.map(|(receipt, sizes)| {
-                    sizes.into_iter().for_each(|(collection, rows)| written.count(&bench, collection, rows));
-                    receipt
-                });
+                let (result, sizes) = match bench.write(&mut *unit) {
+                    Ok((receipt, sizes)) => (Ok(receipt), sizes),
+                    Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
+                };
                 let _ = answer.send((result, Some(unit)));
+                sizes.into_iter().for_each(|(collection, rows)| written.count(&bench, collection, rows));
             }
         };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(work);
@@ -96,21 +96,26 @@ impl Drop for Writer {
     }
 }
 
-/// Rows written by this process, by collection: the server's planner is told of a table that has doubled. It would find out
-/// by itself, a minute late and a bulk load too late.
+/// Rows of a table of which nothing need be known.
+const SMALL: u64 = 500;
+
+/// Rows written by this process, by collection: the server's planner is told of a table that has grown to the fourfold. It
+/// would find out by itself, a minute late and a bulk load too late. A small sample does; the server takes
+/// a larger one in time.
 #[derive(Default)]
 struct Written(HashMap<usize, (u64, u64)>);
 
 impl Written {
     fn count(&mut self, bench: &Bench, collection: usize, rows: u64) {
-        let (written, analysed) = self.0.entry(collection).or_default();
+        let (written, analysed) = self.0.entry(collection).or_insert((0, SMALL));
         *written += rows;
-        if *written >= 2 * *analysed {
+        if *written >= 4 * *analysed {
             *analysed = *written;
             let own = &bench.tables.collections[collection];
-            let tables: Vec<&str> = [own.table.as_str()].into_iter().chain(own.lists.iter().map(|(_, side)| side.as_str())).collect();
+            let sides: String = own.lists.iter().map(|(_, side)| format!(", {side}")).collect();
+            let sql = format!("BEGIN; SET LOCAL default_statistics_target = 10; ANALYZE (SKIP_LOCKED) {}{sides}; COMMIT", own.table);
             // it is an advice: where it fails, work goes on
-            let _ = bench.pool.run(|session| session.batch(&format!("ANALYZE (SKIP_LOCKED) {}", tables.join(", "))));
+            let _ = bench.pool.run(|session| session.batch(&sql));
         }
     }
 }

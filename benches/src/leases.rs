@@ -1,0 +1,103 @@
+//! How fast chunks are leased and completed: the store's own calls, with many chunks waiting. A process of its own; prints
+//! JSON.
+
+use crate::process::Result;
+use serde_json::json;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+use stook_catalogue::key::Key;
+use stook_store::journal::ChunkJournal;
+use stook_store::postgres::PostgresStore;
+use stook_store::queue::{JobFile, NewChunk, NewJob, Progress, Slice};
+use stook_store::sqlite::{Options, SqliteStore};
+use stook_store::{Conflict, DEFAULT_TENANT, Fence, RecordWrite, Store, StoreError, Tenant, Unit};
+
+const DEFINITION: &str = "
+catalogue: queue
+collections: { item: { key: name, fields: { name: text } } }
+";
+
+/// A chunk without documents.
+struct Nothing {
+    tenant: Tenant,
+    fence: Fence,
+    journal: ChunkJournal,
+}
+
+impl Unit for Nothing {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+    fn fence(&self) -> Option<Fence> {
+        Some(self.fence)
+    }
+    fn writes(&self) -> &[RecordWrite] {
+        &[]
+    }
+    fn resolve(&mut self, _: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+        Ok(Vec::new())
+    }
+    fn refused(&mut self, _: usize, _: &Key, _: usize, _: &str) {}
+    fn journal(&mut self) -> Option<&ChunkJournal> {
+        Some(&self.journal)
+    }
+}
+
+fn open(store: &str) -> Result<Box<dyn Store>> {
+    let catalogue = Arc::new(stook_catalogue::parse::parse(DEFINITION).map_err(|problems| format!("{problems:?}"))?);
+    let failed = |error: StoreError| error.to_string();
+    if store.starts_with("postgres://") {
+        return Ok(Box::new(PostgresStore::open(store, catalogue, &Default::default()).map_err(failed)?));
+    }
+    Ok(Box::new(SqliteStore::open(Path::new(store), catalogue, Options::default()).map_err(failed)?))
+}
+
+/// Fills a queue with chunks that wait.
+pub fn fill(store: &str, waiting: u32) -> Result<()> {
+    let store = open(store)?;
+    let failed = |error: StoreError| error.to_string();
+    let tenant = Tenant::new(DEFAULT_TENANT).map_err(failed)?;
+    let file = JobFile { path: "none".into(), size: 1, modified: 0, syntax: None, compressed: false };
+    let job = NewJob { tenant, profile: None, source: "none".into(), as_of: None, files: vec![file] };
+    let job = store.create_job(job).map_err(failed)?;
+    let mut done = 0;
+    while done < waiting {
+        let count = (waiting - done).min(20_000);
+        let slice = |ordinal: u32| Slice { offset: u64::from(ordinal), length: 1, documents: 1, ..Slice::default() };
+        let chunks = (done + 1..=done + count).map(|ordinal| NewChunk { ordinal, slice: slice(ordinal) }).collect();
+        done += count;
+        store.add_chunks(job, chunks, Progress { chunks: done, offset: u64::from(done), ..Progress::default() }).map_err(failed)?;
+    }
+    store.sync().map_err(failed)
+}
+
+/// Leases and completes chunks one by one for some seconds.
+pub fn run(store: &str, seconds: f64) -> ExitCode {
+    let work = || -> Result<serde_json::Value> {
+        let store = open(store)?;
+        let failed = |error: StoreError| error.to_string();
+        let tenant = Tenant::new(DEFAULT_TENANT).map_err(failed)?;
+        let (mut done, began) = (0_u64, Instant::now());
+        while began.elapsed().as_secs_f64() < seconds {
+            for lease in store.lease(None, 1, 60).map_err(failed)? {
+                let fence = Fence { chunk: lease.chunk, token: lease.token };
+                let unit = Nothing { tenant: tenant.clone(), fence, journal: ChunkJournal::default() };
+                store.submit(Box::new(unit), stook_store::Urgency::Bulk).wait().map_err(failed)?;
+                done += 1;
+            }
+        }
+        Ok(json!({"records": done, "seconds": began.elapsed().as_secs_f64()}))
+    };
+    match work() {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("stook-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
