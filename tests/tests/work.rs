@@ -1,0 +1,243 @@
+//! Imports left to workers: done once, by whoever is alive, on both stores.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::Value as Json;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use stook_lab::postgres::Server;
+use stook_tests::{LIBRARY, Left, Place, authorities, touch};
+
+/// Enough to be interrupted in.
+const RECORDS: u64 = 60_000;
+
+/// Where a place's records are.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    File,
+    Server,
+}
+
+fn server() -> Option<&'static Server> {
+    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+    let start = || match Server::start(&["fsync=off", "deadlock_timeout=200ms"]) {
+        Ok(server) => Some(server),
+        Err(reason) => {
+            println!("skipped: {reason}");
+            None
+        }
+    };
+    SERVER.get_or_init(start).as_ref()
+}
+
+/// Both kinds, where PostgreSQL is installed.
+fn kinds() -> Vec<Kind> {
+    if server().is_some() { vec![Kind::File, Kind::Server] } else { vec![Kind::File] }
+}
+
+fn place(kind: Kind) -> Place {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    match (kind, server()) {
+        (Kind::Server, Some(server)) => {
+            let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+            Place::on_server(LIBRARY, format!("{}?schema=place{number}", server.url("postgres")))
+        }
+        _ => Place::library(),
+    }
+}
+
+fn places() -> Vec<Place> {
+    kinds().into_iter().map(place).collect()
+}
+
+/// A place, and a command at work there on job 1 that was sent a signal before the job had ended.
+fn caught(kind: Kind, bytes: &[u8], prepare: impl Fn(&Place) -> Child, name: &str) -> (Place, Child) {
+    for _ in 0..20 {
+        let place = place(kind);
+        place.file("names.mrc", bytes);
+        let mut child = prepare(&place);
+        until_begun(&place, 1);
+        signal(&child, name);
+        if matches!(name, "-KILL" | "-INT" | "-TERM") {
+            end_of(&mut child);
+        }
+        if place.job(1)["state"] == "running" {
+            return (place, child);
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    panic!("it was always done too soon");
+}
+
+/// Workers on a detached import.
+fn workers<'w>(arguments: &'w [&str], bytes: &'w [u8]) -> impl Fn(&Place) -> Child + 'w {
+    move |place| {
+        detach(place, bytes);
+        place.command(&[&["work"], arguments].concat()).spawn().unwrap()
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs").success());
+}
+
+fn end_of(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = child.try_wait().expect("a state") {
+            return status;
+        }
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until some documents of a job are in the store.
+fn until_begun(place: &Place, job: u64) {
+    let has_begun = || {
+        let answer = place.run(&["jobs", "--json"]);
+        let jobs = if answer.code == 0 { answer.json() } else { Json::Null };
+        jobs.as_array().into_iter().flatten().any(|own| own["id"] == job && own["counts"]["documents"] != 0)
+    };
+    while !has_begun() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn wanted(bytes: &[u8]) -> Left {
+    let place = Place::library();
+    place.import(&[&place.file("names.mrc", bytes), "--profile", "upsert"]);
+    Left::of(&place, 1)
+}
+
+fn detach(place: &Place, bytes: &[u8]) -> String {
+    let file = place.file("names.mrc", bytes);
+    let job = place.json(&["import", &file, "--profile", "upsert", "--detach", "--json"]);
+    assert_eq!((&job["state"], &job["counts"]["documents"]), (&"queued".into(), &0.into()));
+    file
+}
+
+#[test]
+fn a_detached_import_leaves_what_one_in_the_foreground_leaves() {
+    let bytes = authorities(10_000, 1, 1);
+    let wanted = wanted(&bytes);
+    for place in places() {
+        detach(&place, &bytes);
+        let ended = place.run(&["work", "--drain", "--json"]).exits(0).lines();
+        assert_eq!((ended.len(), &ended[0]["id"], &ended[0]["state"]), (1, &1.into(), &"completed".into()));
+        Left::of(&place, 1).equals(&wanted);
+        assert_eq!(place.run(&["work", "--drain", "--json"]).exits(0).lines().len(), 0, "nothing is left to do");
+    }
+}
+
+#[test]
+fn workers_wait_for_jobs_and_end_when_asked() {
+    for place in places() {
+        let mut workers = place.command(&["work", "--json"]).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        detach(&place, &authorities(500, 1, 1));
+        place.ok(&["import", &place.file("more.mrc", authorities(500, 2, 501)), "--detach", "--tenant", "other"]);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while [1, 2].iter().any(|job| place.job(*job)["state"] != "completed") {
+            assert!(Instant::now() < deadline, "the jobs are not done");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        signal(&workers, "-INT");
+        assert!(end_of(&mut workers).success());
+    }
+}
+
+#[test]
+fn chunks_of_a_killed_worker_are_taken_over() {
+    let bytes = authorities(RECORDS, 1, 1);
+    let wanted = wanted(&bytes);
+    for kind in kinds() {
+        let (place, _) = caught(kind, &bytes, workers(&["--lease", "1"], &bytes), "-KILL");
+        place.run(&["work", "--drain", "--lease", "1"]).exits(0);
+        Left::of(&place, 1).equals(&wanted);
+    }
+}
+
+#[test]
+fn a_worker_that_wakes_up_too_late_writes_nothing_twice() {
+    let bytes = authorities(RECORDS, 1, 1);
+    let wanted = wanted(&bytes);
+    for kind in kinds() {
+        let (place, mut sleeper) = caught(kind, &bytes, workers(&["--lease", "1", "--drain"], &bytes), "-STOP");
+        // a file's writer that sleeps in a transaction is waited for: that lock has no lease
+        std::thread::sleep(Duration::from_millis(1_500));
+        let mut other = place.command(&["work", "--lease", "1", "--drain"]).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(1_500));
+        signal(&sleeper, "-CONT");
+        assert!(end_of(&mut other).success() && end_of(&mut sleeper).success());
+        Left::of(&place, 1).equals(&wanted);
+    }
+}
+
+#[test]
+fn workers_asked_to_end_finish_what_they_have_and_give_back_the_rest() {
+    let bytes = authorities(RECORDS, 1, 1);
+    let wanted = wanted(&bytes);
+    for kind in kinds() {
+        let (place, mut child) = caught(kind, &bytes, workers(&[], &bytes), "-TERM");
+        assert!(end_of(&mut child).success());
+        for chunk in place.queue() {
+            assert_eq!((&chunk["state"], &chunk["attempts"]), (&"waiting".into(), &0.into()), "{chunk}");
+        }
+        place.run(&["work", "--drain"]).exits(0);
+        Left::of(&place, 1).equals(&wanted);
+    }
+}
+
+#[test]
+fn an_import_asked_to_end_can_go_on() {
+    let bytes = authorities(RECORDS, 1, 1);
+    let wanted = wanted(&bytes);
+    for kind in kinds() {
+        let import = |place: &Place| place.command(&["import", place.path("names.mrc").to_str().unwrap(), "--profile", "upsert"]).spawn().unwrap();
+        let (place, import) = caught(kind, &bytes, import, "-INT");
+        let output = import.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("stook import --resume 1"), "{said}");
+        place.run(&["import", "--resume", "1"]).exits(0);
+        Left::of(&place, 1).equals(&wanted);
+    }
+}
+
+#[test]
+fn chunks_that_fail_are_dead_in_the_end_and_come_back_when_told() {
+    let bytes = authorities(2_500, 1, 1);
+    let wanted = wanted(&bytes);
+    for place in places() {
+        let file = detach(&place, &bytes);
+        let time = std::fs::metadata(&file).unwrap().modified().unwrap();
+        touch(&file, 1_000_000_000);
+        let began = Instant::now();
+        place.run(&["work", "--drain"]).exits(1);
+        assert!(began.elapsed() >= Duration::from_secs(4), "each failure is followed by a longer pause");
+        let dead = place.queue();
+        assert_eq!(dead.len(), 3);
+        for chunk in &dead {
+            assert_eq!((&chunk["state"], &chunk["attempts"]), (&"dead".into(), &3.into()), "{chunk}");
+            assert!(chunk["reason"].as_str().unwrap().contains("has changed since the job was made"), "{chunk}");
+        }
+        assert_eq!(place.job(1)["state"], "failed");
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+        place.ok(&["queue", "retry", "1"]);
+        place.run(&["work", "--drain"]).exits(0);
+        Left::of(&place, 1).equals(&wanted);
+    }
+}
+
+#[test]
+fn documents_that_fail_are_the_exit_code_of_workers_that_drain() {
+    for place in places() {
+        let good = authorities(10, 1, 1);
+        detach(&place, &[&good[..], b"00026garbage\x1d"].concat());
+        place.run(&["work", "--drain"]).exits(2);
+    }
+}
