@@ -1,8 +1,12 @@
 //! The same catalogue on a server: what comes out is what comes out of a file, whatever happens to processes and server.
 
+mod proxy;
+
+use proxy::Proxy;
 use serde_json::Value as Json;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 use stook_lab::postgres::Server;
 use stook_tests::{Dice, LIBRARY, Left, Place, authorities, kill_after, sum_of_outcomes};
 
@@ -20,9 +24,13 @@ fn server() -> Option<Server> {
 }
 
 fn place(server: &Server) -> Place {
+    Place::on_server(LIBRARY, fresh(server))
+}
+
+/// The URL of a schema that nobody else uses.
+fn fresh(server: &Server) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::SeqCst);
-    Place::on_server(LIBRARY, format!("{}?schema=place{number}", server.url("postgres")))
+    format!("{}?schema=place{}", server.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst))
 }
 
 /// What is left in a file store by the same imports.
@@ -146,4 +154,168 @@ fn a_server_that_is_not_prepared_says_so() {
     with_store(&["jobs"]).exits(1).complains(&["this catalogue.yaml is not the one the store was prepared for; `stook prepare` applies it"]);
     with_store(&["prepare"]).exits(0).complains(&["note: index on `authority.status` is new"]);
     with_store(&["query", "authority status=n"]).exits(0);
+}
+
+/// How long eight workers are let loose on the same keys.
+const TOGETHER: Duration = Duration::from_secs(60);
+
+#[test]
+fn eight_workers_on_the_same_keys_never_disturb_each_other_or_a_search() {
+    let Some(server) = server() else { return };
+    let url = fresh(&server);
+    let place = Place::on_server(LIBRARY, url.clone());
+    let mut workers: Vec<_> = (0..4).map(|_| place.command(&["work", "--workers", "2"]).spawn().unwrap()).collect();
+    let ended = AtomicBool::new(false);
+    let files = std::thread::scope(|scope| {
+        // a search that waits for anybody's lock for a millisecond fails
+        let impatient = format!("{url}&options=-clock_timeout%3D1");
+        let (place, ended) = (&place, &ended);
+        scope.spawn(move || {
+            while !ended.load(Ordering::SeqCst) {
+                for question in
+                    ["authority heading=M* | sort heading | grep heading", "authority kind=personal | count(lccn)", "authority lccn='n  00000007 '"]
+                {
+                    place.run(&["query", question, "--store", &impatient]).exits(0);
+                }
+            }
+        });
+        let mut files: Vec<String> = Vec::new();
+        let began = Instant::now();
+        while began.elapsed() < TOGETHER {
+            let file = place.file(&format!("names{}.mrc", files.len()), authorities(1_500, files.len() as u64 + 1, 1));
+            place.ok(&["import", &file, "--profile", "upsert", "--detach"]);
+            files.push(file);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        for worker in &mut workers {
+            assert!(worker.try_wait().unwrap().is_none(), "a worker has ended");
+            assert!(Command::new("kill").arg(worker.id().to_string()).status().unwrap().success());
+            assert!(worker.wait().unwrap().success());
+        }
+        place.run(&["work", "--drain"]).exits(0);
+        ended.store(true, Ordering::SeqCst);
+        files
+    });
+    let jobs = place.json(&["jobs", "--json", "--limit", "100000"]);
+    let jobs = jobs.as_array().unwrap();
+    assert!(jobs.len() == files.len() && files.len() > 50, "{} jobs of {} files", jobs.len(), files.len());
+    for job in jobs {
+        assert_eq!((&job["state"], sum_of_outcomes(job)), (&"completed".into(), 1_500), "{job}");
+    }
+    let alone = Place::library();
+    alone.import(&[&["--profile", "upsert"], files.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat());
+    assert!(place.export("authority", "marc") == alone.export("authority", "marc"), "the newest of each wins");
+    let logged = server.logged();
+    for word in ["deadlock", "serialize access", "lock timeout"] {
+        assert!(!logged.contains(word), "the server logged a {word}");
+    }
+}
+
+#[test]
+fn a_connection_that_goes_with_a_commit_on_its_way_costs_nothing() {
+    let Some(server) = server() else { return };
+    let bytes = authorities(RECORDS, 1, 1);
+    let wanted = in_a_file(&bytes);
+    for after in [false, true] {
+        let url = fresh(&server);
+        let place = Place::on_server(LIBRARY, url.clone());
+        let file = place.file("names.mrc", &bytes);
+        place.ok(&["import", &file, "--profile", "upsert", "--detach"]);
+        let proxy = Proxy::start(&server.url(""), after, 3);
+        let address = url.replace(&proxy.target, &proxy.address);
+        place.run(&["import", "--resume", "1", "--store", &address]).exits(0);
+        assert!(proxy.cut() >= 3, "{} connections were cut", proxy.cut());
+        Left::of(&place, 1).equals(&wanted);
+    }
+}
+
+#[test]
+fn a_statement_that_takes_too_long_stops_an_import_that_can_go_on() {
+    let Some(server) = server() else { return };
+    let bytes = authorities(RECORDS, 1, 1);
+    let url = fresh(&server);
+    let place = Place::on_server(LIBRARY, url.clone());
+    place.ok(&["import", &place.file("names.mrc", &bytes), "--profile", "upsert", "--detach"]);
+    let hurried = format!("{url}&options=-cstatement_timeout%3D5");
+    place.run(&["import", "--resume", "1", "--store", &hurried]).exits(1).complains(&["statement timeout", "stook import --resume 1"]);
+    place.run(&["import", "--resume", "1"]).exits(0);
+    Left::of(&place, 1).equals(&in_a_file(&bytes));
+}
+
+#[test]
+fn a_full_disk_of_the_server_stops_an_import_that_can_go_on() {
+    let Some(server) = server() else { return };
+    let small = server.folder().join("small");
+    std::fs::create_dir(&small).unwrap();
+    let mount = |options: &str| {
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&small).output();
+        status.is_ok_and(|output| output.status.success())
+    };
+    if !mount("size=24m") {
+        println!("skipped: only root makes small disks");
+        return;
+    }
+    let unmount = Unmount(small.clone());
+    assert!(Command::new("chown").arg("--reference").arg(server.folder()).arg(&small).status().unwrap().success());
+    server.sql(&format!("CREATE TABLESPACE small LOCATION '{}'", small.display())).unwrap();
+    server.sql("ALTER DATABASE postgres SET default_tablespace = small").unwrap();
+    let bytes = authorities(3 * RECORDS, 1, 1);
+    let place = place(&server);
+    let file = place.file("names.mrc", &bytes);
+    place.run(&["import", &file, "--profile", "upsert"]).exits(1).complains(&["the disk is full", "stook import --resume 1"]);
+    assert!(mount("remount,size=1g"));
+    place.run(&["import", "--resume", "1"]).exits(0);
+    Left::of(&place, 1).equals(&in_a_file(&bytes));
+    server.stop("immediate").unwrap();
+    drop(unmount);
+}
+
+struct Unmount(std::path::PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_role_that_owns_only_its_schema_is_enough() {
+    let Some(server) = server() else { return };
+    if let Err(reason) = server.sql(
+        "REVOKE ALL ON SCHEMA public FROM PUBLIC; REVOKE CREATE ON DATABASE postgres FROM PUBLIC; \
+         CREATE ROLE librarian LOGIN; CREATE SCHEMA library AUTHORIZATION librarian",
+    ) {
+        return println!("skipped: {reason}");
+    }
+    let url = format!("{}?schema=library", server.url("postgres").replace("stook@", "librarian@"));
+    let place = Place::on_server(LIBRARY, url.clone());
+    let (first, second) = (authorities(3_000, 1, 1), authorities(3_000, 2, 1_001));
+    place.import(&[&place.file("names.mrc", &first), "--profile", "upsert"]);
+    place.import(&[&place.file("more.mrc", &second), "--profile", "upsert"]);
+    let alone = Place::library();
+    alone.import(&[&alone.file("names.mrc", &first), "--profile", "upsert"]);
+    alone.import(&[&alone.file("more.mrc", &second), "--profile", "upsert"]);
+    Left::of(&place, 2).equals(&Left::of(&alone, 2));
+    let elsewhere = url.replace("schema=library", "schema=elsewhere");
+    place.run(&["prepare", "--store", &elsewhere]).exits(1).complains(&["permission denied"]);
+}
+
+#[test]
+fn processes_that_prepare_at_once_prepare_once() {
+    let Some(server) = server() else { return };
+    let places: Vec<Place> = (0..6).map(|_| Place::library()).collect();
+    let more = LIBRARY.replace("status:         { path: LDR/05, type: text }", "status:         { path: LDR/05, type: text, index: equal }");
+    let url = fresh(&server);
+    for definition in [LIBRARY, &more] {
+        places.iter().for_each(|place| place.define(definition));
+        let running: Vec<_> = places.iter().map(|place| place.command(&["prepare", "--store", &url]).spawn().unwrap()).collect();
+        let mut notes = 0;
+        for process in running {
+            let output = process.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{said}");
+            notes += usize::from(said.contains("note:"));
+        }
+        assert_eq!(notes, usize::from(definition != LIBRARY), "one of them applies what is new");
+    }
 }

@@ -154,6 +154,23 @@ impl Server {
         if own.exists() { own } else { PathBuf::from(name) }
     }
 
+    /// Runs SQL as the server's owner; returns what it answers, unadorned.
+    ///
+    /// # Errors
+    /// When there is no `psql`, or the server refuses.
+    pub fn sql(&self, sql: &str) -> Result<String, String> {
+        let mut command = Command::new(self.program("psql"));
+        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &self.url("postgres"), "-c", sql]);
+        let output = command.stdin(Stdio::null()).output().map_err(|error| format!("psql: {error}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// The folder that is removed with the server; its processes may write here.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// What the server has logged.
     pub fn logged(&self) -> String {
         std::fs::read_to_string(self.log()).unwrap_or_default()

@@ -289,7 +289,7 @@ impl Store for PostgresStore {
     }
 
     fn create_job(&self, job: NewJob) -> Result<JobId> {
-        self.write(|session, stamp| work::create_job(session, &job, stamp))
+        Ok(self.bench.transaction_once(|session, stamp| work::create_job(session, &job, stamp))?)
     }
 
     fn add_chunks(&self, job: JobId, chunks: Vec<NewChunk>, progress: Progress) -> Result<()> {
@@ -381,11 +381,17 @@ impl Store for PostgresStore {
     }
 
     fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()> {
-        self.write_and_tell(|session| work::load_chunk(session, chunk, &slice))
+        Ok(self.bench.transaction_once(|session, _| {
+            work::load_chunk(session, chunk, &slice)?;
+            work::tell(session, self.bench.pool.schema())
+        })?)
     }
 
     fn replace_chunk(&self, chunk: ChunkId, parts: Vec<NewChunk>) -> Result<()> {
-        self.write_and_tell(|session| work::replace_chunk(session, chunk, &parts))?;
+        self.bench.transaction_once(|session, _| {
+            work::replace_chunk(session, chunk, &parts)?;
+            work::tell(session, self.bench.pool.schema())
+        })?;
         Ok(self.bench.finish_job(chunk.job)?)
     }
 }

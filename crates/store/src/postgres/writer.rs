@@ -168,13 +168,26 @@ impl Bench {
         }
     }
 
-    /// Does small work in a transaction of its own.
+    /// Does small work in a transaction of its own. It is done again when it is not known whether it was done, so twice must be
+    /// the same as once.
     pub fn transaction<T>(&self, mut work: impl FnMut(&mut Session, i64) -> Attempt<T>) -> Attempt<T> {
         self.pool.run(|session| {
-            let stamp = begin(session, &self.tables, &self.clock)?;
-            let value = work(session, stamp)?;
-            session.commit()?;
-            Ok(value)
+            self.once(session, &mut work).map_err(|trouble| match trouble {
+                Trouble::Unknown(reason) => Trouble::Lost(reason),
+                other => other,
+            })
         })
+    }
+
+    /// The same for work that must not be done twice.
+    pub fn transaction_once<T>(&self, mut work: impl FnMut(&mut Session, i64) -> Attempt<T>) -> Attempt<T> {
+        self.pool.run(|session| self.once(session, &mut work))
+    }
+
+    fn once<T>(&self, session: &mut Session, work: &mut impl FnMut(&mut Session, i64) -> Attempt<T>) -> Attempt<T> {
+        let stamp = begin(session, &self.tables, &self.clock)?;
+        let value = work(session, stamp)?;
+        session.commit()?;
+        Ok(value)
     }
 }
