@@ -2,12 +2,12 @@
 SELECT j.id AS job, j.tenant AS tenant, j.due, t.given,
     EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'waiting' AND c.until <= n.now),
     (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until > n.now) AS running,
-    EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until <= n.now)
+    EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until <= n.now), n.now
   FROM meta m CROSS JOIN (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n
   LEFT JOIN (jobs j JOIN tenants t ON t.id = j.tenant) ON j.finished IS NULL
   WHERE m.name = 'definition' ORDER BY t.given, j.due LIMIT 1 \gset
 WITH free AS (SELECT job, ordinal FROM chunks
-    WHERE job = :job AND state = 'waiting' AND until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+    WHERE job = :job AND state = 'waiting' AND until <= :now
     ORDER BY ordinal LIMIT 1 FOR UPDATE SKIP LOCKED),
   taken AS (UPDATE chunks c SET state = 'leased', token = nextval('tokens'), attempts = attempts + 1,
       until = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 60000000

@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stook_catalogue::definition::Catalogue;
 use tables::Tables;
+use work::View;
 use writer::{Bench, Writer};
 
 /// How a store on a server is opened.
@@ -299,7 +300,7 @@ impl Store for PostgresStore {
 
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<Lease>> {
         let tables = &self.bench.tables;
-        let (line, expired) = self.ask(|session| work::line(session, tables, job))?;
+        let View { line, expired, now } = self.ask(|session| work::look(session, tables, job))?;
         if expired {
             for dead in self.ask(work::bury)? {
                 self.bench.finish_job(dead)?;
@@ -308,8 +309,8 @@ impl Store for PostgresStore {
         let each = if job.is_some() { limit } else { 1 };
         let leases = line.lease(limit, each, |choice, limit| {
             self.ask(|session| match choice.share.most_running {
-                Some(most) => work::take_within(session, choice, most, limit, seconds),
-                None => work::take(session, choice, limit, seconds),
+                Some(most) => work::take_within(session, choice, now, most, limit, seconds),
+                None => work::take(session, choice, now, limit, seconds),
             })
         })?;
         // whoever committed the last chunk may not have come to end the job

@@ -366,7 +366,12 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
     let mut sql = if plan.distinct {
         // a sort column may be folded, which is not selected
         let hidden: Vec<String> = order.iter().map(|column| column.split(' ').next().unwrap_or_default().to_owned()).collect();
-        order.extend(selected.iter().map(|column| format!("{column} NULLS FIRST")));
+        // lists have no order of their own: as in the embedded store, that of their text
+        let in_order = |(column, known): (&String, &Known)| match known.ty {
+            FieldType::List(_) => format!("array_to_json({column})::text COLLATE \"C\" NULLS FIRST"),
+            _ => format!("{column} NULLS FIRST"),
+        };
+        order.extend(selected.iter().zip(&columns).map(in_order));
         let grouped: Vec<String> = selected.iter().cloned().chain(hidden).collect();
         format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
     } else {

@@ -94,13 +94,21 @@ fn slice(row: &Row, first: usize) -> Slice {
     }
 }
 
-/// Who waits for workers, as one statement sees it, and whether some leases have run out.
-pub fn line(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attempt<(Line, bool)> {
+/// What one statement sees of those who wait for workers.
+pub struct View {
+    pub line: Line,
+    /// Whether some leases have run out.
+    pub expired: bool,
+    /// The server's time, in microseconds.
+    pub now: i64,
+}
+
+pub fn look(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attempt<View> {
     // one probe of an index for each question about a live job, however many chunks it has
     let sql = "SELECT m.value, j.id, j.tenant, j.due, t.name, t.given,
           EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'waiting' AND c.until <= n.now),
           (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until > n.now),
-          EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until <= n.now)
+          EXISTS(SELECT 1 FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until <= n.now), n.now
         FROM meta m CROSS JOIN (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n
         LEFT JOIN (jobs j JOIN tenants t ON t.id = j.tenant)
           ON j.finished IS NULL AND ($1::bigint IS NULL OR j.tenant = (SELECT tenant FROM jobs WHERE id = $1))
@@ -110,6 +118,7 @@ pub fn line(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attem
         return Err(StoreError::DefinitionChanged.into());
     }
     let (mut line, mut expired) = (Line::default(), false);
+    let now = rows.first().map_or(0, |row| row.get(9));
     for row in rows {
         let Some(id) = row.get::<_, Option<i64>>(1) else { continue };
         let (id, tenant, running) = (id as JobId, row.get(2), row.get::<_, i64>(7) as u32);
@@ -124,7 +133,7 @@ pub fn line(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attem
             line.ready.push(Ready { job: id, tenant, due: row.get(3) });
         }
     }
-    Ok((line, expired))
+    Ok(View { line, expired, now })
 }
 
 /// Declares chunks dead that were leased too often; returns their jobs.
@@ -139,25 +148,25 @@ pub fn bury(session: &mut Session) -> Attempt<Vec<JobId>> {
 }
 
 /// [`take`] for a tenant that has a limit: one worker after the other looks how much room there is.
-pub fn take_within(session: &mut Session, choice: &Choice, most: u32, limit: usize, seconds: u64) -> Attempt<Vec<Lease>> {
+pub fn take_within(session: &mut Session, choice: &Choice, now: i64, most: u32, limit: usize, seconds: u64) -> Attempt<Vec<Lease>> {
     session.batch("BEGIN")?;
     session.one("SELECT 1 FROM tenants WHERE id = $1 FOR UPDATE", &[&choice.tenant])?;
     let running = "SELECT count(*) FROM chunks c JOIN jobs j ON j.id = c.job
          WHERE c.state = 'leased' AND c.until > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND j.tenant = $1";
     let running: i64 = session.one(running, &[&choice.tenant])?.get(0);
-    let leases = take(session, choice, limit.min((i64::from(most) - running).max(0) as usize), seconds)?;
+    let leases = take(session, choice, now, limit.min((i64::from(most) - running).max(0) as usize), seconds)?;
     session.batch("COMMIT")?;
     Ok(leases)
 }
 
 /// Leases up to `limit` chunks of the job that was chosen, those that wait before those whose leases have run out, and charges
-/// its tenant. Each statement is a transaction of its own.
-pub fn take(session: &mut Session, choice: &Choice, limit: usize, seconds: u64) -> Attempt<Vec<Lease>> {
+/// its tenant. Each statement is a transaction of its own. `now` is when the job was chosen: what runs out later is left.
+pub fn take(session: &mut Session, choice: &Choice, now: i64, limit: usize, seconds: u64) -> Attempt<Vec<Lease>> {
     let mut leases: Vec<Lease> = Vec::new();
     for state in ["waiting", "leased"] {
         let sql = format!(
             "WITH free AS (SELECT job, ordinal FROM chunks
-                 WHERE job = $1 AND state = '{state}' AND until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+                 WHERE job = $1 AND state = '{state}' AND until <= $7
                  ORDER BY ordinal LIMIT $2 FOR UPDATE SKIP LOCKED),
                taken AS (UPDATE chunks c SET state = 'leased', token = nextval('tokens'), attempts = attempts + 1,
                    until = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $3
@@ -172,7 +181,7 @@ pub fn take(session: &mut Session, choice: &Choice, limit: usize, seconds: u64) 
         let room = (limit - leases.len()) as i64;
         if room > 0 {
             let (job, time, weight) = (choice.job as i64, seconds as i64 * SECOND, i64::from(choice.share.weight));
-            let rows = session.query(&sql, &[&job, &room, &time, &choice.floor, &weight, &choice.tenant])?;
+            let rows = session.query(&sql, &[&job, &room, &time, &choice.floor, &weight, &choice.tenant, &now])?;
             leases.extend(rows.iter().map(|row| {
                 let chunk = ChunkId { job: row.get::<_, i64>(0) as JobId, ordinal: row.get::<_, i64>(1) as u32 };
                 Lease { chunk, token: row.get(2), attempt: row.get::<_, i64>(3) as u32, slice: slice(row, 4) }

@@ -150,7 +150,8 @@ fn take(connection: &Connection, choice: &Choice, limit: usize, seconds: u64, st
         ids.extend(found.collect::<rusqlite::Result<Vec<i64>>>().map_err(failure)?);
     }
     // a stamp is given once, so no chunk has the same token twice, whatever happens to the machine's clock
-    let (token, until) = (stamp, stamp + seconds as i64 * SECOND);
+    // and none twice at the same time, however short the lease
+    let (token, until) = (stamp, stamp + seconds as i64 * SECOND + 1);
     let sql = format!(
         "UPDATE chunks SET state = 'leased', token = ?, until = ?, attempts = attempts + 1 WHERE id = ? RETURNING job, ordinal, attempts, {SLICE}"
     );

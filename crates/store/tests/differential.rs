@@ -1,0 +1,406 @@
+//! Any history of calls has the same answers on both stores: units of records, edges and marks, with and without leases, jobs
+//! and chunks with all that may become of them, and questions of every kind in between.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, unused_macros, reason = "a test that cannot go on stops")]
+
+mod conformance;
+
+use conformance::support::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::Value;
+use stook_lab::postgres::Server;
+use stook_store::journal::{ChunkJournal, Counts, Line, Outcome, Trouble, pack};
+use stook_store::plan::{Aggregate, Condition, FUNCTIONS, Function, Plan, Sort, Test};
+use stook_store::postgres::{self, PostgresStore};
+use stook_store::queue::*;
+use stook_store::sqlite::{Options, SqliteStore};
+use stook_store::*;
+
+const DEFINITION: &str = "
+catalogue: both
+collections:
+  thing:
+    key: name
+    fields:
+      name: text
+      title: { type: text, index: [equal, prefix, contains], fold: true }
+      plain: text
+      number: { type: integer, index: equal }
+      ratio: { type: float, index: equal }
+      words: { type: [text], index: equal, fold: true }
+      numbers: { type: [integer], index: equal }
+      badge: { type: text, unique: true }
+      id: { type: uuid }
+      extra: { type: json }
+    state:
+      status: { type: text, index: equal }
+";
+const TENANTS: [&str; 2] = ["one", "two"];
+const KEYS: [&str; 6] = ["a", "b", "b/c", "é", "z z", "𝄞"];
+const TEXTS: [&str; 8] = ["", "Apple", "apple pie", "ÄPFEL", "a*b", "zebra", "Z", "pineapple"];
+const FIELDS: [&str; 11] = ["key", "title", "plain", "number", "ratio", "words", "numbers", "badge", "id", "status", "conflict"];
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Put { texts: [usize; 4], numbers: [i64; 3], alive: bool, conflict: bool },
+    Touch,
+    Delete,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Changes by what is stored now, or by what was read when the tenant was last looked at; with a lease or without.
+    Unit {
+        tenant: usize,
+        changes: Vec<(usize, Kind)>,
+        fresh: bool,
+        lease: Option<usize>,
+        edges: Vec<(usize, usize, bool)>,
+        marks: Vec<usize>,
+    },
+    Job {
+        tenant: usize,
+        chunks: u32,
+        complete: bool,
+    },
+    Lease {
+        job: Option<u64>,
+        limit: usize,
+        expired: bool,
+    },
+    Release {
+        lease: usize,
+        attempts: u32,
+    },
+    GiveBack(usize),
+    Renew(usize),
+    TakeOver(u64),
+    Retry(u64),
+    End {
+        job: u64,
+        failed: bool,
+    },
+    Replace {
+        job: u64,
+        ordinal: u32,
+        parts: usize,
+    },
+    Ask {
+        tenant: usize,
+        conditions: Vec<(usize, Test)>,
+        sort: Vec<(usize, bool)>,
+        columns: Vec<usize>,
+        distinct: bool,
+        page: (u64, u64),
+    },
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    let put = (prop::array::uniform4(0..TEXTS.len()), prop::array::uniform3(-3..4_i64), prop::bool::weighted(0.9), any::<bool>())
+        .prop_map(|(texts, numbers, alive, conflict)| Kind::Put { texts, numbers, alive, conflict });
+    prop_oneof![6 => put, 1 => Just(Kind::Touch), 1 => Just(Kind::Delete)]
+}
+
+fn test() -> impl Strategy<Value = Test> {
+    let value = prop_oneof![
+        (0..TEXTS.len()).prop_map(|place| text(TEXTS[place])),
+        (-3..4_i64).prop_map(Value::Int),
+        (-3..4_i64).prop_map(|number| Value::Float(number as f64 / 2.0)),
+    ];
+    let pieces = prop::collection::vec(prop::sample::select(vec!["", "a", "pp", "le", "Z", "*"]), 1..4)
+        .prop_map(|pieces| pieces.into_iter().map(str::to_owned).collect::<Vec<_>>());
+    let bound = proptest::option::of((value.clone(), any::<bool>()));
+    prop_oneof![
+        3 => value.clone().prop_map(Test::Equal),
+        1 => value.clone().prop_map(Test::NotEqual),
+        2 => prop::collection::vec(value, 0..4).prop_map(Test::In),
+        2 => (bound.clone(), bound).prop_map(|(low, high)| Test::Range { low, high }),
+        1 => prop::sample::select(vec!["", "a", "app", "z"]).prop_map(|prefix| Test::Prefix(prefix.to_owned())),
+        1 => pieces.clone().prop_map(Test::Wildcard),
+        1 => pieces.prop_map(Test::NotWildcard),
+        1 => any::<bool>().prop_map(Test::Exists),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let changes = prop::collection::btree_map(0..KEYS.len(), kind(), 0..5).prop_map(|changes| changes.into_iter().collect::<Vec<_>>());
+    let edges = prop::collection::vec((0..3_usize, 0..3_usize, any::<bool>()), 0..3);
+    let unit = (0..2_usize, changes, any::<bool>(), proptest::option::of(0..6_usize), edges, prop::collection::vec(0..3_usize, 0..3))
+        .prop_map(|(tenant, changes, fresh, lease, edges, marks)| Step::Unit { tenant, changes, fresh, lease, edges, marks });
+    let ask = (
+        0..2_usize,
+        prop::collection::vec((0..FIELDS.len(), test()), 0..3),
+        prop::collection::vec((0..FIELDS.len(), any::<bool>()), 0..3),
+        prop::collection::vec(0..FIELDS.len(), 1..4),
+        any::<bool>(),
+        (0..3_u64, 1..6_u64),
+    )
+        .prop_map(|(tenant, conditions, sort, columns, distinct, page)| Step::Ask { tenant, conditions, sort, columns, distinct, page });
+    let job = || 1..5_u64;
+    prop_oneof![
+        8 => unit,
+        2 => (0..2_usize, 0..5_u32, prop::bool::weighted(0.8)).prop_map(|(tenant, chunks, complete)| Step::Job { tenant, chunks, complete }),
+        4 => (proptest::option::of(job()), 1..4_usize, prop::bool::weighted(0.2)).prop_map(|(job, limit, expired)| Step::Lease { job, limit, expired }),
+        2 => (0..6_usize, 1..4_u32).prop_map(|(lease, attempts)| Step::Release { lease, attempts }),
+        1 => (0..6_usize).prop_map(Step::GiveBack),
+        1 => (0..6_usize).prop_map(Step::Renew),
+        1 => job().prop_map(Step::TakeOver),
+        1 => job().prop_map(Step::Retry),
+        1 => (job(), any::<bool>()).prop_map(|(job, failed)| Step::End { job, failed }),
+        1 => (job(), 1..5_u32, 0..3_usize).prop_map(|(job, ordinal, parts)| Step::Replace { job, ordinal, parts }),
+        8 => ask,
+    ]
+}
+
+fn content_of(catalogue: &Catalogue, kind: &Kind) -> Option<Content> {
+    let Kind::Put { texts: chosen, numbers, alive, conflict } = kind else { return None };
+    let some = |place: usize| if TEXTS[place].is_empty() { Value::Null } else { text(TEXTS[place]) };
+    let list = |items: Vec<Value>| if items.is_empty() { Value::Null } else { Value::List(items) };
+    let values = [
+        ("title", some(chosen[0])),
+        ("plain", text(TEXTS[chosen[1]])),
+        ("number", if numbers[0] == 0 { Value::Null } else { Value::Int(numbers[0]) }),
+        ("ratio", Value::Float(numbers[1] as f64 / 2.0)),
+        ("words", texts(&[TEXTS[chosen[2]], TEXTS[chosen[3]]])),
+        ("numbers", list((0..numbers[2].max(0)).map(Value::Int).collect())),
+        ("badge", some(chosen[3])),
+        ("id", Value::Uuid(numbers[0].unsigned_abs().into())),
+        ("extra", Value::Json(Box::new(serde_json::json!({"b": numbers[1], "a": TEXTS[chosen[0]]})))),
+        ("status", some(chosen[1])),
+    ];
+    let base = content(catalogue, 0, &values);
+    let conflicts = if *conflict { vec![1, 3] } else { Vec::new() };
+    Some(Content { alive: *alive, conflicts, raw: Some(TEXTS[chosen[0]].as_bytes().to_vec().into()), created_job: 3, ..base })
+}
+
+fn write_of(catalogue: &Catalogue, number: usize, kind: &Kind, version: Option<Version>) -> Option<RecordWrite> {
+    match (kind, content_of(catalogue, kind)) {
+        (_, Some(content)) => Some(put(0, KEYS[number], version, content)),
+        (Kind::Touch, _) => version.map(|_| touch(0, KEYS[number], version, b"touched")),
+        _ => version.map(|_| delete(0, KEYS[number], version)),
+    }
+}
+
+/// One of the stores, and what a client of it remembers.
+struct Client {
+    catalogue: Catalogue,
+    store: Box<dyn Store>,
+    leases: Vec<Lease>,
+    read: BTreeMap<(usize, usize), Option<Version>>,
+}
+
+impl Client {
+    fn new(store: Box<dyn Store>, catalogue: &Catalogue) -> Self {
+        Self { catalogue: catalogue.clone(), store, leases: Vec::new(), read: BTreeMap::new() }
+    }
+
+    fn versions(&self, own: &Tenant) -> Vec<Option<Version>> {
+        let found = self.store.read(own, 0, &KEYS.map(key), Detail::Head).expect("reading works");
+        found.into_iter().map(|record| record.map(|record| record.version)).collect()
+    }
+
+    /// Does a step; what can be seen of it, without times and tokens.
+    fn step(&mut self, step: &Step) -> String {
+        let say = |result: Result<String>| result.unwrap_or_else(|error| format!("error: {error}"));
+        let fence_of = |leases: &[Lease], place: usize| {
+            let lease = leases.get(place % leases.len().max(1));
+            lease.map_or(Fence { chunk: ChunkId { job: 1, ordinal: 1 }, token: -1 }, |lease| Fence { chunk: lease.chunk, token: lease.token })
+        };
+        match step {
+            Step::Unit { tenant: own, changes, fresh, lease, edges, marks } => {
+                let (number, own) = (*own, tenant(TENANTS[*own]));
+                if *fresh {
+                    for (place, version) in self.versions(&own).into_iter().enumerate() {
+                        self.read.insert((number, place), version);
+                    }
+                }
+                let read = |place: usize| self.read.get(&(number, place)).copied().flatten();
+                let writes: Vec<RecordWrite> =
+                    changes.iter().filter_map(|(place, kind)| write_of(&self.catalogue, *place, kind, read(*place))).collect();
+                let (catalogue, again) = (self.catalogue.clone(), changes.clone());
+                let merge = move |conflicts: Vec<Conflict>| {
+                    let write = |conflict: &Conflict| {
+                        let (place, kind) = again.iter().find(|(place, _)| KEYS[*place] == conflict.key.as_str())?;
+                        write_of(&catalogue, *place, kind, conflict.record.as_ref().map(|record| record.version))
+                    };
+                    Ok(conflicts.iter().filter_map(write).collect())
+                };
+                let mut unit = Work::of(&own).writes(writes).resolve(merge);
+                for (target, child, kept) in edges {
+                    let (target, child, payload) = (format!("t{target}"), format!("c{child}"), vec![*child as u8]);
+                    let edge = Edge { link: 1, target, group: "g".into(), start: 5, child, payload };
+                    unit = unit.edge(if *kept { EdgeChange::Put(edge) } else { EdgeChange::Delete(edge) });
+                }
+                for mark in marks {
+                    unit = unit.mark(1, &format!("m{mark}"));
+                }
+                if marks.len() == 2 {
+                    unit = unit.answer(&self.store.marks(&own, 1, 1).expect("marks"));
+                }
+                if let Some(place) = lease {
+                    let fence = fence_of(&self.leases, *place);
+                    unit = unit.fence(fence).journal(journal(fence.chunk.ordinal));
+                }
+                let (result, told) = unit.commit(&*self.store);
+                let conflicts: Vec<&str> = told.conflicts.iter().map(|conflict| conflict.key.as_str()).collect();
+                say(result.map(|receipt| format!("{} rows, {conflicts:?}, {:?}", receipt.rows, told.refused)))
+            }
+            Step::Job { tenant: own, chunks, complete } => say((|| {
+                let file = JobFile { path: "file".into(), size: u64::from(*chunks), modified: 0, syntax: None, compressed: false };
+                let new = NewJob { tenant: tenant(TENANTS[*own]), profile: None, source: "s".into(), as_of: None, files: vec![file] };
+                let job = self.store.create_job(new)?;
+                let slice = |ordinal: u32| Slice { offset: u64::from(ordinal) * 10, length: 10, documents: 2, ..Slice::default() };
+                let new = (1..=*chunks).map(|ordinal| NewChunk { ordinal, slice: slice(ordinal) }).collect();
+                self.store.add_chunks(job, new, Progress { chunks: *chunks, complete: *complete, ..Progress::default() })?;
+                Ok(format!("job {job}"))
+            })()),
+            Step::Lease { job, limit, expired } => say(self.store.lease(*job, *limit, if *expired { 0 } else { 3_600 }).map(|leases| {
+                let said = leases.iter().map(|lease| format!("{} attempt {}; ", lease.chunk, lease.attempt)).collect();
+                self.leases.extend(leases);
+                said
+            })),
+            Step::Release { lease, attempts } => {
+                say(self.store.release(fence_of(&self.leases, *lease), "released", 0, *attempts).map(|()| String::new()))
+            }
+            Step::GiveBack(lease) => say(self.store.give_back(&[fence_of(&self.leases, *lease)]).map(|()| String::new())),
+            Step::Renew(lease) => say(self.store.renew(&[fence_of(&self.leases, *lease)], 3_600).map(|held| held.len().to_string())),
+            Step::TakeOver(job) => say(self.store.take_over(*job).map(|freed| freed.to_string())),
+            Step::Retry(job) => say(self.store.retry(*job, None).map(|retried| retried.to_string())),
+            Step::End { job, failed } => {
+                say(self.store.end_job(*job, if *failed { JobState::Failed } else { JobState::Cancelled }, "ended").map(|()| String::new()))
+            }
+            Step::Replace { job, ordinal, parts } => {
+                let part = |place: usize| NewChunk { ordinal: 0, slice: Slice { offset: place as u64, documents: 1, ..Slice::default() } };
+                let chunk = ChunkId { job: *job, ordinal: *ordinal };
+                say(self.store.replace_chunk(chunk, (0..*parts).map(part).collect()).map(|()| String::new()))
+            }
+            Step::Ask { tenant: own, conditions, sort, columns, distinct, page } => self.ask(*own, conditions, sort, columns, *distinct, *page),
+        }
+    }
+
+    fn ask(&self, own: usize, conditions: &[(usize, Test)], sort: &[(usize, bool)], columns: &[usize], distinct: bool, page: (u64, u64)) -> String {
+        let at = |place: usize| column(&self.catalogue, 0, FIELDS[place]);
+        let plan = Plan {
+            conditions: conditions.iter().map(|(place, test)| Condition { column: at(*place), test: fit(FIELDS[*place], test) }).collect(),
+            // lists have no order, and distinct rows are sorted by what they show
+            sort: sort
+                .iter()
+                .filter(|(place, _)| !matches!(FIELDS[*place], "words" | "numbers" | "conflict") && (!distinct || columns.contains(place)))
+                .map(|(place, descending)| Sort { column: at(*place), descending: *descending })
+                .collect(),
+            columns: columns.iter().map(|place| at(*place)).collect(),
+            distinct,
+            offset: page.0,
+            limit: Some(page.1),
+            ..Plan::all(tenant(TENANTS[own]), 0)
+        };
+        let mut said = match self.store.find(&plan) {
+            Ok(found) => format!("{:?}", found.rows),
+            // the databases say in their own words what makes no sense
+            Err(_) => return "error".into(),
+        };
+        let _ = write!(said, " of {:?}", self.store.count(&plan).ok());
+        for (place, (function, _)) in FUNCTIONS.into_iter().enumerate() {
+            let any = matches!(function, Function::Count | Function::Min | Function::Max);
+            let numbers = ["number", "ratio", "numbers"].map(|name| FIELDS.iter().position(|field| *field == name).unwrap());
+            let of = if any { (columns[0] + place) % FIELDS.len() } else { numbers[columns[0] % 3] };
+            let aggregate = Aggregate { function, column: at(of) };
+            let _ = write!(said, " {:?}", self.store.aggregate(&Plan { distinct: false, ..plan.clone() }, &[aggregate]).ok());
+        }
+        said
+    }
+
+    /// Everything there is, without times and tokens.
+    fn everything(&self) -> String {
+        let mut said = String::new();
+        for name in TENANTS {
+            let own = tenant(name);
+            for record in self.store.read(&own, 0, &KEYS.map(key), Detail::Full).expect("records").into_iter().flatten() {
+                let StoredRecord { key, version, created_job, alive, contributions, golden, state, conflicts, raw, .. } = record;
+                let _ = writeln!(said, "{key} {} {created_job} {alive} {contributions:?} {golden:?} {state:?} {conflicts:?} {raw:?}", version.touch);
+            }
+            for target in ["t0", "t1", "t2"] {
+                let _ = writeln!(said, "{:?}", self.store.edges(&own, 1, target).expect("edges"));
+            }
+            let marks: Vec<String> = self.store.marks(&own, 1, 1_000).expect("marks").into_iter().map(|mark| mark.target).collect();
+            let _ = writeln!(said, "{marks:?}");
+        }
+        for job in self.store.jobs(None, 1_000).expect("jobs") {
+            let job = Job { created: 0, finished: job.finished.map(|_| 1), ..job };
+            let _ = writeln!(said, "{job:?}\n{:?}", self.store.journal(job.id, 0, 1_000, false).expect("a journal"));
+        }
+        let _ = writeln!(said, "{:?} {:?}", self.store.chunks(None).expect("chunks"), self.store.is_idle().expect("an answer"));
+        said
+    }
+}
+
+/// A condition whose values are of the column's type, as a query that was checked has them.
+fn fit(field: &str, test: &Test) -> Test {
+    let number = |value: &Value| match value {
+        Value::Int(number) => *number,
+        Value::Float(number) => *number as i64,
+        other => other.as_text().map_or(0, |text| text.len() as i64 - 3),
+    };
+    let value = |value: &Value| match field {
+        "number" | "numbers" => Value::Int(number(value)),
+        "ratio" => Value::Float(number(value) as f64 / 2.0),
+        "id" => Value::Uuid(number(value).unsigned_abs().into()),
+        "key" => text(KEYS[number(value).unsigned_abs() as usize % KEYS.len()]),
+        "words" | "title" => text(&stook_catalogue::fold::fold(TEXTS[number(value).unsigned_abs() as usize % TEXTS.len()])),
+        _ => text(TEXTS[number(value).unsigned_abs() as usize % TEXTS.len()]),
+    };
+    let is_text = !matches!(field, "number" | "numbers" | "ratio" | "id");
+    match test {
+        _ if field == "conflict" => Test::Exists(true),
+        Test::Equal(wanted) => Test::Equal(value(wanted)),
+        Test::NotEqual(wanted) => Test::NotEqual(value(wanted)),
+        Test::In(wanted) => Test::In(wanted.iter().map(value).collect()),
+        Test::Range { low, high } => {
+            let bound = |bound: &Option<(Value, bool)>| bound.as_ref().map(|(wanted, included)| (value(wanted), *included));
+            Test::Range { low: bound(low), high: bound(high) }
+        }
+        Test::Prefix(_) | Test::Wildcard(_) | Test::NotWildcard(_) if !is_text => Test::Exists(true),
+        other => other.clone(),
+    }
+}
+
+fn journal(ordinal: u32) -> ChunkJournal {
+    let first = u64::from(ordinal) * 2 + 1;
+    let line = |document: u64, outcome| Line { document, offset: document, collection: 0, outcome, key: format!("k{document}").into() };
+    let lines = pack(&[line(first, Outcome::Created), line(first + 1, Outcome::Failed)]);
+    let trouble = Trouble { document: first + 1, file: 0, record: first + 1, offset: 7, key: None, failed: true, reason: "broken".into() };
+    let mut counts = Counts { documents: 2, ..Counts::default() };
+    counts.add(Outcome::Created, 1);
+    counts.add(Outcome::Failed, 1);
+    ChunkJournal { counts, first, lines, troubles: vec![trouble], ..ChunkJournal::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, max_shrink_iters: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_history_has_the_same_answers_on_both_stores(steps in prop::collection::vec(step(), 1..60)) {
+        use std::sync::OnceLock;
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let start = || Server::start(&["fsync=off"]).map_err(|reason| println!("skipped: {reason}")).ok();
+        let Some(server) = SERVER.get_or_init(start) else { return Ok(()) };
+        let url = format!("{}?schema=place{}", server.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
+        let catalogue = Arc::new(definition(DEFINITION));
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = SqliteStore::open(&folder.path().join("store"), catalogue.clone(), Options::default()).expect("a store");
+        let on_server = PostgresStore::open(&url, catalogue.clone(), &postgres::Options::default()).expect("a store");
+        let mut clients = [Client::new(Box::new(file), &catalogue), Client::new(Box::new(on_server), &catalogue)];
+        for (place, step) in steps.iter().enumerate() {
+            let [file, on_server] = clients.each_mut().map(|client| client.step(step));
+            prop_assert_eq!(file, on_server, "step {}: {:?}", place, step);
+        }
+        let [file, on_server] = clients.each_ref().map(Client::everything);
+        prop_assert_eq!(file, on_server);
+    }
+}
