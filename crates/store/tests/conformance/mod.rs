@@ -40,6 +40,7 @@ macro_rules! conformance {
                 a_dead_record_is_read_by_key_but_not_found,
                 every_change_of_another_version_reaches_resolve_with_the_whole_record,
                 conflicts_come_together_ordered_by_collection_and_key,
+                questions_are_answered_while_a_unit_is_being_written,
                 what_resolve_returns_is_written,
                 when_resolve_returns_nothing_the_record_stays_as_it_is,
                 what_resolve_returns_for_another_version_fails_the_unit,

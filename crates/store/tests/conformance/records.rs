@@ -753,3 +753,35 @@ pub fn records_are_there_after_reopening(place: &Place) {
     assert_eq!(desk.record("x"), before);
     assert_eq!(desk.rows(&Plan::all(main_tenant(), 0)).len(), 11);
 }
+
+pub fn questions_are_answered_while_a_unit_is_being_written(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    desk.work().write(put(0, "a", None, desk.content(&[("colour", text("a"))]))).done(&*desk.store);
+    let (inside, is_inside) = std::sync::mpsc::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+    let catalogue = desk.catalogue.clone();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let wait_and_merge = move |conflicts: Vec<Conflict>| {
+                inside.send(()).expect("somebody waits");
+                may_go_on.recv().expect("somebody lets it go on");
+                let merged = |conflict: &Conflict| {
+                    let version = conflict.record.as_ref().map(|record| record.version);
+                    put(0, conflict.key.as_str(), version, content(&catalogue, 0, &[("colour", text("changed"))]))
+                };
+                Ok(conflicts.iter().map(merged).collect())
+            };
+            // it was read before the record was there
+            let stale = put(0, "a", None, desk.content(&[("colour", text("b"))]));
+            desk.work().write(stale).resolve(wait_and_merge).commit(&*desk.store).0.expect("the unit is written");
+        });
+        is_inside.recv().expect("the unit has locked its records");
+        let names = || desk.store.find(&desk.columns(desk.plan(vec![]), &["colour"])).expect("asking works").rows;
+        assert_eq!(names(), [[text("a")]]);
+        assert_eq!(desk.store.count(&desk.plan(vec![])).expect("counting works"), 1);
+        assert!(desk.store.read(&desk.tenant, 0, &[key("a")], Detail::Full).expect("reading works")[0].is_some());
+        go_on.send(()).expect("the unit waits");
+        writer.join().expect("the unit is written");
+        assert_eq!(names(), [[text("changed")]]);
+    });
+}
