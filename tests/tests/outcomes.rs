@@ -329,6 +329,16 @@ fn accept_rules_skip_or_fail_with_their_reason() {
 }
 
 #[test]
+fn text_with_a_nul_character_is_left_out() {
+    let place = Place::new(STRICT);
+    let job = place.import(&[&place.file("rows.csv", [STRICT_HEADER, "a,on\0e,,,7,b\n"].concat())]);
+    assert_eq!(counts(&job), "created 1, warnings 1");
+    let told = reasons(&place.troubles(1)[0]);
+    assert!(told.contains("name: ") && told.contains("\"on\\0e\" has a NUL character"), "{told}");
+    assert_eq!(place.get("thing", "a")["name"], Json::Null);
+}
+
+#[test]
 fn what_does_not_fit_its_type_is_left_out_with_a_warning_that_names_the_place() {
     let place = Place::new(STRICT);
     let file = place.file("rows.csv", [STRICT_HEADER, "a,one,,,wide,x\nb,two,,,7,b\n"].concat());

@@ -495,8 +495,13 @@ impl<'c> Mapper<'c> {
     }
 }
 
-/// Checks `one_of`.
+/// Checks `one_of`, and that every store can hold the value: some keep no text with a NUL character.
 fn allowed(value: Value, field: &Field, strict: bool) -> Result<Value, Trouble> {
+    let has_nul = |element: &Value| element.as_text().is_some_and(|text| text.contains('\0'));
+    if value.elements().iter().any(has_nul) {
+        let reason = format!("{:?} has a NUL character", value.show(&field.ty));
+        return Err(if strict { Trouble::Failure(reason) } else { Trouble::Warning(reason) });
+    }
     if field.one_of.is_empty() || value.elements().iter().all(|element| field.one_of.contains(element)) {
         return Ok(value);
     }
