@@ -143,7 +143,7 @@ impl PostgresStore {
         })?;
         let clock = Arc::new(Clock { last: AtomicI64::new(0), ahead: AtomicI64::new(0) });
         let last: i64 = pool.run(|session| {
-            tables::remember_generations(session, &tables)?;
+            tables::remember(session, &tables)?;
             let sql = "SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value) FROM clock";
             Ok(session.one(sql, &[])?.get(0))
         })?;

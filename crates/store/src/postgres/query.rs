@@ -359,7 +359,7 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
         let column = known(builder.collection, sort.column)?;
         let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&format!("r.{}", column.compared), &column.ty));
         let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
-        order.extend(held.filter(|_| !plan.distinct && !builder.finds).map(|held| format!("{held}{direction}")));
+        order.extend(held.filter(|_| !plan.distinct && !builder.finds).map(|held| format!("{held} COLLATE \"C\"{direction}")));
         order.push(format!("{}{direction}", in_order(&column.compared, builder.finds && !plan.distinct)));
     }
     let from = builder.from();
@@ -380,12 +380,14 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
     };
     sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
     let mut parameters = builder.parameters;
+    // some servers add the two up
+    let bounded = |rows: u64| Given::Number(rows.min(i64::MAX as u64 / 4) as i64);
     if let Some(limit) = plan.limit {
-        let limit = parameters.push(Given::Number(limit.min(i64::MAX as u64) as i64), "bigint");
+        let limit = parameters.push(bounded(limit), "bigint");
         sql.push_str(&format!(" LIMIT {limit}"));
     }
     if plan.offset > 0 {
-        let offset = parameters.push(Given::Number(plan.offset.min(i64::MAX as u64) as i64), "bigint");
+        let offset = parameters.push(bounded(plan.offset), "bigint");
         sql.push_str(&format!(" OFFSET {offset}"));
     }
     Ok((sql, parameters))

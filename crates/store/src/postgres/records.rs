@@ -174,7 +174,15 @@ impl Desk<'_> {
         }
         for (collection, keys) in keys {
             let own = self.tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-            let sql = format!("SELECT key, revision, touch FROM {} WHERE tenant = $1 AND key = ANY($2) ORDER BY key FOR UPDATE", own.table);
+            let lock = if self.tables.distributed() {
+                // no rows of several servers are locked by one statement: one unit after the other writes a tenant's records
+                let whole = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.' || $1, $2))";
+                self.session.execute(whole, &[&own.table, &self.tenant])?;
+                ""
+            } else {
+                "ORDER BY key FOR UPDATE"
+            };
+            let sql = format!("SELECT key, revision, touch FROM {} WHERE tenant = $1 AND key = ANY($2) {lock}", own.table);
             for row in self.session.query(&sql, &[&self.tenant, &keys])? {
                 let key = Key::new(row.get::<_, &str>(0)).map_err(|error| StoreError::Other(error.to_string()))?;
                 self.versions.insert((collection, key), Version { revision: row.get(1), touch: row.get(2) });
@@ -205,7 +213,7 @@ impl Desk<'_> {
                 let of_collection = || writes.iter().filter(|write| write.collection == collection);
                 let keys: Vec<&str> = of_collection().map(|write| write.key.as_str()).collect();
                 let digests: Vec<Vec<u8>> = of_collection().filter_map(|write| wanted(definition, *field, write)).collect();
-                sides.push(Side::read(self.session, self.tenant, *field, side, &keys, &digests)?);
+                sides.push(Side::read(self.session, self.tables, self.tenant, *field, side, &keys, &digests)?);
             }
             let mut kept = Vec::with_capacity(writes.len());
             for write in std::mem::take(writes) {
@@ -268,7 +276,7 @@ impl Desk<'_> {
         if !touched.is_empty() {
             let sql = format!(
                 "UPDATE {} r SET touch = r.touch + 1, contributions = u.packed FROM unnest($2::text[], $3::bytea[]) AS u(key, packed) \
-                 WHERE r.tenant = $1 AND r.key = u.key",
+                 WHERE r.tenant = $1 AND r.key = u.key AND r.key = ANY($2)",
                 own.table
             );
             self.session.execute(&sql, &[&self.tenant, &touched, &packed])?;
@@ -400,8 +408,10 @@ struct Side {
 }
 
 impl Side {
-    fn read(session: &mut Session, tenant: i64, field: usize, table: &str, keys: &[&str], digests: &[Vec<u8>]) -> Attempt<Self> {
-        let sql = format!("SELECT digest, key FROM {table} WHERE tenant = $1 AND (digest = ANY($2) OR key = ANY($3)) ORDER BY digest FOR UPDATE");
+    fn read(session: &mut Session, tables: &Tables, tenant: i64, field: usize, table: &str, keys: &[&str], digests: &[Vec<u8>]) -> Attempt<Self> {
+        // where records are spread, the lock of the collection keeps others away
+        let lock = if tables.distributed() { "" } else { "ORDER BY digest FOR UPDATE" };
+        let sql = format!("SELECT digest, key FROM {table} WHERE tenant = $1 AND (digest = ANY($2) OR key = ANY($3)) {lock}");
         let rows = session.query(&sql, &[&tenant, &digests, &keys])?;
         let holders: HashMap<Vec<u8>, String> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         let held = holders.iter().map(|(digest, key)| (key.clone(), digest.clone())).collect();
@@ -432,11 +442,11 @@ impl Side {
         let (digests, keys): (Vec<&Vec<u8>>, Vec<&String>) = taken.into_iter().unzip();
         let sql = format!(
             "INSERT INTO {}(tenant, digest, key) SELECT $1, u.digest, u.key FROM unnest($2::bytea[], $3::text[]) AS u(digest, key) ORDER BY u.digest \
-             ON CONFLICT DO NOTHING",
+             ON CONFLICT DO NOTHING RETURNING digest",
             self.table
         );
-        let written = session.execute(&sql, &[&tenant, &digests, &keys])?;
-        if written == keys.len() as u64 { Ok(()) } else { Err(Trouble::Again("a value was taken meanwhile".into())) }
+        let written = session.query(&sql, &[&tenant, &digests, &keys])?;
+        if written.len() == keys.len() { Ok(()) } else { Err(Trouble::Again("a value was taken meanwhile".into())) }
     }
 }
 

@@ -36,8 +36,8 @@ CREATE TABLE tenants(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name te
 CREATE TABLE generations(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, hash bytea NOT NULL UNIQUE);
 CREATE TABLE edges(tenant bigint NOT NULL, link bigint NOT NULL, target text COLLATE "C" NOT NULL, grp text COLLATE "C" NOT NULL, start bigint NOT NULL,
   child text COLLATE "C" NOT NULL, payload bytea NOT NULL, PRIMARY KEY(tenant, link, target, grp, start, child));
-CREATE TABLE marks(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, lane bigint NOT NULL, stratum bigint NOT NULL,
-  target text NOT NULL, job bigint NOT NULL);
+CREATE TABLE marks(id bigint GENERATED ALWAYS AS IDENTITY, tenant bigint NOT NULL, lane bigint NOT NULL, stratum bigint NOT NULL,
+  target text COLLATE "C" NOT NULL, job bigint NOT NULL, PRIMARY KEY(id, target));
 CREATE INDEX marks_lane ON marks(tenant, lane, id);
 CREATE TABLE jobs(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, profile text, source text NOT NULL, as_of bigint,
   files text NOT NULL, state text NOT NULL, reason text, created bigint NOT NULL, finished bigint, progress text NOT NULL, due bigint NOT NULL);
@@ -84,6 +84,8 @@ pub struct Tables {
     definition: Arc<Catalogue>,
     shape: Shape,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
+    /// Whether records are spread over several servers.
+    distributed: OnceLock<bool>,
 }
 
 /// A name in SQL. PostgreSQL cuts names behind 63 bytes; long ones end in a hash instead.
@@ -106,12 +108,17 @@ const HEAD: &str = "key, revision, touch, created_job, alive, state, contributio
 impl Tables {
     pub fn new(catalogue: &Arc<Catalogue>) -> Self {
         let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
-        Self { collections, definition: catalogue.clone(), shape: Shape::of(catalogue), generations: OnceLock::new() }
+        Self { collections, definition: catalogue.clone(), shape: Shape::of(catalogue), generations: OnceLock::new(), distributed: OnceLock::new() }
     }
 
     /// The definition the tables are of.
     pub fn catalogue(&self) -> &Catalogue {
         &self.definition
+    }
+
+    /// Whether records are spread over several servers, which lock no rows of more than one of them.
+    pub fn distributed(&self) -> bool {
+        self.distributed.get().copied().unwrap_or(false)
     }
 
     pub fn generation(&self, source: usize, feed: usize) -> u32 {
@@ -206,8 +213,39 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
     for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
         session.execute("INSERT INTO generations(hash) VALUES ($1) ON CONFLICT DO NOTHING", &[&feed.generation.as_slice()])?;
     }
+    if distribute(session, tables)? {
+        put_meta(session, "distributed", "yes")?;
+    }
     session.batch("COMMIT")?;
     Ok(changes)
+}
+
+/// Whether the database is the coordinator of a Citus cluster.
+fn has_citus(session: &mut Session) -> Attempt<bool> {
+    Ok(session.one("SELECT EXISTS(SELECT 1 FROM pg_extension WHERE extname = 'citus')", &[])?.get(0))
+}
+
+/// Spreads what grows with the records over the servers of a Citus cluster, with what is in it: records and their lists by
+/// key, edges and marks by target, reservations by the hash of their value. All else stays on the coordinator.
+fn distribute(session: &mut Session, tables: &Tables) -> Attempt<bool> {
+    if !has_citus(session)? {
+        return Ok(false);
+    }
+    let mut wanted: Vec<(String, &str, Option<String>)> = vec![("edges".into(), "target", None), ("marks".into(), "target", Some("edges".into()))];
+    for own in &tables.collections {
+        wanted.push((own.table.clone(), "key", None));
+        wanted.extend(own.lists.iter().map(|(_, side)| (side.clone(), "key", Some(own.table.clone()))));
+        wanted.extend(own.uniques.iter().map(|(_, side)| (side.clone(), "digest", None)));
+    }
+    for (table, column, beside) in wanted {
+        let known = "SELECT EXISTS(SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass($1))";
+        if session.one(known, &[&table])?.get(0) {
+            continue;
+        }
+        let sql = "SELECT create_distributed_table(to_regclass($1), $2, colocate_with => $3)";
+        session.one(sql, &[&table, &column, &beside.unwrap_or_else(|| "none".into())])?;
+    }
+    Ok(true)
 }
 
 /// Refuses a store that is not prepared for this definition.
@@ -229,6 +267,9 @@ pub fn fits(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<()>
 fn is_prepared(session: &mut Session, tables: &Tables) -> Attempt<bool> {
     let exists: bool = session.one("SELECT to_regclass('meta') IS NOT NULL AND to_regclass('generations') IS NOT NULL", &[])?.get(0);
     if !exists || check(session, tables).is_err() || meta(session, "format")?.as_deref() != Some(FORMAT) {
+        return Ok(false);
+    }
+    if has_citus(session)? && meta(session, "distributed")?.is_none() {
         return Ok(false);
     }
     Ok(read_generations(session, tables)?.values().all(|number| *number > 0))
@@ -281,8 +322,10 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
             let side = name(&["u", of, &field.name]);
             if field.unique && existed.is_none_or(|shape| !shape.unique) {
                 let key = "key text COLLATE \"C\" NOT NULL";
+                let by_key = name(&["uk", of, &field.name]);
                 session.batch(&format!(
-                    "CREATE TABLE {side}(tenant bigint NOT NULL, digest bytea NOT NULL, {key}, PRIMARY KEY(tenant, digest), UNIQUE(tenant, key))"
+                    "CREATE TABLE {side}(tenant bigint NOT NULL, digest bytea NOT NULL, {key}, PRIMARY KEY(tenant, digest));
+                     CREATE INDEX {by_key} ON {side}(tenant, key)"
                 ))?;
             }
             if !field.unique && existed.is_some_and(|shape| shape.unique) {
@@ -375,9 +418,11 @@ fn read_generations(session: &mut Session, tables: &Tables) -> Attempt<HashMap<[
     Ok(numbers)
 }
 
-/// Reads the numbers of maps, once.
-pub fn remember_generations(session: &mut Session, tables: &Tables) -> Attempt<()> {
+/// Reads what never changes while a process runs, once: the numbers of maps, and whether records are spread.
+pub fn remember(session: &mut Session, tables: &Tables) -> Attempt<()> {
     let numbers = read_generations(session, tables)?;
     let _ = tables.generations.set(numbers);
+    let distributed = meta(session, "distributed")?.is_some();
+    let _ = tables.distributed.set(distributed);
     Ok(())
 }

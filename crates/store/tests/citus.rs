@@ -1,0 +1,36 @@
+//! The store on a Citus cluster keeps the contract, but that a question is answered from one snapshot of all its servers. Runs
+//! where `STOOK_TEST_CITUS_URL` names a database of the coordinator that has the extension.
+
+#![allow(dead_code, reason = "what the suite offers and this store does not need")]
+
+mod conformance;
+
+use conformance::support::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use stook_catalogue::definition::Catalogue;
+use stook_store::postgres::{Options, PostgresStore};
+use stook_store::*;
+
+fn open(url: &str, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
+    Ok(Box::new(PostgresStore::open(url, Arc::new(catalogue.clone()), &Options::default())?))
+}
+
+fn new_place() -> Option<Place> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let Ok(cluster) = std::env::var("STOOK_TEST_CITUS_URL") else {
+        println!("skipped: STOOK_TEST_CITUS_URL is not set");
+        return None;
+    };
+    // a few shards for each table: there are many tables
+    let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+    let url = format!("{cluster}?schema=p{}_{number}&options=-ccitus.shard_count%3D4", std::process::id());
+    Some(Place::new(move |catalogue| open(&url, catalogue), scans, || {}))
+}
+
+/// Whether some server reads every record of the tenant.
+fn scans(explanation: &[String]) -> bool {
+    explanation[0].starts_with("reads every record")
+}
+
+conformance!(new_place);
