@@ -271,7 +271,10 @@ impl Desk<'_> {
             }
         }
         if !gone.is_empty() {
-            self.session.execute(&format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table), &[&self.tenant, &gone])?;
+            let there = writes.iter().filter(|write| matches!(write.change, Change::Delete) && write.expect.is_some()).count();
+            let sql = format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table);
+            let deleted = self.session.execute(&sql, &[&self.tenant, &gone])?;
+            all_written(deleted, there)?;
         }
         if !touched.is_empty() {
             let sql = format!(
@@ -279,23 +282,33 @@ impl Desk<'_> {
                  WHERE r.tenant = $1 AND r.key = u.key AND r.key = ANY($2)",
                 own.table
             );
-            self.session.execute(&sql, &[&self.tenant, &touched, &packed])?;
+            let written = self.session.execute(&sql, &[&self.tenant, &touched, &packed])?;
+            all_written(written, touched.len())?;
         }
         if !changed.is_empty() {
             let stage = super::tables::name(&["stage", &definition.name]);
-            self.session.batch(&format!("CREATE TEMP TABLE IF NOT EXISTS {stage} (LIKE {}) ON COMMIT DELETE ROWS", own.table))?;
-            self.copy_rows(&stage, own, definition, &changed)?;
+            self.session.batch(&format!(
+                "CREATE TEMP TABLE IF NOT EXISTS {stage} (LIKE {}, was_revision bigint, was_touch bigint) ON COMMIT DELETE ROWS",
+                own.table
+            ))?;
+            self.copy_rows(&stage, own, definition, &changed, true)?;
             let set: Vec<String> = own
                 .columns
                 .iter()
                 .filter(|(column, _)| column != "tenant" && column != "key")
                 .map(|(column, _)| format!("{column} = s.{column}"))
                 .collect();
-            let sql = format!("UPDATE {} r SET {} FROM {stage} s WHERE r.tenant = s.tenant AND r.key = s.key", own.table, set.join(", "));
-            self.session.execute(&sql, &[])?;
+            let sql = format!(
+                "UPDATE {} r SET {} FROM {stage} s \
+                 WHERE r.tenant = s.tenant AND r.key = s.key AND r.revision = s.was_revision AND r.touch = s.was_touch",
+                own.table,
+                set.join(", ")
+            );
+            let written = self.session.execute(&sql, &[])?;
+            all_written(written, changed.len())?;
         }
         if !new.is_empty() {
-            self.copy_rows(&own.table, own, definition, &new)?;
+            self.copy_rows(&own.table, own, definition, &new, false)?;
         }
         for (field, side) in &own.lists {
             let stale: Vec<&str> = changed.iter().map(|(write, _)| write.key.as_str()).chain(gone.iter().copied()).collect();
@@ -307,9 +320,21 @@ impl Desk<'_> {
         Ok(())
     }
 
-    fn copy_rows(&mut self, table: &str, own: &CollectionTables, collection: &Collection, puts: &[(&RecordWrite, &Content)]) -> Attempt<()> {
-        let names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
-        let types: Vec<Type> = own.columns.iter().map(|(_, ty)| wire_type(ty)).collect();
+    /// Writes whole rows; to be staged, with the versions that they replace.
+    fn copy_rows(
+        &mut self,
+        table: &str,
+        own: &CollectionTables,
+        collection: &Collection,
+        puts: &[(&RecordWrite, &Content)],
+        staged: bool,
+    ) -> Attempt<()> {
+        let mut names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let mut types: Vec<Type> = own.columns.iter().map(|(_, ty)| wire_type(ty)).collect();
+        if staged {
+            names.extend(["was_revision", "was_touch"]);
+            types.extend([Type::INT8, Type::INT8]);
+        }
         let copy = self.session.client().copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")))?;
         let mut writer = BinaryCopyInWriter::new(copy, &types);
         for (write, content) in puts {
@@ -328,6 +353,10 @@ impl Desk<'_> {
             row.extend(folded.iter().map(|value| value as Parameter<'_>));
             row.extend(state.iter().map(|value| value as Parameter<'_>));
             row.extend([&conflicts as Parameter<'_>, &state_set, &content.contributions, &raw]);
+            let was = write.expect.unwrap_or_default();
+            if staged {
+                row.extend([&was.revision as Parameter<'_>, &was.touch]);
+            }
             writer.write(&row)?;
         }
         writer.finish()?;
@@ -367,6 +396,11 @@ impl Desk<'_> {
         writer.finish()?;
         Ok(())
     }
+}
+
+/// Rows that are locked are written, all of them. Where records are spread, a server may still be catching up with a commit.
+fn all_written(written: u64, wanted: usize) -> Attempt<()> {
+    if written == wanted as u64 { Ok(()) } else { Err(Trouble::Again("a record was changed meanwhile".into())) }
 }
 
 /// The client's type of a column.

@@ -256,6 +256,10 @@ pub fn fits(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<()>
     if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.get::<_, bool>(0) {
         return Err(StoreError::Wrong(format!("there is no store in schema `{schema}`; `stook prepare` makes it")).into());
     }
+    if has_citus(session)? && meta(session, "distributed")?.is_none() {
+        let reason = "the database is a cluster's coordinator now; `stook prepare` spreads the records over its servers";
+        return Err(StoreError::Definition(reason.into()).into());
+    }
     let stored = meta(session, "shape")?.unwrap_or_default();
     if let Ok(old) = serde_json::from_str::<Shape>(&stored) {
         old.check(&tables.shape)?;
