@@ -56,7 +56,10 @@ fn open(store: &str) -> Result<Box<dyn Store>> {
 
 /// Fills a queue with chunks that wait.
 pub fn fill(store: &str, waiting: u32) -> Result<()> {
-    let store = open(store)?;
+    add(&*open(store)?, waiting)
+}
+
+fn add(store: &dyn Store, waiting: u32) -> Result<()> {
     let failed = |error: StoreError| error.to_string();
     let tenant = Tenant::new(DEFAULT_TENANT).map_err(failed)?;
     let file = JobFile { path: "none".into(), size: 1, modified: 0, syntax: None, compressed: false };
@@ -73,22 +76,30 @@ pub fn fill(store: &str, waiting: u32) -> Result<()> {
     store.sync().map_err(failed)
 }
 
-/// Leases and completes chunks one by one for some seconds.
-pub fn run(store: &str, seconds: f64) -> ExitCode {
+/// Leases and completes chunks one by one for some seconds. With `keep`, about as many wait all the time: they are added while the
+/// clock stands.
+pub fn run(store: &str, seconds: f64, keep: u32) -> ExitCode {
     let work = || -> Result<serde_json::Value> {
         let store = open(store)?;
         let failed = |error: StoreError| error.to_string();
         let tenant = Tenant::new(DEFAULT_TENANT).map_err(failed)?;
-        let (mut done, began) = (0_u64, Instant::now());
-        while began.elapsed().as_secs_f64() < seconds {
+        let (mut done, mut spent, mut left) = (0_u64, 0.0, 0);
+        while spent < seconds {
+            if keep > 0 && left < keep / 2 {
+                add(&*store, keep - left)?;
+                left = keep;
+            }
+            let began = Instant::now();
             for lease in store.lease(None, 1, 60).map_err(failed)? {
                 let fence = Fence { chunk: lease.chunk, token: lease.token };
                 let unit = Nothing { tenant: tenant.clone(), fence, journal: ChunkJournal::default() };
                 store.submit(Box::new(unit), stook_store::Urgency::Bulk).wait().map_err(failed)?;
                 done += 1;
+                left = left.saturating_sub(1);
             }
+            spent += began.elapsed().as_secs_f64();
         }
-        Ok(json!({"records": done, "seconds": began.elapsed().as_secs_f64()}))
+        Ok(json!({"records": done, "seconds": spent}))
     };
     match work() {
         Ok(line) => {

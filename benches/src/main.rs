@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         ["raw-rows", source, target] => return limits::raw_rows(source, target),
         ["visit-marc", file] => return limits::visit_marc(file),
         ["look-ups", store, catalogue] => return limits::look_ups(store, catalogue),
-        ["leases", store, seconds] => return leases::run(store, seconds.parse().unwrap_or(5.0)),
+        ["leases", store, seconds, keep] => return leases::run(store, seconds.parse().unwrap_or(5.0), keep.parse().unwrap_or(0)),
         _ => {}
     }
     let Ok(own) = std::env::current_exe() else { return ExitCode::FAILURE };

@@ -121,7 +121,8 @@ pub fn report(store: &dyn Store, job: &Job, documents_before: i64, elapsed: Dura
     }
     let documents = (job.counts.documents - documents_before).max(0) as u64;
     let rate = documents as f64 / elapsed.as_secs_f64().max(1e-9);
-    println!("job {}: {}, {} in {} ({}/s)", job.id, words(job.state), count(documents, "document"), seconds(elapsed), number(rate as u64));
+    let whose = if job.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" ({})", job.tenant) };
+    println!("job {}{whose}: {}, {} in {} ({}/s)", job.id, words(job.state), count(documents, "document"), seconds(elapsed), number(rate as u64));
     show_counts(&job.counts);
     if let Some(reason) = &job.reason {
         println!("  {reason}");

@@ -25,6 +25,8 @@ pub const LEASE_SECONDS: u64 = 60;
 const LEASE_CHUNKS: usize = 32;
 /// Mapped chunks a worker leaves to the store while it goes on.
 const IN_FLIGHT: usize = 6;
+/// Time until chunks are looked for again, at first.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest time until somebody who waits looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -177,7 +179,7 @@ impl<'c> Crew<'c> {
     /// is leased has been decided.
     fn feed(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
         let (low, batch) = if self.only.is_some() { (LEASE_CHUNKS / 4, LEASE_CHUNKS) } else { (self.options.workers, self.options.workers) };
-        let mut pause = Duration::from_millis(2);
+        let (mut pause, mut over) = (FIRST_PAUSE, false);
         while !self.is_stopping() {
             let leases = self.leases();
             if leases.ready.len() >= low.max(1) {
@@ -186,20 +188,22 @@ impl<'c> Crew<'c> {
             }
             let room = if self.only.is_some() { batch } else { batch - leases.ready.len().min(batch - 1) };
             drop(leases);
-            // asked before leasing: what was added in between would be overlooked
-            let over = is_over()?;
             let leased = self.store.lease(self.only, room, self.options.lease_seconds)?;
             if !leased.is_empty() {
                 let mut leases = self.leases();
                 leases.held.extend(leased.iter().map(fence));
                 leases.ready.extend(leased);
                 self.changed.notify_all();
-                pause = Duration::from_millis(2);
+                (pause, over) = (FIRST_PAUSE, false);
             } else if over {
                 break;
             } else {
-                self.store.wait_for_chunks(pause);
-                pause = (pause * 2).min(LOOK_AGAIN);
+                // what was added between the two questions is found by leasing once more
+                over = is_over()?;
+                if !over {
+                    self.store.wait_for_chunks(pause);
+                    pause = (pause * 2).min(LOOK_AGAIN);
+                }
             }
         }
         self.leases().over = true;

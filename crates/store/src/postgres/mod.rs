@@ -141,6 +141,7 @@ impl PostgresStore {
             Trouble::Lost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
             other => other.into(),
         })?;
+        pool.adopt(first);
         let clock = Arc::new(Clock { last: AtomicI64::new(0), ahead: AtomicI64::new(0) });
         let last: i64 = pool.run(|session| {
             tables::remember(session, &tables)?;

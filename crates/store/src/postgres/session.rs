@@ -217,6 +217,14 @@ impl Pool {
         &self.schema
     }
 
+    /// Takes over the connections of another pool to the same store.
+    pub fn adopt(&self, other: Pool) {
+        let others = other.idle.into_inner().unwrap_or_else(PoisonError::into_inner).sessions;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.open += others.len();
+        idle.sessions.extend(others);
+    }
+
     /// A connection, as soon as one is free and the server answers.
     pub fn get(&self) -> Attempt<Pooled<'_>> {
         let deadline = Instant::now() + self.wait;
