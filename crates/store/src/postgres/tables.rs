@@ -294,7 +294,9 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
                     _ => format!("{column} {ty}"),
                 })
                 .collect();
-            session.batch(&format!("CREATE TABLE {table}({}, PRIMARY KEY(tenant, key))", columns.join(", ")))?;
+            // nothing is asked of these: the server need not look at them when it takes samples
+            let ignored = ["contributions", "raw", "state"].map(|column| format!("ALTER COLUMN {column} SET STATISTICS 0")).join(", ");
+            session.batch(&format!("CREATE TABLE {table}({}, PRIMARY KEY(tenant, key)); ALTER TABLE {table} {ignored}", columns.join(", ")))?;
             changes.push(format!("collection `{of}` is new"));
         }
         for field in &collection.fields {
@@ -307,6 +309,9 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
                     session.batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {}", column_type(&FieldType::Text)))?;
                 }
                 changes.push(format!("field `{of}.{}` is new; records get it when their documents are imported again", field.name));
+            }
+            if existed.is_none() && ty.is_list() {
+                session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {} SET STATISTICS 0", name(&["f", &field.name])))?;
             }
             let had = existed.map_or(Index::default(), |shape| Index { ordered: shape.ordered, contains: shape.contains });
             if existed.is_some() {

@@ -97,7 +97,7 @@ impl Drop for Writer {
 }
 
 /// Rows of a table of which nothing need be known.
-const SMALL: u64 = 500;
+const SMALL: u64 = 1_000;
 
 /// Rows written by this process, by collection: the server's planner is told of a table that has grown to the fourfold. It
 /// would find out by itself, a minute late and a bulk load too late. A small sample does; the server takes
