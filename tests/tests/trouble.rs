@@ -100,7 +100,7 @@ fn a_store_that_may_not_grow_fails_clearly_and_loses_nothing() {
     if place.job(1)["state"] == "failed" {
         let reason = place.queue()[0]["reason"].as_str().unwrap().to_owned();
         assert!(reason.contains("disk"), "{reason}");
-        assert!(place.ok(&["queue", "retry", "1"]).contains("wait again; stook import --resume 1 does them"));
+        assert!(place.ok(&["queue", "retry", "1"]).contains("wait again; stook work or stook import --resume 1 does them"));
     }
     let job = place.run(&["import", "--resume", "1", "--json"]).exits(0).json();
     assert_eq!((counts(&job), sum_of_outcomes(&job)), ("created 20000".to_owned(), 20_000));

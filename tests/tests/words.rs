@@ -334,7 +334,7 @@ fn waiting_chunks_can_be_cut_smaller_and_put_back_and_nothing_is_done_twice() {
     assert_eq!(place.ok(&["queue", "load", dump]), "loaded 1 chunk\n", "it takes its own place");
     let before = place.queue().len();
     let said = place.ok(&["queue", "rechunk", &name, "--documents", "300"]);
-    assert_eq!(said, format!("chunk {name} is now 4 chunks; stook import --resume 1 does them\n"));
+    assert_eq!(said, format!("chunk {name} is now 4 chunks; stook work or stook import --resume 1 does them\n"));
     let queue = place.queue();
     assert_eq!(queue.len(), before + 3);
     let parts: Vec<u64> = queue[queue.len() - 4..].iter().map(|chunk| chunk["documents"].as_u64().unwrap()).collect();
@@ -366,11 +366,11 @@ fn dead_chunks_are_told_with_their_reason_and_live_again() {
     let handle = std::fs::File::options().write(true).open(&file).unwrap();
     handle.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_micros(modified)).unwrap();
     let first = format!("1.{}", queue[0]["ordinal"]);
-    assert_eq!(place.ok(&["queue", "retry", &first]), "1 chunk wait again; stook import --resume 1 does them\n");
+    assert_eq!(place.ok(&["queue", "retry", &first]), "1 chunk wait again; stook work or stook import --resume 1 does them\n");
     place.ok(&["queue", "rechunk", &first, "--documents", "128"]);
     let others = queue.len() - 1;
     let plural = if others == 1 { "" } else { "s" };
-    assert_eq!(place.ok(&["queue", "retry", "1"]), format!("{others} chunk{plural} wait again; stook import --resume 1 does them\n"));
+    assert_eq!(place.ok(&["queue", "retry", "1"]), format!("{others} chunk{plural} wait again; stook work or stook import --resume 1 does them\n"));
     place.run(&["import", "--resume", "1"]).exits(0);
     whole(&place, RECORDS);
 }

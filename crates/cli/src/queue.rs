@@ -27,14 +27,14 @@ pub fn run(place: &Place, command: &Queue) -> Outcome {
         Queue::Retry { chunk } => {
             let (job, ordinal) = place_of(chunk)?;
             let retried = store.retry(job, ordinal)?;
-            println!("{} wait again; stook import --resume {job} does them", count(retried, "chunk"));
+            println!("{} wait again; stook work or stook import --resume {job} does them", count(retried, "chunk"));
         }
         Queue::Rechunk { chunk, documents } => {
             let (job, Some(ordinal)) = place_of(chunk)? else {
                 return Err(Failure::usage("say which chunk: JOB.CHUNK, as `stook queue ls` shows it"));
             };
             let parts = queue::rechunk(&catalogue, &*store, ChunkId { job, ordinal }, *documents)?;
-            println!("chunk {chunk} is now {}; stook import --resume {job} does them", count(parts as u64, "chunk"));
+            println!("chunk {chunk} is now {}; stook work or stook import --resume {job} does them", count(parts as u64, "chunk"));
         }
         Queue::Dump { chunk, output } => {
             let (job, ordinal) = place_of(chunk)?;

@@ -245,7 +245,7 @@ impl<'c> Crew<'c> {
                     let pending = self.store.submit(Box::new(chunk), Urgency::Bulk);
                     in_flight.push_back(InFlight { lease: fence(&lease), attempt: lease.attempt, documents, pending });
                 }
-                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(EngineError::Store(error)) if !is_of_chunk(&error) => return Err(error.into()),
                 Err(error) => self.give_back(fence(&lease), lease.attempt, &error.to_string())?,
             }
             while in_flight.len() >= IN_FLIGHT
@@ -286,7 +286,7 @@ impl<'c> Crew<'c> {
             }
             // another worker has it, or the job was cancelled: nothing was written, nothing is lost
             Err(StoreError::Fenced(_)) => self.let_go(chunk.lease),
-            Err(error @ (StoreError::Other(_) | StoreError::Damaged(_))) => self.give_back(chunk.lease, chunk.attempt, &error.to_string()),
+            Err(error) if is_of_chunk(&error) => self.give_back(chunk.lease, chunk.attempt, &error.to_string()),
             Err(error) => Err(error.into()),
         }
     }
@@ -305,9 +305,9 @@ impl<'c> Crew<'c> {
         let more = leases.held.iter().any(|held| held.chunk.job == job);
         drop(leases);
         if self.only.is_none() && !more {
-            let now = self.store.job(job)?;
-            if now.state.is_final() && self.jobs.lock().is_ok_and(|mut jobs| jobs.remove(&job).is_some()) {
-                (self.tell)(Event::Ended(Box::new(now)));
+            let has_ended = self.store.job_state(job)?.is_final();
+            if has_ended && self.jobs.lock().is_ok_and(|mut jobs| jobs.remove(&job).is_some()) {
+                (self.tell)(Event::Ended(Box::new(self.store.job(job)?)));
             }
         }
         Ok(())
@@ -331,6 +331,11 @@ impl<'c> Crew<'c> {
             std::thread::park_timeout(Duration::from_millis(100));
         }
     }
+}
+
+/// Whether a failure may be the chunk's own; others stop the work.
+fn is_of_chunk(error: &StoreError) -> bool {
+    matches!(error, StoreError::Other(_) | StoreError::Damaged(_))
 }
 
 fn fence(lease: &Lease) -> Fence {

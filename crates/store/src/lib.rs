@@ -476,6 +476,12 @@ pub trait Store: Send + Sync {
     /// When there is none, or the database fails.
     fn job(&self, job: JobId) -> Result<Job>;
 
+    /// The state of a job, which costs less than [`Store::job`].
+    ///
+    /// # Errors
+    /// When there is none, or the database fails.
+    fn job_state(&self, job: JobId) -> Result<JobState>;
+
     /// The newest jobs of a tenant, or of all.
     ///
     /// # Errors

@@ -358,6 +358,10 @@ impl Store for PostgresStore {
         self.ask_snapshot(|session| work::job(session, job))
     }
 
+    fn job_state(&self, job: JobId) -> Result<JobState> {
+        self.ask(|session| work::job_state(session, job))
+    }
+
     fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
         self.ask_snapshot(|session| work::jobs(session, None, tenant, limit))
     }

@@ -342,6 +342,11 @@ pub fn job(session: &mut Session, job: JobId) -> Attempt<Job> {
     jobs(session, Some(job), None, 1)?.into_iter().next().ok_or_else(|| no_job(job).into())
 }
 
+pub fn job_state(session: &mut Session, job: JobId) -> Attempt<JobState> {
+    let row = session.first("SELECT state FROM jobs WHERE id = $1", &[&(job as i64)])?;
+    row.map(|row| named_state(row.get(0))).ok_or_else(|| no_job(job).into())
+}
+
 pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize) -> Attempt<Vec<Job>> {
     let sql = "SELECT j.id, t.name, j.profile, j.source, j.as_of, j.files, j.state, j.reason, j.created, j.finished, j.progress,
         (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state IN ('waiting', 'leased')),

@@ -373,6 +373,10 @@ impl Store for SqliteStore {
         self.with_snapshot(|connection| work::job(connection, job))
     }
 
+    fn job_state(&self, job: JobId) -> Result<JobState> {
+        self.with_reader(|connection| work::job_state(connection, job))
+    }
+
     fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
         self.with_snapshot(|connection| work::jobs(connection, None, tenant, limit))
     }

@@ -344,7 +344,7 @@ pub fn end_job(connection: &Connection, job: JobId, state: JobState, reason: &st
 }
 
 /// The state of a job that must be there.
-fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
+pub fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
     let mut statement = connection.prepare_cached("SELECT state FROM jobs WHERE id = ?").map_err(failure)?;
     let found: Option<String> = statement.query_row([job as i64], |row| row.get(0)).optional().map_err(failure)?;
     found.map(|name| named_state(&name)).ok_or_else(|| no_job(job))

@@ -86,6 +86,8 @@ fn finish(desk: &Desk, lease: &Lease) {
 }
 
 fn job(desk: &Desk, job: JobId) -> Job {
+    let state = desk.store.job_state(job).expect("the job is there");
+    assert_eq!(state, desk.store.job(job).expect("the job is there").state);
     desk.store.job(job).expect("the job is there")
 }
 
