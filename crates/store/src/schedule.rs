@@ -91,6 +91,17 @@ pub struct Choice {
 }
 
 impl Line {
+    /// Adds a live job: `owner` with the chunks of this job that run, `job` among those to choose from if it is `leasable`.
+    pub fn add(&mut self, owner: Owner, job: Ready, leasable: bool) {
+        match self.owners.iter_mut().find(|known| known.tenant == owner.tenant) {
+            Some(known) => known.running += owner.running,
+            None => self.owners.push(owner),
+        }
+        if leasable {
+            self.ready.push(job);
+        }
+    }
+
     /// The job whose chunk is next; nothing when no chunk may be leased.
     pub fn next(&self) -> Option<Choice> {
         let floor = self.owners.iter().map(|owner| owner.given).max()?.saturating_sub(CREDIT);

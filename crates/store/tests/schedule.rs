@@ -66,19 +66,12 @@ struct Queue {
 
 impl Queue {
     fn line(&self, shares: &[Share]) -> Line {
-        let live = || self.jobs.iter().filter(|job| job.waiting + job.running > 0);
         let mut line = Line::default();
-        for job in live() {
-            let tenant = job.tenant as i64;
-            match line.owners.iter_mut().find(|owner| owner.tenant == tenant) {
-                Some(owner) => owner.running += job.running,
-                None => {
-                    let given = self.given.get(&job.tenant).copied().unwrap_or(0);
-                    line.owners.push(Owner { tenant, share: shares[job.tenant], given, running: job.running });
-                }
-            }
+        for job in self.jobs.iter().filter(|job| job.waiting + job.running > 0) {
+            let (tenant, given) = (job.tenant as i64, self.given.get(&job.tenant).copied().unwrap_or(0));
+            let owner = Owner { tenant, share: shares[job.tenant], given, running: job.running };
+            line.add(owner, Ready { job: job.id, tenant, due: job.due }, job.waiting > 0);
         }
-        line.ready = live().filter(|job| job.waiting > 0).map(|job| Ready { job: job.id, tenant: job.tenant as i64, due: job.due }).collect();
         line
     }
 

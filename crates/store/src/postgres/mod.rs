@@ -303,7 +303,7 @@ impl Store for PostgresStore {
         let tables = &self.bench.tables;
         let View { line, expired, now } = self.ask(|session| work::look(session, tables, job))?;
         if expired {
-            for dead in self.ask(work::bury)? {
+            for dead in self.ask(|session| work::bury(session, now))? {
                 self.bench.finish_job(dead)?;
             }
         }

@@ -2,9 +2,9 @@
 //!
 //! A lease is two short statements: one looks at the live jobs, of which [`crate::schedule`] chooses, one takes the chosen
 //! job's next chunk with `SKIP LOCKED`, so that nobody waits for another's lease. What they cost does not grow with the number
-//! of chunks that wait. Leases are not waited for until they are on the disk: whoever finishes a chunk is. Whether a job has ended is looked at in a
-//! statement of its own behind the commit of a chunk: of two transactions that finish the last two chunks neither sees the
-//! other's.
+//! of chunks that wait. A lease is not waited for until it is on the disk, the commit of its chunk is. Whether a job has ended
+//! is looked at in a statement of its own behind the commit of a chunk: of two transactions that finish the last two chunks
+//! neither sees the other's.
 
 use super::records::tenant_id;
 use super::session::{Attempt, Session};
@@ -121,28 +121,23 @@ pub fn look(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attem
     let now = rows.first().map_or(0, |row| row.get(9));
     for row in rows {
         let Some(id) = row.get::<_, Option<i64>>(1) else { continue };
-        let (id, tenant, running) = (id as JobId, row.get(2), row.get::<_, i64>(7) as u32);
-        match line.owners.iter_mut().find(|owner| owner.tenant == tenant) {
-            Some(owner) => owner.running += running,
-            None => line.owners.push(Owner { tenant, share: tables.catalogue().share(row.get(4)), given: row.get(5), running }),
-        }
+        let (id, tenant) = (id as JobId, row.get(2));
+        let owner = Owner { tenant, share: tables.catalogue().share(row.get(4)), given: row.get(5), running: row.get::<_, i64>(7) as u32 };
         let wanted = job.is_none_or(|job| job == id);
         let (waits, has_expired): (bool, bool) = (row.get(6), row.get(8));
         expired |= has_expired && wanted;
-        if (waits || has_expired) && wanted {
-            line.ready.push(Ready { job: id, tenant, due: row.get(3) });
-        }
+        line.add(owner, Ready { job: id, tenant, due: row.get(3) }, (waits || has_expired) && wanted);
     }
     Ok(View { line, expired, now })
 }
 
 /// Declares chunks dead that were leased too often; returns their jobs.
-pub fn bury(session: &mut Session) -> Attempt<Vec<JobId>> {
+pub fn bury(session: &mut Session, now: i64) -> Attempt<Vec<JobId>> {
     let sql = "UPDATE chunks c SET state = 'dead', until = 0, token = 0, reason = $2
           FROM (SELECT job, ordinal FROM chunks WHERE state = 'leased' AND attempts >= $1
-                AND until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint ORDER BY job, ordinal FOR UPDATE SKIP LOCKED) AS old
+                AND until <= $3 ORDER BY job, ordinal FOR UPDATE SKIP LOCKED) AS old
           WHERE c.job = old.job AND c.ordinal = old.ordinal RETURNING c.job";
-    let rows = session.query(sql, &[&i64::from(MOST_LEASES), &NO_ANSWER])?;
+    let rows = session.query(sql, &[&i64::from(MOST_LEASES), &NO_ANSWER, &now])?;
     let jobs: BTreeSet<i64> = rows.iter().map(|row| row.get(0)).collect();
     Ok(jobs.into_iter().map(|job| job as JobId).collect())
 }
@@ -152,8 +147,8 @@ pub fn take_within(session: &mut Session, choice: &Choice, now: i64, most: u32, 
     session.batch("BEGIN")?;
     session.one("SELECT 1 FROM tenants WHERE id = $1 FOR UPDATE", &[&choice.tenant])?;
     let running = "SELECT count(*) FROM chunks c JOIN jobs j ON j.id = c.job
-         WHERE c.state = 'leased' AND c.until > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND j.tenant = $1";
-    let running: i64 = session.one(running, &[&choice.tenant])?.get(0);
+         WHERE c.state = 'leased' AND c.until > $2 AND j.tenant = $1";
+    let running: i64 = session.one(running, &[&choice.tenant, &now])?.get(0);
     let leases = take(session, choice, now, limit.min((i64::from(most) - running).max(0) as usize), seconds)?;
     session.batch("COMMIT")?;
     Ok(leases)

@@ -98,20 +98,13 @@ pub fn line(connection: &Connection, tables: &Tables, job: Option<JobId>, now: i
     let (mut line, mut expired) = (Line::default(), false);
     while let Some(row) = rows.next().map_err(failure)? {
         let mut read = || -> rusqlite::Result<()> {
-            let (id, tenant, running) = (row.get::<_, i64>(0)? as JobId, row.get(1)?, row.get(6)?);
-            match line.owners.iter_mut().find(|owner| owner.tenant == tenant) {
-                Some(owner) => owner.running += running,
-                None => {
-                    let name: String = row.get(3)?;
-                    line.owners.push(Owner { tenant, share: tables.catalogue().share(&name), given: row.get(4)?, running });
-                }
-            }
+            let (id, tenant, name): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(3)?);
+            let id = id as JobId;
+            let owner = Owner { tenant, share: tables.catalogue().share(&name), given: row.get(4)?, running: row.get(6)? };
             let wanted = job.is_none_or(|job| job == id);
             let (waits, has_expired): (bool, bool) = (row.get(5)?, row.get(7)?);
             expired |= has_expired && wanted;
-            if (waits || has_expired) && wanted {
-                line.ready.push(Ready { job: id, tenant, due: row.get(2)? });
-            }
+            line.add(owner, Ready { job: id, tenant, due: row.get(2)? }, (waits || has_expired) && wanted);
             Ok(())
         };
         read().map_err(failure)?;
