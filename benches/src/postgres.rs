@@ -224,7 +224,7 @@ fn tenants(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
         figures.ratio(&format!("{name}: three tenants, 15 files, largest first"), &together, "records/s", "one tenant, same files", &alone, 0.95);
         figures.judged_at_most(&format!("{name}: latest job beside the simulated policy + a chunk"), &late, "times", &worst, &late, 1.25);
         figures.at_most(&format!("{name}: last tenant beside the first to end"), &apart, "times", 1.05);
-        figures.ratio(&format!("{name}: the same, smallest first"), &smallest, "records/s", "largest first", &together, 0.95);
+        figures.shown(&format!("{name}: the same, smallest first"), &smallest, "records/s");
         figures.count(&format!("{name}: larger jobs that ended before smaller ones"), inversions);
         figures.count(&format!("{name}: failed documents"), failed);
     }

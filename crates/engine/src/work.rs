@@ -178,15 +178,16 @@ impl<'c> Crew<'c> {
     /// Leases chunks ahead of the workers: of one job many at once, of all jobs no more than there are workers, because what
     /// is leased has been decided.
     fn feed(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
-        let (low, batch) = if self.only.is_some() { (LEASE_CHUNKS / 4, LEASE_CHUNKS) } else { (self.options.workers, self.options.workers) };
+        let workers = self.options.workers.max(1);
+        let (low, batch) = if self.only.is_some() { (LEASE_CHUNKS / 4, LEASE_CHUNKS) } else { (workers, workers) };
         let (mut pause, mut over) = (FIRST_PAUSE, false);
         while !self.is_stopping() {
             let leases = self.leases();
-            if leases.ready.len() >= low.max(1) {
+            if leases.ready.len() >= low {
                 let _ = self.changed.wait_timeout(leases, LOOK_AGAIN);
                 continue;
             }
-            let room = if self.only.is_some() { batch } else { batch - leases.ready.len().min(batch - 1) };
+            let room = if self.only.is_some() { batch } else { batch - leases.ready.len() };
             drop(leases);
             let leased = self.store.lease(self.only, room, self.options.lease_seconds)?;
             if !leased.is_empty() {
