@@ -1,6 +1,7 @@
 //! How fast chunks are leased and completed: the store's own calls, with many chunks waiting. A process of its own; prints
 //! JSON.
 
+use crate::limits;
 use crate::process::Result;
 use serde_json::json;
 use std::path::Path;
@@ -101,14 +102,5 @@ pub fn run(store: &str, seconds: f64, keep: u32) -> ExitCode {
         }
         Ok(json!({"records": done, "seconds": spent}))
     };
-    match work() {
-        Ok(line) => {
-            println!("{line}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("stook-bench: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    limits::finish(work().map_err(Into::into))
 }

@@ -14,7 +14,8 @@ use stook_store::{Detail, Store, Tenant};
 /// Rows of a transaction, as the store's writer groups them.
 const GROUP: usize = 20_000;
 
-fn finish(result: Result<serde_json::Value, Box<dyn std::error::Error>>) -> ExitCode {
+/// Prints a line of JSON, or why there is none.
+pub fn finish(result: Result<serde_json::Value, Box<dyn std::error::Error>>) -> ExitCode {
     match result {
         Ok(line) => {
             println!("{line}");

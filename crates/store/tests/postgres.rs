@@ -10,6 +10,7 @@ use stook_catalogue::value::Value;
 use stook_lab::postgres::Server;
 use stook_store::plan::{Condition, Plan, Test};
 use stook_store::postgres::{Options, PostgresStore};
+use stook_store::queue::JobState;
 use stook_store::*;
 
 /// The server all tests share, each with a schema of its own.
@@ -41,6 +42,23 @@ fn scans(explanation: &[String]) -> bool {
 }
 
 conformance!(new_place);
+
+/// A process may go between the commit of the last chunk and the look whether its job has ended.
+#[test]
+fn a_job_that_nobody_ended_is_ended_by_the_next_who_looks_for_work() {
+    let Some(server) = server() else { return };
+    let catalogue = definition(MANY);
+    let store = open(&format!("{}?schema=unended", server.url("postgres")), &catalogue).expect("the store opens");
+    let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1)).expect("the job is written");
+    conformance::queue::add_chunks(&*store, job, 1);
+    store.lease(None, 1, 60).expect("leasing works");
+    if let Err(reason) = server.sql("DELETE FROM unended.chunks") {
+        return println!("skipped: {reason}");
+    }
+    assert_eq!(store.job_state(job).expect("the job is there"), JobState::Running);
+    assert_eq!(store.lease(None, 1, 60).expect("leasing works"), []);
+    assert_eq!(store.job_state(job).expect("the job is there"), JobState::Completed);
+}
 
 const MANY: &str = "
 catalogue: many

@@ -301,7 +301,7 @@ impl Store for PostgresStore {
 
     fn lease(&self, job: Option<JobId>, limit: usize, seconds: u64) -> Result<Vec<Lease>> {
         let tables = &self.bench.tables;
-        let View { line, expired, now } = self.ask(|session| work::look(session, tables, job))?;
+        let View { line, expired, quiet, now } = self.ask(|session| work::look(session, tables, job))?;
         if expired {
             for dead in self.ask(|session| work::bury(session, now))? {
                 self.bench.finish_job(dead)?;
@@ -314,9 +314,8 @@ impl Store for PostgresStore {
                 None => work::take(session, choice, now, limit, seconds),
             })
         })?;
-        // whoever committed the last chunk may not have come to end the job
-        if let (Some(job), true) = (job, leases.is_empty()) {
-            self.bench.finish_job(job)?;
+        if leases.is_empty() {
+            quiet.into_iter().try_for_each(|job| self.bench.finish_job(job))?;
         }
         Ok(leases)
     }

@@ -99,6 +99,9 @@ pub struct View {
     pub line: Line,
     /// Whether some leases have run out.
     pub expired: bool,
+    /// Live jobs of which nothing runs and nothing can be leased now: whoever committed the last chunk may not have come to end
+    /// them.
+    pub quiet: Vec<JobId>,
     /// The server's time, in microseconds.
     pub now: i64,
 }
@@ -117,7 +120,7 @@ pub fn look(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attem
     if rows.first().and_then(|row| row.get::<_, Option<&str>>(0)) != Some(tables.catalogue().hash.as_str()) {
         return Err(StoreError::DefinitionChanged.into());
     }
-    let (mut line, mut expired) = (Line::default(), false);
+    let (mut line, mut expired, mut quiet) = (Line::default(), false, Vec::new());
     let now = rows.first().map_or(0, |row| row.get(9));
     for row in rows {
         let Some(id) = row.get::<_, Option<i64>>(1) else { continue };
@@ -126,9 +129,12 @@ pub fn look(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attem
         let wanted = job.is_none_or(|job| job == id);
         let (waits, has_expired): (bool, bool) = (row.get(6), row.get(8));
         expired |= has_expired && wanted;
+        if wanted && !waits && !has_expired && owner.running == 0 {
+            quiet.push(id);
+        }
         line.add(owner, Ready { job: id, tenant, due: row.get(3) }, (waits || has_expired) && wanted);
     }
-    Ok(View { line, expired, now })
+    Ok(View { line, expired, quiet, now })
 }
 
 /// Declares chunks dead that were leased too often; returns their jobs.

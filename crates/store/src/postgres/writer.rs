@@ -100,8 +100,8 @@ impl Drop for Writer {
 const SMALL: u64 = 1_000;
 
 /// Rows written by this process, by collection: the server's planner is told of a table that has grown to the fourfold. It
-/// would find out by itself, a minute late and a bulk load too late. A small sample does; the server takes
-/// a larger one in time.
+/// would find out by itself, a minute late and a bulk load too late. A small sample does; the server takes a larger one in
+/// time.
 #[derive(Default)]
 struct Written(HashMap<usize, (u64, u64)>);
 
