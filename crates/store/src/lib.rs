@@ -11,6 +11,7 @@
 //!
 //! Reading never waits for writing. All calls block; none may be made from inside [`Unit`]'s methods.
 
+pub mod access;
 pub mod journal;
 mod listing;
 mod pattern;
@@ -22,6 +23,7 @@ pub mod schedule;
 pub mod shape;
 pub mod sqlite;
 
+use access::{NewToken, Token};
 use bytes::Bytes;
 use journal::{ChunkJournal, JournalEntry};
 use plan::{Aggregate, Found, Plan};
@@ -82,6 +84,9 @@ pub enum StoreError {
     /// Another process holds the store's write lock.
     #[error("another process has been writing to the store for {0} s; try again when it has finished")]
     Busy(u64),
+    /// Another transaction holds the record, and the unit does not wait.
+    #[error("another transaction is changing the record")]
+    Held,
     /// No space is left.
     #[error("the disk is full; free some space, then go on with `stook import --resume JOB`")]
     Full,
@@ -254,6 +259,48 @@ pub struct Conflict {
     pub record: Option<StoredRecord>,
 }
 
+/// A call that is done once, however often it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Who calls what by which key, hashed.
+    pub id: [u8; 16],
+    /// The whole request, hashed: the same call with another request is a mistake.
+    pub request: [u8; 16],
+}
+
+/// How long the answer to a [`Call`] is kept, in microseconds.
+pub const CALL_KEPT: i64 = 24 * 3600 * 1_000_000;
+
+/// A change of a record's state by a transition, kept for ever.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logged {
+    /// The collection's index.
+    pub collection: usize,
+    /// The record.
+    pub key: Key,
+    /// The transition's name.
+    pub transition: String,
+    /// Who called it.
+    pub caller: String,
+    /// Arguments, and the values of the fields it set, before and after: `{"args": {}, "before": {}, "after": {}}`.
+    pub change: serde_json::Value,
+}
+
+/// An entry of a record's log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogEntry {
+    /// Number in the order of writing.
+    pub id: i64,
+    /// When, in microseconds.
+    pub at: i64,
+    /// The transition's name.
+    pub transition: String,
+    /// Who called it.
+    pub caller: String,
+    /// As in [`Logged`].
+    pub change: serde_json::Value,
+}
+
 /// One transaction's work. The store calls the methods in the order they are listed here, inside the transaction. When the
 /// transaction has to be begun again (another unit in it failed), it calls them all once more.
 pub trait Unit: Send {
@@ -262,6 +309,16 @@ pub trait Unit: Send {
     /// The lease to hand back; the unit fails with [`StoreError::Fenced`] when it is lost.
     fn fence(&self) -> Option<Fence> {
         None
+    }
+    /// The call this unit answers, if it must not be done twice.
+    fn call(&self) -> Option<&Call> {
+        None
+    }
+    /// The call was answered before: whether by the same request, and how. Nothing else is done.
+    fn repeated(&mut self, _same: bool, _answer: Vec<u8>) {}
+    /// Whether the unit waits for records that other transactions hold, rather than fail with [`StoreError::Held`].
+    fn waits(&self) -> bool {
+        true
     }
     /// Changes computed from what was read, ordered by collection and key, one per record.
     fn writes(&self) -> &[RecordWrite];
@@ -276,6 +333,14 @@ pub trait Unit: Send {
     /// Edges to change and marks to append (their ids are ignored), and marks by id that this unit has answered.
     fn settling(&mut self) -> Settling {
         Settling::default()
+    }
+    /// Changes of state to be logged.
+    fn log(&mut self) -> Vec<Logged> {
+        Vec::new()
+    }
+    /// The answer to [`Unit::call`] that is kept; nothing when the call may be tried again.
+    fn answer(&mut self) -> Option<Vec<u8>> {
+        None
     }
     /// The journal of the chunk.
     fn journal(&mut self) -> Option<&ChunkJournal> {
@@ -331,6 +396,24 @@ impl Pending {
     }
 }
 
+/// Hears of this process's commits, so that a cache of records can be exact. The stand of a store is a number that grows with
+/// every commit of any process.
+pub trait Watch: Send + Sync {
+    /// Readers may see from now on that the stand is `stand` where it was `before`.
+    fn committing(&self, before: i64, stand: i64);
+    /// The commit is done, these records may have changed; those who wrote them have not been answered yet.
+    fn committed(&self, stand: i64, changed: &[Changed<'_>]);
+}
+
+/// Records that a commit may have changed.
+#[derive(Debug, Clone, Copy)]
+pub struct Changed<'c> {
+    /// Whose.
+    pub tenant: &'c Tenant,
+    /// What was written.
+    pub writes: &'c [RecordWrite],
+}
+
 /// A record store for one catalogue.
 pub trait Store: Send + Sync {
     /// The store's clock, in microseconds since 1970; strictly increasing over all calls.
@@ -347,6 +430,51 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the database fails.
     fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>>;
+
+    /// The versions of records, in the order of `keys`. One statement, whatever their number.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn versions(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Version>>> {
+        let heads = self.read(tenant, collection, keys, Detail::Head)?;
+        Ok(heads.into_iter().map(|record| record.map(|record| record.version)).collect())
+    }
+
+    /// The stand that readers see now. Nothing where asking would cost a round trip: then every use of something remembered is
+    /// checked with [`Store::versions`].
+    ///
+    /// # Errors
+    /// When the database fails, or holds another definition now.
+    fn stand(&self) -> Result<Option<i64>> {
+        Ok(None)
+    }
+
+    /// Tells `watch` of every commit of this process from now on, where [`Store::stand`] gives something.
+    fn watch(&self, _watch: std::sync::Arc<dyn Watch>) {}
+
+    /// Changes of a record's state, newest first, `limit` of them before entry `before`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<LogEntry>>;
+
+    /// Writes a token; returns its number.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn create_token(&self, token: NewToken) -> Result<u64>;
+
+    /// All tokens that have not been revoked.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn tokens(&self) -> Result<Vec<Token>>;
+
+    /// Revokes a token; false when there is none with this number.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn revoke_token(&self, id: u64) -> Result<bool>;
 
     /// Starts a unit of work; the answer is in [`Pending`].
     fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending;

@@ -234,6 +234,44 @@ impl Store for PostgresStore {
         })
     }
 
+    fn versions(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Version>>> {
+        self.ask(|session| {
+            let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
+            records::versions(session, &self.bench.tables, tenant, collection, keys)
+        })
+    }
+
+    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<LogEntry>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => records::log(session, &self.bench.tables, tenant, collection, key, before, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn create_token(&self, token: NewToken) -> Result<u64> {
+        let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES ($1, $2, $3, $4, $5) RETURNING id";
+        let tenant = token.tenant.as_ref().map(Tenant::as_str);
+        let id = self.bench.transaction_once(|session, stamp| {
+            let row = session.one(sql, &[&token.digest.as_slice(), &tenant, &token.role.name(), &token.name, &stamp])?;
+            Ok(row.get::<_, i64>(0))
+        })?;
+        Ok(id as u64)
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>> {
+        self.ask(|session| {
+            let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
+            let rows = session.query(sql, &[])?;
+            let token = |row: &::postgres::Row| Token::from_row(row.get(0), row.get(1), row.get(2), row.get(3), row.get(4), row.get(5));
+            Ok(rows.iter().map(token).collect::<Result<_>>()?)
+        })
+    }
+
+    fn revoke_token(&self, id: u64) -> Result<bool> {
+        let sql = "UPDATE api_tokens SET revoked = $1 WHERE id = $2 AND revoked IS NULL";
+        self.write(|session, stamp| Ok(session.execute(sql, &[&stamp, &(id as i64)])? == 1))
+    }
+
     fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
         self.writer.run(unit, urgency)
     }

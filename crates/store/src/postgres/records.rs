@@ -9,7 +9,8 @@ use super::tables::{CollectionTables, Tables};
 use super::values::{self, Bound, column_type};
 use super::work;
 use crate::{
-    Change, Conflict, Content, Detail, Edge, EdgeChange, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord, Tenant, Unit, Version,
+    CALL_KEPT, Change, Conflict, Content, Detail, Edge, EdgeChange, LogEntry, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord, Tenant,
+    Unit, Version,
 };
 use ::postgres::Row;
 use ::postgres::binary_copy::BinaryCopyInWriter;
@@ -87,6 +88,38 @@ pub fn marks(session: &mut Session, tenant: i64, lane: u32, limit: usize) -> Att
     Ok(session.query(sql, &[&tenant, &i64::from(lane), &(limit as i64)])?.into_iter().map(mark).collect())
 }
 
+/// The versions of records, in the order of `keys`.
+pub fn versions(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Option<Version>>> {
+    let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+    let sql = format!("SELECT key, revision, touch FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table);
+    let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
+    let rows = session.query(&sql, &[&tenant, &wanted])?;
+    let found: HashMap<&str, Version> = rows.iter().map(|row| (row.get(0), Version { revision: row.get(1), touch: row.get(2) })).collect();
+    Ok(keys.iter().map(|key| found.get(key.as_str()).copied()).collect())
+}
+
+pub fn log(
+    session: &mut Session,
+    tables: &Tables,
+    tenant: i64,
+    collection: usize,
+    key: &Key,
+    before: Option<i64>,
+    limit: usize,
+) -> Attempt<Vec<LogEntry>> {
+    let sql = "SELECT id, at, transition, caller, change FROM state_log WHERE tenant = $1 AND collection = $2 AND key = $3 AND id < $4 ORDER BY id DESC LIMIT $5";
+    let name = &tables.catalogue().collections[collection].name;
+    let entry = |row: Row| LogEntry {
+        id: row.get(0),
+        at: row.get(1),
+        transition: row.get(2),
+        caller: row.get(3),
+        change: serde_json::from_str(row.get(4)).unwrap_or_default(),
+    };
+    let rows = session.query(sql, &[&tenant, name, &key.as_str(), &before.unwrap_or(i64::MAX), &(limit as i64)])?;
+    Ok(rows.into_iter().map(entry).collect())
+}
+
 // --- writing ------------------------------------------------------------------------------------------------------------
 
 /// The id of a tenant, created if it is new.
@@ -105,8 +138,20 @@ pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp:
         work::hand_back(session, fence)?;
     }
     let tenant = tenant_id(session, unit.tenant())?;
-    let mut desk = Desk { session, tables, tenant, stamp, versions: HashMap::new() };
+    if let Some(call) = unit.call() {
+        let known = session.first("SELECT request, answer FROM calls WHERE tenant = $1 AND id = $2", &[&tenant, &call.id.as_slice()])?;
+        if let Some(row) = known {
+            let same = row.get::<_, &[u8]>(0) == call.request;
+            unit.repeated(same, row.get(1));
+            return Ok((Receipt { stamp, rows: 0 }, Vec::new()));
+        }
+    }
+    let mut desk = Desk { session, tables, tenant, stamp, waits: unit.waits(), versions: HashMap::new() };
     desk.lock(unit.writes())?;
+    if !desk.waits && unit.writes().iter().any(|write| write.expect.is_some() && !desk.versions.contains_key(&(write.collection, write.key.clone())))
+    {
+        return Err(StoreError::Held.into());
+    }
     let mut applied: Vec<RecordWrite> = Vec::new();
     let mut lost: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
     for write in unit.writes() {
@@ -146,6 +191,21 @@ pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp:
         unit.refused(collection, &key, field, &holder);
     }
     settle(session, tenant, unit.settling())?;
+    for entry in unit.log() {
+        let sql = "INSERT INTO state_log(tenant, collection, key, at, transition, caller, change) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+        let collection = &tables.catalogue().collections[entry.collection].name;
+        session.execute(sql, &[&tenant, collection, &entry.key.as_str(), &stamp, &entry.transition, &entry.caller, &entry.change.to_string()])?;
+    }
+    if let Some(answer) = unit.answer()
+        && let Some(call) = unit.call()
+    {
+        // old ones go with new ones
+        let old =
+            "DELETE FROM calls WHERE (tenant, id) IN (SELECT tenant, id FROM calls WHERE made < $1 ORDER BY made LIMIT 2 FOR UPDATE SKIP LOCKED)";
+        session.execute(old, &[&(stamp - CALL_KEPT)])?;
+        let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES ($1, $2, $3, $4, $5)";
+        session.execute(sql, &[&tenant, &call.id.as_slice(), &call.request.as_slice(), &answer, &stamp])?;
+    }
     if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
         work::write_journal(session, tables.catalogue(), fence.chunk, journal)?;
     }
@@ -161,6 +221,8 @@ struct Desk<'d> {
     tables: &'d Tables,
     tenant: i64,
     stamp: i64,
+    /// Whether it waits for rows that others hold.
+    waits: bool,
     /// Of the rows that exist and are locked.
     versions: HashMap<(usize, Key), Version>,
 }
@@ -179,8 +241,10 @@ impl Desk<'_> {
                 let whole = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.' || $1, $2))";
                 self.session.execute(whole, &[&own.table, &self.tenant])?;
                 ""
-            } else {
+            } else if self.waits {
                 "ORDER BY key FOR UPDATE"
+            } else {
+                "ORDER BY key FOR UPDATE SKIP LOCKED"
             };
             let sql = format!("SELECT key, revision, touch FROM {} WHERE tenant = $1 AND key = ANY($2) {lock}", own.table);
             for row in self.session.query(&sql, &[&self.tenant, &keys])? {

@@ -1,7 +1,8 @@
-//! Units on their way: a thread that takes one after the other and commits it in a transaction of its own. More processes
-//! are more such threads.
+//! Units on their way: threads that take one after the other and commit it in a transaction of its own. More processes are
+//! more such threads.
 //!
-//! Units somebody waits for overtake bulk ones, which keep their order. A unit whose transaction was in another's way, or
+//! One thread writes bulk units, which keep their order; units somebody waits for have threads of their own, so that they wait
+//! neither for bulk work nor for each other's commits. A unit whose transaction was in another's way, or
 //! whose connection went before COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit
 //! that hands back a lease that is gone was committed by somebody, itself included.
 
@@ -29,16 +30,30 @@ struct Lines {
     closed: bool,
 }
 
+impl Lines {
+    fn of(&mut self, urgency: Urgency) -> &mut VecDeque<Request> {
+        match urgency {
+            Urgency::Interactive => &mut self.interactive,
+            Urgency::Bulk => &mut self.bulk,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     lines: Mutex<Lines>,
-    arrived: Condvar,
+    bulk: Condvar,
+    interactive: Condvar,
+    written: Mutex<Written>,
 }
 
-/// The thread; dropping it finishes what waits.
+/// Threads for units that somebody waits for.
+const INTERACTIVE: usize = 4;
+
+/// The threads; dropping it finishes what waits.
 pub struct Writer {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// A receipt, and how many rows of which collections were written.
@@ -55,33 +70,33 @@ pub struct Bench {
 impl Writer {
     pub fn start(bench: Bench) -> crate::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let waiting = shared.clone();
-        let mut written = Written::default();
-        let work = move || {
-            while let Some(Request { mut unit, answer }) = waiting.next() {
-                let (result, sizes) = match bench.write(&mut *unit) {
-                    Ok((receipt, sizes)) => (Ok(receipt), sizes),
-                    Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
-                };
-                let _ = answer.send((result, Some(unit)));
-                sizes.into_iter().for_each(|(collection, rows)| written.count(&bench, collection, rows));
-            }
-        };
-        let thread = std::thread::Builder::new().name("store-writer".into()).spawn(work);
-        let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
-        Ok(Self { shared, thread: Some(thread) })
+        let mut threads = Vec::new();
+        for thread in 0..=INTERACTIVE {
+            let urgency = if thread == 0 { Urgency::Bulk } else { Urgency::Interactive };
+            let (waiting, bench) = (shared.clone(), bench.clone());
+            let work = move || {
+                while let Some(Request { mut unit, answer }) = waiting.next(urgency) {
+                    let (result, sizes) = match bench.write(&mut *unit) {
+                        Ok((receipt, sizes)) => (Ok(receipt), sizes),
+                        Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
+                    };
+                    waiting.count(&bench, sizes);
+                    let _ = answer.send((result, Some(unit)));
+                }
+            };
+            let started = std::thread::Builder::new().name("store-writer".into()).spawn(work);
+            threads.push(started.map_err(|error| StoreError::Other(error.to_string()))?);
+        }
+        Ok(Self { shared, threads })
     }
 
     /// Puts a unit in line.
     pub fn run(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
         let (answer, pending) = mpsc::channel();
         let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        match urgency {
-            Urgency::Interactive => lines.interactive.push_back(Request { unit, answer }),
-            Urgency::Bulk => lines.bulk.push_back(Request { unit, answer }),
-        }
+        lines.of(urgency).push_back(Request { unit, answer });
         drop(lines);
-        self.shared.arrived.notify_one();
+        self.shared.arrived(urgency).notify_one();
         Pending(pending)
     }
 }
@@ -89,8 +104,8 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.shared.arrived.notify_all();
-        if let Some(thread) = self.thread.take() {
+        [&self.shared.bulk, &self.shared.interactive].into_iter().for_each(Condvar::notify_all);
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
@@ -106,34 +121,48 @@ const SMALL: u64 = 1_000;
 struct Written(HashMap<usize, (u64, u64)>);
 
 impl Written {
-    fn count(&mut self, bench: &Bench, collection: usize, rows: u64) {
+    /// Whether a collection has grown to the fourfold.
+    fn has_grown(&mut self, collection: usize, rows: u64) -> bool {
         let (written, analysed) = self.0.entry(collection).or_insert((0, SMALL));
         *written += rows;
-        if *written >= 4 * *analysed {
+        let grown = *written >= 4 * *analysed;
+        if grown {
             *analysed = *written;
-            let own = &bench.tables.collections[collection];
-            let sides: String = own.lists.iter().map(|(_, side)| format!(", {side}")).collect();
-            let sql = format!("BEGIN; SET LOCAL default_statistics_target = 10; ANALYZE (SKIP_LOCKED) {}{sides}; COMMIT", own.table);
-            // it is an advice: where it fails, work goes on
-            let _ = bench.pool.run(|session| session.batch(&sql));
         }
+        grown
     }
 }
 
 impl Shared {
-    fn next(&self) -> Option<Request> {
+    fn arrived(&self, urgency: Urgency) -> &Condvar {
+        match urgency {
+            Urgency::Interactive => &self.interactive,
+            Urgency::Bulk => &self.bulk,
+        }
+    }
+
+    fn next(&self, urgency: Urgency) -> Option<Request> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(request) = lines.interactive.pop_front() {
-                return Some(request);
-            }
-            if let Some(request) = lines.bulk.pop_front() {
+            if let Some(request) = lines.of(urgency).pop_front() {
                 return Some(request);
             }
             if lines.closed {
                 return None;
             }
-            lines = self.arrived.wait(lines).unwrap_or_else(PoisonError::into_inner);
+            lines = self.arrived(urgency).wait(lines).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn count(&self, bench: &Bench, sizes: Vec<(usize, u64)>) {
+        for (collection, rows) in sizes {
+            if self.written.lock().unwrap_or_else(PoisonError::into_inner).has_grown(collection, rows) {
+                let own = &bench.tables.collections[collection];
+                let sides: String = own.lists.iter().map(|(_, side)| format!(", {side}")).collect();
+                let sql = format!("BEGIN; SET LOCAL default_statistics_target = 10; ANALYZE (SKIP_LOCKED) {}{sides}; COMMIT", own.table);
+                // it is an advice: where it fails, work goes on
+                let _ = bench.pool.run(|session| session.batch(&sql));
+            }
         }
     }
 }
@@ -162,8 +191,8 @@ impl Bench {
         let written = std::panic::catch_unwind(write);
         let done = written.unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into()).into()))?;
         match session.commit() {
-            // the lease decides when it is done again
-            Err(Trouble::Unknown(reason)) if unit.fence().is_some() => Err(Trouble::Lost(reason)),
+            // the lease, or the answer that was kept, decides when it is done again
+            Err(Trouble::Unknown(reason)) if unit.fence().is_some() || unit.call().is_some() => Err(Trouble::Lost(reason)),
             ended => ended.map(|()| done),
         }
     }

@@ -57,12 +57,36 @@ pub struct SqliteStore {
     path: PathBuf,
     options: Options,
     readers: Mutex<Vec<Connection>>,
+    looking: Mutex<Vec<Looking>>,
     tenants: RwLock<HashMap<Tenant, i64>>,
     writer: Option<Writer>,
     /// The time given last where there is no writer to keep it.
     reading_clock: AtomicI64,
     added: Added,
     changes: Vec<String>,
+}
+
+/// A connection that only looks whether anybody has committed, which the database tells without reading a page.
+struct Looking {
+    connection: Connection,
+    /// What the database said last.
+    version: i64,
+    /// The stand of that time.
+    stand: i64,
+}
+
+impl Looking {
+    fn stand(&mut self, tables: &Tables) -> Result<i64> {
+        let mut statement = self.connection.prepare_cached("PRAGMA data_version").map_err(failure)?;
+        let version = statement.query_row([], |row| row.get(0)).map_err(failure)?;
+        drop(statement);
+        if version != self.version {
+            tables::check(&self.connection, tables)?;
+            self.stand = tables::read_clock(&self.connection)?;
+            self.version = version;
+        }
+        Ok(self.stand)
+    }
 }
 
 /// How often chunks that another process has added are looked for.
@@ -115,8 +139,8 @@ impl SqliteStore {
         tables.set_generations(generations);
         let reading_clock = AtomicI64::new(tables::read_clock(&connection)?);
         let writer = if options.read_only { None } else { Some(Writer::start(connection, path, tables.clone(), &options)?) };
-        let (path, readers, tenants) = (path.to_owned(), Mutex::new(Vec::new()), RwLock::default());
-        Ok(Self { catalogue, tables, path, options, readers, tenants, writer, reading_clock, added: Added::default(), changes })
+        let (path, readers, looking, tenants) = (path.to_owned(), Mutex::default(), Mutex::default(), RwLock::default());
+        Ok(Self { catalogue, tables, path, options, readers, looking, tenants, writer, reading_clock, added: Added::default(), changes })
     }
 
     /// Runs `read`, which asks several questions, on one snapshot.
@@ -266,6 +290,70 @@ impl Store for SqliteStore {
         self.with_reader(|connection| {
             let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read(connection, &self.tables, tenant, collection, keys, detail)
+        })
+    }
+
+    fn stand(&self) -> Result<Option<i64>> {
+        let looking = self.looking.lock().ok().and_then(|mut looking| looking.pop());
+        let mut looking = match looking {
+            Some(looking) => looking,
+            None => Looking {
+                connection: connect(&self.path, &Options { read_only: true, reader_cache: 1 << 20, ..self.options.clone() })?,
+                version: -1,
+                stand: 0,
+            },
+        };
+        let stand = looking.stand(&self.tables)?;
+        if let Ok(mut all) = self.looking.lock() {
+            all.push(looking);
+        }
+        Ok(Some(stand))
+    }
+
+    fn watch(&self, watch: Arc<dyn Watch>) {
+        if let Some(writer) = &self.writer {
+            writer.watch(watch);
+        }
+    }
+
+    fn log(&self, tenant: &Tenant, collection: usize, key: &Key, before: Option<i64>, limit: usize) -> Result<Vec<LogEntry>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => records::log(connection, &self.tables, tenant, collection, key, before, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    fn create_token(&self, token: NewToken) -> Result<u64> {
+        self.write(move |connection, stamp| {
+            let sql = "INSERT INTO api_tokens(digest, tenant, role, name, created) VALUES (?, ?, ?, ?, ?)";
+            let tenant = token.tenant.as_ref().map(Tenant::as_str);
+            records::execute(connection, sql, params![token.digest.as_slice(), tenant, token.role.name(), token.name, stamp])?;
+            Ok(connection.last_insert_rowid() as u64)
+        })
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>> {
+        self.with_reader(|connection| {
+            let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
+            let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+            let mut rows = statement.query([]).map_err(failure)?;
+            let mut tokens = Vec::new();
+            while let Some(row) = rows.next().map_err(failure)? {
+                let get = || -> rusqlite::Result<_> {
+                    Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?, row.get(2)?, row.get::<_, String>(3)?, row.get(4)?, row.get(5)?))
+                };
+                let (id, digest, tenant, role, name, created) = get().map_err(failure)?;
+                tokens.push(Token::from_row(id, &digest, tenant, &role, name, created)?);
+            }
+            Ok(tokens)
+        })
+    }
+
+    fn revoke_token(&self, id: u64) -> Result<bool> {
+        self.write(move |connection, stamp| {
+            let sql = "UPDATE api_tokens SET revoked = ? WHERE id = ? AND revoked IS NULL";
+            let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+            Ok(statement.execute(params![stamp, id as i64]).map_err(failure)? == 1)
         })
     }
 

@@ -5,8 +5,8 @@ use super::tables::{CollectionTables, Tables};
 use super::work;
 use crate::row::{pack_state, reserved_value, unpack_state};
 use crate::{
-    Change, Conflict, Content, Detail, Edge, EdgeChange, Mark, Receipt, RecordWrite, Result, Settling, StoreError, StoredRecord, Tenant, Unit,
-    Version,
+    CALL_KEPT, Change, Conflict, Content, Detail, Edge, EdgeChange, LogEntry, Mark, Receipt, RecordWrite, Result, Settling, StoreError, StoredRecord,
+    Tenant, Unit, Version,
 };
 use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Statement, ToSql, params};
@@ -197,6 +197,27 @@ pub fn marks(connection: &Connection, tenant: i64, lane: u32, limit: usize) -> R
     rows.collect::<rusqlite::Result<_>>().map_err(failure)
 }
 
+pub fn log(
+    connection: &Connection,
+    tables: &Tables,
+    tenant: i64,
+    collection: usize,
+    key: &Key,
+    before: Option<i64>,
+    limit: usize,
+) -> Result<Vec<LogEntry>> {
+    let sql = "SELECT id, at, transition, caller, change FROM state_log WHERE tenant = ? AND collection = ? AND key = ? AND id < ? ORDER BY id DESC LIMIT ?";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let entry = |row: &Row<'_>| {
+        let change: String = row.get(4)?;
+        let change = serde_json::from_str(&change).unwrap_or_default();
+        Ok(LogEntry { id: row.get(0)?, at: row.get(1)?, transition: row.get(2)?, caller: row.get(3)?, change })
+    };
+    let arguments = params![tenant, tables.names[collection], key.as_str(), before.unwrap_or(i64::MAX), limit as i64];
+    let rows = statement.query_map(arguments, entry).map_err(failure)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(failure)
+}
+
 // --- writing ------------------------------------------------------------------------------------------------------------
 
 /// The id of a tenant, created if it is new.
@@ -216,6 +237,16 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
         work::hand_back(connection, fence)?;
     }
     let tenant = tenant_id(connection, unit.tenant())?;
+    if let Some(call) = unit.call() {
+        let mut find = connection.prepare_cached("SELECT request, answer FROM calls WHERE tenant = ? AND id = ?").map_err(failure)?;
+        let known: Option<(Vec<u8>, Vec<u8>)> =
+            find.query_row(params![tenant, call.id.as_slice()], |row| Ok((row.get(0)?, row.get(1)?))).optional().map_err(failure)?;
+        if let Some((request, answer)) = known {
+            let same = request == call.request;
+            unit.repeated(same, answer);
+            return Ok(Receipt { stamp, rows: 0 });
+        }
+    }
     let writes = unit.writes();
     let mut rows = 0;
     let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
@@ -251,6 +282,23 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
         unit.refused(collection, &key, field, &holder);
     }
     settle(connection, tenant, unit.settling())?;
+    for entry in unit.log() {
+        let sql = "INSERT INTO state_log(tenant, collection, key, at, transition, caller, change) VALUES (?, ?, ?, ?, ?, ?, ?)";
+        let collection = &tables.names[entry.collection];
+        execute(connection, sql, params![tenant, collection, entry.key.as_str(), stamp, entry.transition, entry.caller, entry.change.to_string()])?;
+    }
+    if let Some(answer) = unit.answer()
+        && let Some(call) = unit.call()
+    {
+        // old ones go with new ones
+        execute(
+            connection,
+            "DELETE FROM calls WHERE (tenant, id) IN (SELECT tenant, id FROM calls WHERE made < ? LIMIT 2)",
+            params![stamp - CALL_KEPT],
+        )?;
+        let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES (?, ?, ?, ?, ?)";
+        execute(connection, sql, params![tenant, call.id.as_slice(), call.request.as_slice(), answer, stamp])?;
+    }
     if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
         work::write_journal(connection, tables, fence.chunk, journal)?;
     }

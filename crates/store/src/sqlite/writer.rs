@@ -7,14 +7,14 @@
 use super::records;
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
-use crate::{Answered, Pending, Receipt, Result, StoreError, Unit, Urgency};
+use crate::{Answered, Changed, Pending, Receipt, Result, StoreError, Unit, Urgency, Watch};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -31,6 +31,14 @@ impl Work {
     fn unit(self) -> Option<Box<dyn Unit>> {
         match self {
             Work::Unit(unit) => Some(unit),
+            Work::Small(_) => None,
+        }
+    }
+
+    /// The records it may have changed.
+    fn changed(&self) -> Option<Changed<'_>> {
+        match self {
+            Work::Unit(unit) => Some(Changed { tenant: unit.tenant(), writes: unit.writes() }),
             Work::Small(_) => None,
         }
     }
@@ -66,6 +74,7 @@ struct Shared {
     lines: Mutex<Lines>,
     arrived: Condvar,
     clock: AtomicI64,
+    watch: OnceLock<Arc<dyn Watch>>,
 }
 
 /// A handle on the writer's thread; dropping it finishes what waits.
@@ -86,9 +95,10 @@ impl Writer {
         let stored_clock = now().max(tables::read_clock(&connection)?);
         let closing = Arc::new(AtomicBool::new(false));
         let checkpointer = start_checkpointer(path, options, closing.clone())?;
-        let shared = Arc::new(Shared { lines: Mutex::default(), arrived: Condvar::new(), clock: AtomicI64::new(stored_clock) });
+        let shared =
+            Arc::new(Shared { lines: Mutex::default(), arrived: Condvar::new(), clock: AtomicI64::new(stored_clock), watch: OnceLock::new() });
         let (wait, group_rows) = (options.wait, options.group_rows);
-        let worker = Worker { connection, tables, shared: shared.clone(), wait, group_rows, checkpointer: Some(checkpointer), closing };
+        let worker = Worker { connection, tables, shared: shared.clone(), before: 0, wait, group_rows, checkpointer: Some(checkpointer), closing };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || worker.run());
         let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -106,6 +116,11 @@ impl Writer {
         }
         self.shared.arrived.notify_one();
         Pending(pending)
+    }
+
+    /// Tells of commits from now on. Only the first who asks is told.
+    pub fn watch(&self, watch: Arc<dyn Watch>) {
+        let _ = self.shared.watch.set(watch);
     }
 
     /// A time later than any given before.
@@ -136,6 +151,8 @@ struct Worker {
     connection: Connection,
     tables: Arc<Tables>,
     shared: Arc<Shared>,
+    /// The stand when the transaction at hand began.
+    before: i64,
     wait: u64,
     group_rows: u64,
     checkpointer: Option<JoinHandle<()>>,
@@ -233,7 +250,11 @@ impl Worker {
             request = if full { None } else { self.next(interactive) };
         }
         match self.end() {
-            Ok(()) => {
+            Ok(stand) => {
+                if let Some(watch) = self.shared.watch.get() {
+                    let changed: Vec<Changed<'_>> = done.iter().filter_map(|done| done.work.changed()).collect();
+                    watch.committed(stand, &changed);
+                }
                 for Done { answer, receipt, work } in done {
                     let _ = answer.send((Ok(receipt), work.unit()));
                 }
@@ -320,6 +341,7 @@ impl Worker {
         let checked = tables::check(&self.connection, &self.tables).and_then(|()| tables::read_clock(&self.connection));
         match checked {
             Ok(stored) => {
+                self.before = stored;
                 self.shared.clock.fetch_max(stored, Ordering::SeqCst);
                 Ok(())
             }
@@ -330,13 +352,17 @@ impl Worker {
         }
     }
 
-    fn end(&self) -> Result<()> {
+    /// Commits; the stand is then the clock's time.
+    fn end(&self) -> Result<i64> {
         let clock = self.shared.clock.load(Ordering::SeqCst);
+        if let Some(watch) = self.shared.watch.get() {
+            watch.committing(self.before, clock);
+        }
         let ended = tables::write_clock(&self.connection, clock).and_then(|()| self.connection.execute_batch("COMMIT").map_err(failure));
         if ended.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        ended
+        ended.map(|()| clock)
     }
 }
 

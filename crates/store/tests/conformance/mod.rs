@@ -10,6 +10,7 @@
 //! Each specification is a function that is given a place of its own. A specification that is missing in the list below is
 //! an unused function, which the compiler reports.
 
+pub mod calls;
 pub mod definition;
 pub mod history;
 pub mod journal;
@@ -26,6 +27,18 @@ pub mod unique;
 macro_rules! conformance {
     ($new_place:ident) => {
         conformance! { @modules $new_place
+            calls: [
+                a_call_is_done_once_and_answered_as_before,
+                a_call_with_another_request_is_told_so,
+                a_call_without_an_answer_may_be_tried_again,
+                calls_of_two_tenants_are_two_calls,
+                of_equal_calls_at_once_one_is_done,
+                what_transitions_did_is_listed_newest_first,
+                a_unit_that_fails_logs_nothing,
+                tokens_are_listed_until_they_are_revoked,
+                versions_are_those_that_reading_gives,
+                where_there_is_a_stand_it_grows_with_every_commit_and_watchers_hear_of_it,
+            ],
             records: [
                 reading_gives_records_in_the_order_of_the_keys_and_nothing_for_missing_ones,
                 a_key_asked_for_twice_is_answered_twice,

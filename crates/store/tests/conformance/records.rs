@@ -565,7 +565,7 @@ pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
 }
 
 /// A unit that keeps the store busy until the other end is dropped, so that what is submitted meanwhile waits together.
-fn blocking_unit(desk: &Desk) -> (Pending, mpsc::Sender<()>) {
+fn blocking_unit(desk: &Desk, urgency: Urgency) -> (Pending, mpsc::Sender<()>) {
     let (release, released) = mpsc::channel();
     let (arrive, arrived) = mpsc::channel();
     let blocking = desk.work().write(touch(0, "blocked", None, b"")).resolve(move |_| {
@@ -573,7 +573,7 @@ fn blocking_unit(desk: &Desk) -> (Pending, mpsc::Sender<()>) {
         let _ = released.recv();
         Ok(Vec::new())
     });
-    let pending = desk.store.submit(Box::new(blocking), Urgency::Interactive);
+    let pending = desk.store.submit(Box::new(blocking), urgency);
     arrived.recv().expect("the unit is at work");
     (pending, release)
 }
@@ -587,7 +587,7 @@ pub fn a_unit_that_fails_beside_other_interactive_work_takes_only_itself_back(pl
     let fine = |name: &str| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, name, None, full_content(&desk))).mark(1, name)) };
     // jobs, units that fail and units that do not, in several orders
     for order in ["jf", "fj", "juf", "jfu", "ufj", "ufu", "fuj", "jufjuf", "fjujf"] {
-        let (blocked, release) = blocking_unit(&desk);
+        let (blocked, release) = blocking_unit(&desk, Urgency::Interactive);
         let mut units = Vec::new();
         let store = &*desk.store;
         std::thread::scope(|scope| {
@@ -628,7 +628,7 @@ pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
     for urgency in [Urgency::Bulk, Urgency::Interactive] {
         desk.put("x", &[("weight", Value::Int(0))]);
         let read = desk.version("x");
-        let (blocked, release) = blocking_unit(&desk);
+        let (blocked, release) = blocking_unit(&desk, Urgency::Interactive);
         // all have read the same version; every one adds one to what the one before it wrote; every fourth fails on the way
         let add = |number: i64| {
             let empty = desk.content(&[]);
@@ -661,7 +661,7 @@ pub fn a_unit_that_fails_only_when_it_is_done_again_fails_alone(place: &Place) {
     // another unit of the group fails, and when the group is done again this one finds that things have changed
     let desk = Desk::open(place, SHELF);
     for urgency in [Urgency::Bulk, Urgency::Interactive] {
-        let (blocked, release) = blocking_unit(&desk);
+        let (blocked, release) = blocking_unit(&desk, Urgency::Interactive);
         let mut times = 0;
         let fickle = desk.work().write(touch(0, "missing", None, b"")).resolve(move |_| {
             times += 1;
@@ -727,9 +727,11 @@ pub fn interactive_and_bulk_units_are_all_written(place: &Place) {
 pub fn somebody_who_waits_overtakes_bulk_work(place: &Place) {
     let desk = Desk::open(place, SHELF);
     let unit = |name: String| -> Box<dyn Unit> { Box::new(desk.work().write(put(0, &name, None, desk.content(&[])))) };
-    let (blocked, release) = blocking_unit(&desk);
+    let (blocked, release) = blocking_unit(&desk, Urgency::Bulk);
     let bulk: Vec<Pending> = (0..10).map(|number| desk.store.submit(unit(format!("bulk {number}")), Urgency::Bulk)).collect();
     let interactive = desk.store.submit(unit("interactive".into()), Urgency::Interactive);
+    // a store may have another thread for it, which goes on meanwhile
+    std::thread::sleep(std::time::Duration::from_millis(300));
     drop(release);
     blocked.wait().expect("the unit is written");
     let overtaking = interactive.wait().expect("the unit is written").stamp;

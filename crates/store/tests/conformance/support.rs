@@ -127,6 +127,8 @@ pub struct Told {
     pub conflicts: Vec<Conflict>,
     /// Collection, key, field and holder.
     pub refused: Vec<(usize, String, usize, String)>,
+    /// Whether the request was the same, and the answer that was kept.
+    pub repeated: Option<(bool, Vec<u8>)>,
 }
 
 type Resolve = Box<dyn FnMut(Vec<Conflict>) -> Result<Vec<RecordWrite>> + Send>;
@@ -139,6 +141,9 @@ pub struct Work {
     resolve: Option<Resolve>,
     settling: Settling,
     journal: Option<ChunkJournal>,
+    call: Option<(Call, Vec<u8>)>,
+    log: Vec<Logged>,
+    hurries: bool,
     told: Arc<Mutex<Told>>,
 }
 
@@ -151,6 +156,9 @@ impl Work {
             resolve: None,
             settling: Settling::default(),
             journal: None,
+            call: None,
+            log: Vec::new(),
+            hurries: false,
             told: Arc::default(),
         }
     }
@@ -172,6 +180,22 @@ impl Work {
 
     pub fn journal(mut self, journal: ChunkJournal) -> Self {
         self.journal = Some(journal);
+        self
+    }
+
+    pub fn call(mut self, id: u8, request: u8, answer: &[u8]) -> Self {
+        self.call = Some((Call { id: [id; 16], request: [request; 16] }, answer.to_vec()));
+        self
+    }
+
+    pub fn log(mut self, name: &str, transition: &str) -> Self {
+        let change = serde_json::json!({"after": {"status": transition}});
+        self.log.push(Logged { collection: 0, key: key(name), transition: transition.to_owned(), caller: "ann".into(), change });
+        self
+    }
+
+    pub fn without_waiting(mut self) -> Self {
+        self.hurries = true;
         self
     }
 
@@ -218,6 +242,26 @@ impl Unit for Work {
 
     fn fence(&self) -> Option<Fence> {
         self.fence
+    }
+
+    fn call(&self) -> Option<&Call> {
+        self.call.as_ref().map(|(call, _)| call)
+    }
+
+    fn repeated(&mut self, same: bool, answer: Vec<u8>) {
+        self.told.lock().expect("not poisoned").repeated = Some((same, answer));
+    }
+
+    fn waits(&self) -> bool {
+        !self.hurries
+    }
+
+    fn log(&mut self) -> Vec<Logged> {
+        self.log.clone()
+    }
+
+    fn answer(&mut self) -> Option<Vec<u8>> {
+        self.call.as_ref().map(|(_, answer)| answer.clone()).filter(|answer| !answer.is_empty())
     }
 
     fn writes(&self) -> &[RecordWrite] {

@@ -1,0 +1,66 @@
+//! Tokens: who may do what with whose records.
+
+use crate::{Result, StoreError, Tenant};
+use serde::Serialize;
+
+/// What a token allows. Each role may do what those before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Ask.
+    Read,
+    /// Change records, import.
+    Write,
+    /// Tokens, queue.
+    Admin,
+}
+
+/// Every role with its name.
+pub const ROLES: [(Role, &str); 3] = [(Role::Read, "read"), (Role::Write, "write"), (Role::Admin, "admin")];
+
+impl Role {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        ROLES.iter().find(|(role, _)| *role == self).map_or("?", |(_, name)| name)
+    }
+
+    /// The role called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        ROLES.iter().find(|(_, known)| *known == name).map(|(role, _)| *role)
+    }
+}
+
+/// A token to be written. The secret itself is never stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewToken {
+    /// SHA-256 of the secret.
+    pub digest: [u8; 32],
+    /// Whose records; nothing for all tenants.
+    pub tenant: Option<Tenant>,
+    /// What it allows.
+    pub role: Role,
+    /// What people call it.
+    pub name: String,
+}
+
+/// A token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Its number.
+    pub id: u64,
+    /// When it was made, in microseconds.
+    pub created: i64,
+    /// What was written.
+    pub token: NewToken,
+}
+
+impl Token {
+    /// Puts together what a row says.
+    pub(crate) fn from_row(id: i64, digest: &[u8], tenant: Option<String>, role: &str, name: String, created: i64) -> Result<Self> {
+        let wrong = || StoreError::Other(format!("token {id} is damaged"));
+        let digest = digest.try_into().map_err(|_| wrong())?;
+        let tenant = tenant.map(|tenant| Tenant::new(&tenant)).transpose()?;
+        let role = Role::named(role).ok_or_else(wrong)?;
+        Ok(Self { id: id as u64, created, token: NewToken { digest, tenant, role, name } })
+    }
+}
