@@ -29,7 +29,18 @@ pub struct Catalogue {
     pub tenants: BTreeMap<String, Share>,
 }
 
+/// The source that edits by API speak as. It has no entry among the sources, only this index.
+pub const API: usize = usize::MAX;
+
+/// Its name.
+pub const API_NAME: &str = "api";
+
 impl Catalogue {
+    /// The name of a source, [`API`] included.
+    pub fn source_name(&self, index: usize) -> &str {
+        self.sources.get(index).map_or(API_NAME, |source| &source.name)
+    }
+
     /// The collection called `name` and its index.
     pub fn collection(&self, name: &str) -> Option<(usize, &Collection)> {
         self.collections.iter().enumerate().find(|(_, collection)| collection.name == name)

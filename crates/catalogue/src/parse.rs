@@ -279,6 +279,9 @@ impl<'t> Reader<'t> {
         }
         let mut sources = Vec::with_capacity(source_nodes.len());
         for (name, name_node, node) in &source_nodes {
+            if *name == API_NAME {
+                self.problem(name_node, "`api` is the source of what people edit; choose another name");
+            }
             let context = SourceContext { collections: &collections, collection_nodes: &collection_nodes, tables: &tables, patterns: &patterns };
             sources.extend(self.source(name, name_node, node, &context));
         }
@@ -461,7 +464,9 @@ impl<'t> Reader<'t> {
             self.problem(node, format!("expected a list of sources, this is {}", node.shape()));
             return Vec::new();
         };
-        items.iter().filter_map(|item| self.reference(item, "source", source_names)).collect()
+        let names: Vec<&str> = source_names.iter().copied().chain([API_NAME]).collect();
+        let indexes = items.iter().filter_map(|item| self.reference(item, "source", &names));
+        indexes.map(|index| if index == source_names.len() { API } else { index }).collect()
     }
 
     /// A derived field may read other derived fields, but not itself through them.

@@ -112,7 +112,7 @@ impl<'c> Consolidator<'c> {
     }
 
     fn is_among(&self, contribution: &Contribution, sources: &[usize]) -> bool {
-        sources.iter().any(|source| self.catalogue.sources[*source].name == contribution.source())
+        sources.iter().any(|source| self.catalogue.source_name(*source) == contribution.source())
     }
 
     /// Contributions that say something of a field, with what they say.
@@ -132,7 +132,7 @@ impl<'c> Consolidator<'c> {
             Survivorship::Earliest => heard().min_by_key(|(contribution, _)| order(contribution)),
             Survivorship::Prefer { sources, then_earliest } => {
                 let rank = |contribution: &Contribution| {
-                    let place = sources.iter().position(|source| self.catalogue.sources[*source].name == contribution.source());
+                    let place = sources.iter().position(|source| self.catalogue.source_name(*source) == contribution.source());
                     place.unwrap_or(sources.len())
                 };
                 let best = heard().map(|(contribution, _)| rank(contribution)).min();

@@ -52,6 +52,17 @@ pub enum Command {
     /// Do what import jobs have left to do, for all tenants in turn, until stopped.
     #[command(after_help = "Examples:\n  stook import names.mrc --detach && stook work --drain\n  stook work --workers 4")]
     Work(Work),
+    /// Serve the catalogue over HTTP, and do import jobs in the same process.
+    #[command(
+        after_help = "Examples:\n  stook serve\n  stook serve --listen 0.0.0.0:7070 --workers 0\n  curl http://127.0.0.1:7070/v1/main/query?q=authority"
+    )]
+    Serve(Serve),
+    /// Make, list and revoke the tokens by which callers of the API are known.
+    Token {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: Token,
+    },
     /// List import jobs.
     Jobs {
         /// As JSON.
@@ -207,6 +218,75 @@ pub struct Work {
     /// One JSON object for each job that ends.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Address and port. Others than this machine's own need tokens.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
+    pub listen: std::net::SocketAddr,
+    /// Threads that do import jobs [default: all cores; none with a store on a server, where `stook work` does them].
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// Folder from which callers may import files by name.
+    #[arg(long, value_name = "DIR")]
+    pub files: Option<PathBuf>,
+    /// Most requests in work; others wait a moment, then they are told to try again.
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub most: usize,
+    /// Longest time a request waits for its turn, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    pub wait: u64,
+    /// Memory for records that were read, in MB; 0 for none.
+    #[arg(long, value_name = "MB", default_value_t = 64)]
+    pub cache: u64,
+    /// Requests to be logged.
+    #[arg(long, value_name = "WHICH", default_value = "troubles")]
+    pub log: ServeLog,
+}
+
+/// What `serve` logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ServeLog {
+    /// None.
+    Nothing,
+    /// Those that failed here or took longer than a second.
+    Troubles,
+    /// All.
+    All,
+}
+
+/// Commands of `token`.
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Make a token and show it, this once.
+    #[command(after_help = "Example:\n  stook token create --role write --name import-robot")]
+    Create {
+        /// read, write or admin.
+        #[arg(long, value_name = "ROLE", value_parser = ["read", "write", "admin"])]
+        role: String,
+        /// Whose records; `*` for those of all tenants.
+        #[arg(long, default_value = "main", value_name = "T")]
+        tenant: String,
+        /// What people call it.
+        #[arg(long, default_value = "", value_name = "N")]
+        name: String,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List tokens. The secrets are not stored.
+    Ls {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a token: it is refused from the next second on.
+    Revoke {
+        /// Its number.
+        id: u64,
+    },
 }
 
 /// Commands of `queue`.

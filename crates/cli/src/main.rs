@@ -9,6 +9,7 @@ mod import;
 mod open;
 mod output;
 mod queue;
+mod serve;
 mod work;
 
 use arguments::{Arguments, Command};
@@ -80,6 +81,8 @@ fn run(arguments: &Arguments) -> Outcome {
         }
         Command::Import(import) => import::import(&place, import),
         Command::Work(arguments) => work::work(&place, arguments),
+        Command::Serve(arguments) => serve::serve(&place, arguments),
+        Command::Token { command } => serve::token(&place, command),
         Command::Jobs { json, tenant, limit } => import::jobs(&place, tenant.as_deref(), *limit, *json),
         Command::Journal { job, errors, limit, json } => import::journal(&place, *job, *errors, *limit, *json),
         Command::Queue { command } => queue::run(&place, command),

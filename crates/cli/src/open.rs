@@ -85,6 +85,11 @@ impl Place {
         self.open()
     }
 
+    /// Whether the store is a file.
+    pub fn is_file(&self) -> Result<bool, Failure> {
+        Ok(matches!(self.address()?, Address::File(_)))
+    }
+
     fn address(&self) -> Result<Address, Failure> {
         match self.store.as_deref() {
             None => Ok(Address::File(self.folder.join("stook.sqlite"))),

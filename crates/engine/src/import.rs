@@ -5,6 +5,7 @@ use crate::chunk::consolidate::Policy;
 use crate::work::{Crew, Event, LEASE_SECONDS, Options};
 use crate::{EngineError, Result, split};
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,7 @@ use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::put_value;
 use stook_catalogue::value::Value;
+use stook_formats::Syntax;
 use stook_store::journal::{Counts, Trouble};
 use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob, Progress, Slice};
@@ -69,47 +71,58 @@ pub struct Preview {
 
 /// Chooses source and profile and looks at the files.
 fn plan(catalogue: &Catalogue, request: &Request) -> Result<(usize, Option<String>, Vec<JobFile>)> {
+    let source = match named_source(catalogue, request.source.as_deref(), request.profile.as_deref())? {
+        Some(source) => source,
+        None => {
+            let Some(first) = request.files.first() else { return Err(EngineError::Wrong("no file was given".into())) };
+            let name = first.display().to_string();
+            let opened = stook_formats::read::open(first).map_err(|error| EngineError::File { path: name.clone(), error })?;
+            guess_source(catalogue, opened.syntax, &name)?
+        }
+    };
+    let files: Vec<JobFile> = request.files.iter().map(|path| split::inspect(path, &catalogue.sources[source])).collect::<Result<_>>()?;
+    Ok((source, request.profile.clone(), files))
+}
+
+/// The source that is named, or that a profile is for.
+fn named_source(catalogue: &Catalogue, source: Option<&str>, profile: Option<&str>) -> Result<Option<usize>> {
     let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    let profile = match &request.profile {
+    let profile = match profile {
         None => None,
         Some(name) => Some(catalogue.profile(name).ok_or_else(|| {
             let known = names(catalogue.profiles.iter().map(|profile| profile.name.as_str()).collect());
             EngineError::Wrong(format!("there is no profile `{name}`; the definition has {known}"))
         })?),
     };
-    let source = match (&request.source, profile) {
+    match (source, profile) {
         (Some(name), _) => {
             let (index, _) = catalogue.source(name).ok_or_else(|| {
                 let known = names(catalogue.sources.iter().map(|source| source.name.as_str()).collect());
                 EngineError::Wrong(format!("there is no source `{name}`; the definition has {known}"))
             })?;
-            if profile.is_some_and(|profile| profile.source != index) {
-                return Err(EngineError::Wrong(format!("profile `{}` is not for source `{name}`", request.profile.as_deref().unwrap_or_default())));
+            match profile.filter(|profile| profile.source != index) {
+                Some(profile) => Err(EngineError::Wrong(format!("profile `{}` is not for source `{name}`", profile.name))),
+                None => Ok(Some(index)),
             }
-            index
         }
-        (None, Some(profile)) => profile.source,
-        (None, None) => guess_source(catalogue, &request.files)?,
-    };
-    let files: Vec<JobFile> = request.files.iter().map(|path| split::inspect(path, &catalogue.sources[source])).collect::<Result<_>>()?;
-    Ok((source, request.profile.clone(), files))
+        (None, Some(profile)) => Ok(Some(profile.source)),
+        (None, None) => Ok(None),
+    }
 }
 
-/// The only source that reads what the first file holds.
-fn guess_source(catalogue: &Catalogue, files: &[PathBuf]) -> Result<usize> {
-    let Some(first) = files.first() else { return Err(EngineError::Wrong("no file was given".into())) };
-    let opened = stook_formats::read::open(first).map_err(|error| EngineError::File { path: first.display().to_string(), error })?;
-    let fits = |family: Family| opened.syntax.is_none_or(|syntax| syntax.as_family(family).is_some());
-    let exact = |family: Family| opened.syntax.is_some_and(|syntax| syntax.family() == family);
+/// The only source that reads what was found.
+fn guess_source(catalogue: &Catalogue, syntax: Option<Syntax>, name: &str) -> Result<usize> {
+    let fits = |family: Family| syntax.is_none_or(|syntax| syntax.as_family(family).is_some());
+    let exact = |family: Family| syntax.is_some_and(|syntax| syntax.family() == family);
     let candidates: Vec<usize> = (0..catalogue.sources.len()).filter(|index| fits(catalogue.sources[*index].family)).collect();
     let best: Vec<usize> = candidates.iter().copied().filter(|index| exact(catalogue.sources[*index].family)).collect();
-    let found = opened.syntax.map_or("nothing", |syntax| syntax.name());
+    let found = syntax.map_or("nothing", |syntax| syntax.name());
     match (best.as_slice(), candidates.as_slice()) {
         ([only], _) | ([], [only]) => Ok(*only),
-        ([], []) => Err(EngineError::Wrong(format!("{} holds {found}, which no source of this catalogue reads", first.display()))),
+        ([], []) => Err(EngineError::Wrong(format!("{name} holds {found}, which no source of this catalogue reads"))),
         _ => {
             let names: Vec<&str> = candidates.iter().map(|index| catalogue.sources[*index].name.as_str()).collect();
-            Err(EngineError::Wrong(format!("{} holds {found}; say --source: {}", first.display(), names.join(", "))))
+            Err(EngineError::Wrong(format!("{name} holds {found}; say the source: {}", names.join(", "))))
         }
     }
 }
@@ -145,6 +158,66 @@ pub fn create(catalogue: &Catalogue, store: &dyn Store, request: &Request) -> Re
     policy(catalogue, profile.as_deref(), 0)?;
     let source = catalogue.sources[source].name.clone();
     Ok(store.create_job(NewJob { tenant: request.tenant.clone(), profile, source, as_of: request.as_of, files })?)
+}
+
+/// Bytes to be imported that come in once.
+#[derive(Debug, Clone)]
+pub struct Upload {
+    /// What they are called.
+    pub name: String,
+    /// Their number, if it is known.
+    pub size: Option<u64>,
+    /// A profile of the definition.
+    pub profile: Option<String>,
+    /// A source of the definition.
+    pub source: Option<String>,
+    /// Whose records.
+    pub tenant: Tenant,
+    /// The time of the delivery, in microseconds; default: now.
+    pub as_of: Option<i64>,
+}
+
+/// Writes a job for bytes as they come in and cuts them into chunks, which workers may begin with at once. `created` is told
+/// the job's number. When the bytes end in an error, the job has failed; what was committed stays.
+///
+/// # Errors
+/// When the upload does not fit the definition, the bytes cannot be read, or the store fails.
+pub fn upload(catalogue: &Catalogue, store: &dyn Store, upload: &Upload, bytes: Box<dyn Read + Send>, created: &mut dyn FnMut(JobId)) -> Result<Job> {
+    let failed = |error| EngineError::File { path: upload.name.clone(), error };
+    let named = named_source(catalogue, upload.source.as_deref(), upload.profile.as_deref())?;
+    let opened = stook_formats::read::open_bytes(bytes).map_err(failed)?;
+    let source = match named {
+        Some(source) => source,
+        None => guess_source(catalogue, opened.syntax, &upload.name)?,
+    };
+    let source = &catalogue.sources[source];
+    let syntax = opened.syntax.map(|found| split::fitting(found, source, &upload.name)).transpose()?;
+    // whether they were compressed or not: the chunks carry the bytes, there is no file to read them from
+    let file = JobFile {
+        path: upload.name.clone(),
+        size: upload.size.unwrap_or(0),
+        modified: store.clock(),
+        syntax: syntax.map(|syntax| syntax.name().to_owned()),
+        compressed: true,
+    };
+    let job = store.create_job(NewJob {
+        tenant: upload.tenant.clone(),
+        profile: upload.profile.clone(),
+        source: source.name.clone(),
+        as_of: upload.as_of,
+        files: vec![file.clone()],
+    })?;
+    created(job);
+    let cut = split::split_stream(opened.bytes, &file, source, |chunks, progress| {
+        store.add_chunks(job, chunks, progress)?;
+        Ok(!store.job_state(job)?.is_final())
+    });
+    if let Err(error) = &cut {
+        store.end_job(job, JobState::Failed, &error.to_string())?;
+    }
+    cut?;
+    store.sync()?;
+    Ok(store.job(job)?)
 }
 
 /// Cuts a job's files into chunks, from where that was interrupted, calling `show` after each batch, and leaves them to
@@ -292,6 +365,8 @@ impl Trial<'_> {
         let earlier = self.written.get(&place).cloned().flatten();
         let record = match change {
             Change::Delete => None,
+            // imports write no state
+            Change::State { .. } => earlier,
             Change::Touch { contributions } => {
                 let base = earlier.unwrap_or_else(|| stub(key, version));
                 Some(StoredRecord { contributions: contributions.clone(), ..base })

@@ -51,22 +51,27 @@ pub fn find_collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usiz
     })
 }
 
+/// Golden fields and state of a record as JSON, in the order of the definition, absent ones left out.
+pub fn to_json(collection: &Collection, stored: &StoredRecord) -> Json {
+    let mut fields = Map::new();
+    fields.insert("key".into(), json!(stored.key.as_str()));
+    for (field, value) in collection.fields.iter().zip(&stored.golden) {
+        if !value.is_null() {
+            fields.insert(field.name.clone(), value.to_json(field.golden_type()));
+        }
+    }
+    for (state, value) in collection.states.iter().zip(&stored.state) {
+        if !value.is_null() {
+            fields.insert(state.name.clone(), value.to_json(&state.ty));
+        }
+    }
+    Json::Object(fields)
+}
+
 impl WholeRecord<'_> {
     /// Golden fields and state as JSON, in the order of the definition, absent ones left out.
     pub fn to_json(&self) -> Json {
-        let mut fields = Map::new();
-        fields.insert("key".into(), json!(self.stored.key.as_str()));
-        for (field, value) in self.collection.fields.iter().zip(&self.stored.golden) {
-            if !value.is_null() {
-                fields.insert(field.name.clone(), value.to_json(field.golden_type()));
-            }
-        }
-        for (state, value) in self.collection.states.iter().zip(&self.stored.state) {
-            if !value.is_null() {
-                fields.insert(state.name.clone(), value.to_json(&state.ty));
-            }
-        }
-        Json::Object(fields)
+        to_json(self.collection, &self.stored)
     }
 
     /// The newest kept document: its format's number and its bytes.
@@ -169,7 +174,7 @@ fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) 
         Survivorship::Union => "union".into(),
         Survivorship::ByContributor => "by_contributor".into(),
         Survivorship::Prefer { sources, then_earliest } => {
-            let names: Vec<&str> = sources.iter().map(|source| catalogue.sources[*source].name.as_str()).collect();
+            let names: Vec<&str> = sources.iter().map(|source| catalogue.source_name(*source)).collect();
             format!("prefer {} then {}", names.join(", "), if *then_earliest { "earliest" } else { "latest" })
         }
     }

@@ -33,14 +33,7 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
     let opened = open(&path).map_err(failed)?;
     let syntax = match opened.syntax {
         None => None,
-        Some(found) => {
-            let wanted = source.family;
-            let syntax = found.as_family(wanted).ok_or_else(|| {
-                let reason = format!("{} looks like {}, source `{}` reads {}", path.display(), found.name(), source.name, wanted.name());
-                EngineError::Wrong(reason)
-            })?;
-            Some(syntax)
-        }
+        Some(found) => Some(fitting(found, source, &path.display().to_string())?),
     };
     Ok(JobFile {
         path: path.display().to_string(),
@@ -48,6 +41,14 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
         modified: modified(&metadata),
         syntax: syntax.map(|syntax| syntax.name().to_owned()),
         compressed: opened.compression != Compression::None,
+    })
+}
+
+/// The syntax in which a source reads what was found.
+pub(crate) fn fitting(found: Syntax, source: &Source, name: &str) -> Result<Syntax> {
+    let wanted = source.family;
+    found.as_family(wanted).ok_or_else(|| {
+        EngineError::Wrong(format!("{name} looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name()))
     })
 }
 
@@ -85,41 +86,8 @@ pub fn split(files: &[JobFile], source: &Source, mut progress: Progress, mut add
         if let Some(syntax) = syntax(file) {
             check_unchanged(file)?;
             let opened = open(Path::new(&file.path)).map_err(failed)?;
-            let read = Arc::new(Mutex::new(Kept::default()));
-            let input = Tee { inner: opened.bytes, kept: read.clone(), keeps: file.compressed };
-            let mut documents = Documents::new(input, syntax, source.records.as_deref());
-            let mut chunk = OpenChunk::default();
-            while let Some((found, _)) = documents.next().map_err(failed)? {
-                // what was cut before an interruption is read past
-                if found.number <= progress.file_documents {
-                    if let Ok(mut kept) = read.lock() {
-                        kept.give_up(documents.offset());
-                    }
-                    continue;
-                }
-                let is_first = chunk.documents == 0;
-                if is_first {
-                    chunk = OpenChunk { offset: found.offset, number: found.number, ..OpenChunk::default() };
-                }
-                chunk.documents += 1;
-                chunk.end = documents.offset();
-                if is_first {
-                    // behind the first document the scanner knows all that stands before it
-                    chunk.head = documents.head();
-                }
-                if chunk.documents >= CHUNK_DOCUMENTS || chunk.end - chunk.offset >= CHUNK_BYTES {
-                    let done = std::mem::take(&mut chunk);
-                    batch.push(done.finish(&mut progress, &read, file.compressed).map_err(failed)?);
-                    let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();
-                    // small batches first: workers wait for them
-                    let full = batch.len() >= (progress.chunks as usize / 2).clamp(2, 64);
-                    if (full || carried > 4 << 20) && !add(std::mem::take(&mut batch), progress)? {
-                        return Ok(());
-                    }
-                }
-            }
-            if chunk.documents > 0 {
-                batch.push(chunk.finish(&mut progress, &read, file.compressed).map_err(failed)?);
+            if !cut(opened.bytes, file, syntax, source, &mut progress, &mut batch, &mut add)? {
+                return Ok(());
             }
         }
         progress = Progress { file: progress.file + 1, offset: 0, file_documents: 0, ..progress };
@@ -127,6 +95,76 @@ pub fn split(files: &[JobFile], source: &Source, mut progress: Progress, mut add
     progress.complete = true;
     add(batch, progress)?;
     Ok(())
+}
+
+/// Cuts bytes that come in once, as [`split`] does with a job's only file; its chunks carry their bytes.
+///
+/// # Errors
+/// When they cannot be read, or what `add` says.
+pub fn split_stream(
+    bytes: Box<dyn Read + Send>,
+    file: &JobFile,
+    source: &Source,
+    mut add: impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
+) -> Result<()> {
+    let (mut batch, mut progress) = (Vec::new(), Progress::default());
+    if let Some(syntax) = syntax(file)
+        && !cut(bytes, file, syntax, source, &mut progress, &mut batch, &mut add)?
+    {
+        return Ok(());
+    }
+    add(batch, Progress { file: 1, offset: 0, file_documents: 0, complete: true, ..progress })?;
+    Ok(())
+}
+
+/// Cuts one file; false when `add` says so.
+fn cut(
+    bytes: Box<dyn Read + Send>,
+    file: &JobFile,
+    syntax: Syntax,
+    source: &Source,
+    progress: &mut Progress,
+    batch: &mut Vec<NewChunk>,
+    add: &mut impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
+) -> Result<bool> {
+    let failed = |error| EngineError::File { path: file.path.clone(), error };
+    let read = Arc::new(Mutex::new(Kept::default()));
+    let input = Tee { inner: bytes, kept: read.clone(), keeps: file.compressed };
+    let mut documents = Documents::new(input, syntax, source.records.as_deref());
+    let mut chunk = OpenChunk::default();
+    while let Some((found, _)) = documents.next().map_err(failed)? {
+        // what was cut before an interruption is read past
+        if found.number <= progress.file_documents {
+            if let Ok(mut kept) = read.lock() {
+                kept.give_up(documents.offset());
+            }
+            continue;
+        }
+        let is_first = chunk.documents == 0;
+        if is_first {
+            chunk = OpenChunk { offset: found.offset, number: found.number, ..OpenChunk::default() };
+        }
+        chunk.documents += 1;
+        chunk.end = documents.offset();
+        if is_first {
+            // behind the first document the scanner knows all that stands before it
+            chunk.head = documents.head();
+        }
+        if chunk.documents >= CHUNK_DOCUMENTS || chunk.end - chunk.offset >= CHUNK_BYTES {
+            let done = std::mem::take(&mut chunk);
+            batch.push(done.finish(progress, &read, file.compressed).map_err(failed)?);
+            let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();
+            // small batches first: workers wait for them
+            let full = batch.len() >= (progress.chunks as usize / 2).clamp(2, 64);
+            if (full || carried > 4 << 20) && !add(std::mem::take(batch), *progress)? {
+                return Ok(false);
+            }
+        }
+    }
+    if chunk.documents > 0 {
+        batch.push(chunk.finish(progress, &read, file.compressed).map_err(failed)?);
+    }
+    Ok(true)
 }
 
 /// Most bytes of a compressed file that are kept: a chunk, its last document and what is read ahead of it.

@@ -127,7 +127,7 @@ pub struct StoredRecord {
     pub created_job: JobId,
     /// Whether it exists for readers.
     pub alive: bool,
-    /// Packed contributions, see [`stook_catalogue::record`].
+    /// Packed contributions, see [`stook_catalogue::record`]; empty when only values were read.
     pub contributions: Vec<u8>,
     /// State fields that transitions have set, by index.
     pub state_set: Vec<(usize, Value)>,
@@ -137,7 +137,7 @@ pub struct StoredRecord {
     pub state: Vec<Value>,
     /// Fields on which contributors disagree.
     pub conflicts: Vec<usize>,
-    /// Kept documents, concatenated; nothing when only the head was read.
+    /// Kept documents, concatenated; nothing unless everything was read.
     pub raw: Option<Vec<u8>>,
 }
 
@@ -146,6 +146,8 @@ pub struct StoredRecord {
 pub enum Detail {
     /// What decides whether a write is needed: version, contributions, state that was set.
     Head,
+    /// What readers see: version, golden values, state; neither contributions nor kept documents.
+    Values,
     /// Everything.
     Full,
 }
@@ -172,6 +174,13 @@ pub enum Change {
     Touch {
         /// Packed contributions.
         contributions: Vec<u8>,
+    },
+    /// New state with the same golden content: the revision grows.
+    State {
+        /// A value per state field.
+        state: Vec<Value>,
+        /// State fields that transitions have set, by index.
+        state_set: Vec<(usize, Value)>,
     },
     /// The row goes.
     Delete,

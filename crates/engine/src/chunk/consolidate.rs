@@ -207,7 +207,8 @@ impl<'c> Decider<'c> {
         Change::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))
     }
 
-    fn content(&self, stored: Option<&StoredRecord>, created_job: JobId, golden: Golden, contributions: &[Contribution]) -> Content {
+    /// The content of a record with these contributions, in the order they are stored.
+    pub fn content(&self, stored: Option<&StoredRecord>, created_job: JobId, golden: Golden, contributions: &[Contribution]) -> Content {
         let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
         Content {
             created_job,

@@ -326,24 +326,7 @@ impl<'c> Mapper<'c> {
     }
 
     fn key(&self, collection: &Collection, values: &[Value]) -> Result<Key, String> {
-        let get = |name: &str| collection.field(name).map(|(index, field)| (&values[index], &field.ty));
-        let text: Arc<str> = match &collection.key {
-            KeyRule::Field(index) => match &values[*index] {
-                Value::Null => return Err(format!("there is no key: `{}` has no value", collection.fields[*index].name)),
-                Value::Text(text) => Arc::from(&**text),
-                other => other.show(&collection.fields[*index].ty).into(),
-            },
-            KeyRule::Template(template) => {
-                template.fill(|name| shown(get(name)?).map(Cow::Owned)).ok_or("there is no key: a value of its template is missing")?.into()
-            }
-            KeyRule::Expression(expression) => {
-                let variable = |name: &str| get(name).map_or(cel::Value::Null, |(value, ty)| to_cel(value, ty));
-                let found = self.evaluator.evaluate(expression, variable).map_err(|error| format!("the key: {error}"))?;
-                let text = from_cel(&found, &FieldType::Text).map_err(|error| format!("the key: {error}"))?;
-                text.as_text().ok_or("there is no key: its expression gives nothing")?.into()
-            }
-        };
-        Key::new(text).map_err(|error| error.to_string())
+        key_of(collection, values, self.evaluator)
     }
 
     fn as_of(&self, scope: &Scope<'_>, values: &[Value]) -> Result<i64, String> {
@@ -495,19 +478,49 @@ impl<'c> Mapper<'c> {
     }
 }
 
-/// Checks `one_of`, and that every store can hold the value: some keep no text with a NUL character.
+/// The key that values of a document, or of an edit, give a record.
+///
+/// # Errors
+/// Why they give none.
+pub fn key_of(collection: &Collection, values: &[Value], evaluator: &Evaluator) -> Result<Key, String> {
+    let get = |name: &str| collection.field(name).map(|(index, field)| (&values[index], &field.ty));
+    let text: Arc<str> = match &collection.key {
+        KeyRule::Field(index) => match &values[*index] {
+            Value::Null => return Err(format!("there is no key: `{}` has no value", collection.fields[*index].name)),
+            Value::Text(text) => Arc::from(&**text),
+            other => other.show(&collection.fields[*index].ty).into(),
+        },
+        KeyRule::Template(template) => {
+            template.fill(|name| shown(get(name)?).map(Cow::Owned)).ok_or("there is no key: a value of its template is missing")?.into()
+        }
+        KeyRule::Expression(expression) => {
+            let variable = |name: &str| get(name).map_or(cel::Value::Null, |(value, ty)| to_cel(value, ty));
+            let found = evaluator.evaluate(expression, variable).map_err(|error| format!("the key: {error}"))?;
+            let text = from_cel(&found, &FieldType::Text).map_err(|error| format!("the key: {error}"))?;
+            text.as_text().ok_or("there is no key: its expression gives nothing")?.into()
+        }
+    };
+    Key::new(text).map_err(|error| error.to_string())
+}
+
 fn allowed(value: Value, field: &Field, strict: bool) -> Result<Value, Trouble> {
+    check(value, &field.ty, &field.one_of).map_err(if strict { Trouble::Failure } else { Trouble::Warning })
+}
+
+/// Checks `one_of`, and that every store can hold the value: some keep no text with a NUL character.
+///
+/// # Errors
+/// Why it is not allowed.
+pub fn check(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, String> {
     let has_nul = |element: &Value| element.as_text().is_some_and(|text| text.contains('\0'));
     if value.elements().iter().any(has_nul) {
-        let reason = format!("{:?} has a NUL character", value.show(&field.ty));
-        return Err(if strict { Trouble::Failure(reason) } else { Trouble::Warning(reason) });
+        return Err(format!("{:?} has a NUL character", value.show(ty)));
     }
-    if field.one_of.is_empty() || value.elements().iter().all(|element| field.one_of.contains(element)) {
+    if one_of.is_empty() || value.elements().iter().all(|element| one_of.contains(element)) {
         return Ok(value);
     }
-    let choices: Vec<String> = field.one_of.iter().map(|choice| choice.show(&field.ty)).collect();
-    let reason = format!("{:?} is not one of {}", value.show(&field.ty), choices.join(", "));
-    Err(if strict { Trouble::Failure(reason) } else { Trouble::Warning(reason) })
+    let choices: Vec<String> = one_of.iter().map(|choice| choice.show(ty)).collect();
+    Err(format!("{:?} is not one of {}", value.show(ty), choices.join(", ")))
 }
 
 /// The hash of what a document says: of its bytes where they are kept, else of its values, those of the envelope left out.

@@ -35,7 +35,7 @@ pub fn read(
 ) -> Attempt<Vec<Option<StoredRecord>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
-    let columns = &own.read[usize::from(detail == Detail::Full)];
+    let columns = &own.read[detail as usize];
     let sql = format!("SELECT {columns} FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table);
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let mut found: HashMap<Key, StoredRecord> = HashMap::with_capacity(keys.len());
@@ -55,14 +55,14 @@ fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<Store
         created_job: row.get::<_, i64>(3) as u64,
         alive: row.get(4),
         state_set: crate::row::unpack_state(row.get(5), collection),
-        contributions: row.get(6),
+        contributions: if detail == Detail::Values { Vec::new() } else { row.get(6) },
         golden: Vec::new(),
         state: Vec::new(),
         conflicts: Vec::new(),
         raw: None,
     };
-    if detail == Detail::Full {
-        let mut column = 6;
+    if detail != Detail::Head {
+        let mut column = if detail == Detail::Full { 6 } else { 5 };
         let mut next = |ty: &FieldType| {
             column += 1;
             values::read(row, column, ty)
@@ -71,7 +71,9 @@ fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<Store
         record.state = collection.states.iter().map(|state| next(&state.ty)).collect::<Attempt<_>>()?;
         let conflicts: Option<Vec<&str>> = row.get(column + 1);
         record.conflicts = conflicts.unwrap_or_default().iter().filter_map(|name| collection.field(name)).map(|(index, _)| index).collect();
-        record.raw = row.get(column + 2);
+        if detail == Detail::Full {
+            record.raw = row.get(column + 2);
+        }
     }
     Ok(record)
 }
@@ -258,7 +260,7 @@ impl Desk<'_> {
     /// Whether a record is still what was read.
     fn is_current(&self, write: &RecordWrite) -> bool {
         let now = self.versions.get(&(write.collection, write.key.clone())).copied();
-        now == write.expect && !(now.is_none() && matches!(write.change, Change::Touch { .. }))
+        now == write.expect && !(now.is_none() && matches!(write.change, Change::Touch { .. } | Change::State { .. }))
     }
 
     /// Takes the values of unique fields in the order of the writes, and gives back those that records had. Writes of records
@@ -281,7 +283,7 @@ impl Desk<'_> {
             }
             let mut kept = Vec::with_capacity(writes.len());
             for write in std::mem::take(writes) {
-                if write.collection != collection || matches!(write.change, Change::Touch { .. }) {
+                if write.collection != collection || matches!(write.change, Change::Touch { .. } | Change::State { .. }) {
                     kept.push(write);
                     continue;
                 }
@@ -331,6 +333,7 @@ impl Desk<'_> {
                     touched.push(key);
                     packed.push(contributions.as_slice());
                 }
+                Change::State { state, state_set } => self.set_state(write, own, definition, state, state_set)?,
                 Change::Delete => gone.push(key),
             }
         }
@@ -382,6 +385,29 @@ impl Desk<'_> {
             self.copy_elements(side, definition, *field, changed.iter().chain(&new))?;
         }
         Ok(())
+    }
+
+    /// Writes the state of one row: transitions come one by one.
+    fn set_state(
+        &mut self,
+        write: &RecordWrite,
+        own: &CollectionTables,
+        collection: &Collection,
+        state: &[Value],
+        state_set: &[(usize, Value)],
+    ) -> Attempt<()> {
+        let was = write.expect.unwrap_or_default();
+        let revision = self.stamp.max(was.revision + 1);
+        let packed = crate::row::pack_state(state_set, collection);
+        let (key, values) = (write.key.as_str(), state.iter().map(Bound).collect::<Vec<_>>());
+        let mut set: Vec<String> = vec!["revision = $5".into(), "touch = 0".into(), "state = $6".into()];
+        let mut parameters: Vec<Parameter<'_>> = vec![&self.tenant, &key, &was.revision, &was.touch, &revision, &packed];
+        for (state, value) in collection.states.iter().zip(&values) {
+            parameters.push(value);
+            set.push(format!("{} = ${}", super::tables::name(&["s", &state.name]), parameters.len()));
+        }
+        let sql = format!("UPDATE {} SET {} WHERE tenant = $1 AND key = $2 AND revision = $3 AND touch = $4", own.table, set.join(", "));
+        all_written(self.session.execute(&sql, &parameters)?, 1)
     }
 
     /// Writes whole rows; to be staged, with the versions that they replace.

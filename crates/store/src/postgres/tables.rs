@@ -75,8 +75,8 @@ pub struct CollectionTables {
     pub table: String,
     /// Columns of a row in the order they are written.
     pub columns: Vec<(String, String)>,
-    /// Columns that are read: the head, or all of it.
-    pub read: [String; 2],
+    /// Columns that are read: the head, the values, or all of it.
+    pub read: [String; 3],
     /// Fields whose folded form has a column.
     pub folded: Vec<usize>,
     /// Indexed list fields and their side tables.
@@ -143,7 +143,8 @@ impl CollectionTables {
         let folded_columns = folded.iter().map(|index| (name(&["x", &collection.fields[*index].name]), text()));
         let states = collection.states.iter().map(|state| (name(&["s", &state.name]), column_type(&state.ty)));
         let read: Vec<String> = fields.clone().chain(states.clone()).map(|(column, _)| column).collect();
-        let full = [HEAD.to_owned()].into_iter().chain(read).chain(["conflict".to_owned(), "raw".to_owned()]).collect::<Vec<_>>().join(", ");
+        let values = read.into_iter().chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
+        let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
         let fixed = |columns: &[(&str, &str)]| columns.iter().map(|(name, ty)| ((*name).to_owned(), (*ty).to_owned())).collect::<Vec<_>>();
         let mut columns = fixed(&[
             ("tenant", "bigint"),
@@ -162,7 +163,7 @@ impl CollectionTables {
         Self {
             table: name(&["r", &collection.name]),
             columns,
-            read: [HEAD.to_owned(), full],
+            read: details,
             folded,
             lists: side("i", |field| field.index.ordered && field.golden_type().is_list()),
             uniques: side("u", |field| field.unique),

@@ -127,7 +127,7 @@ pub fn read(
 ) -> Result<Vec<Option<StoredRecord>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
-    let which = usize::from(detail == Detail::Full);
+    let which = detail as usize;
     if let [key] = keys {
         let mut statement = connection.prepare_cached(&own.read_one[which]).map_err(failure)?;
         let mut rows = statement.query(params![tenant, key.as_str()]).map_err(failure)?;
@@ -157,14 +157,14 @@ fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<St
         created_job: row.get::<_, i64>(4).map_err(failure)? as u64,
         alive: row.get(5).map_err(failure)?,
         state_set: unpack_state(row.get(6).map_err(failure)?, collection),
-        contributions: row.get(7).map_err(failure)?,
+        contributions: if detail == Detail::Values { Vec::new() } else { row.get(7).map_err(failure)? },
         golden: Vec::new(),
         state: Vec::new(),
         conflicts: Vec::new(),
         raw: None,
     };
-    if detail == Detail::Full {
-        let mut column = 8;
+    if detail != Detail::Head {
+        let mut column = if detail == Detail::Full { 8 } else { 7 };
         let mut next = |ty: &FieldType| -> Result<Value> {
             let value = unbind(row.get_ref(column).map_err(failure)?, ty);
             column += 1;
@@ -174,7 +174,9 @@ fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<St
         record.state = collection.states.iter().map(|state| next(&state.ty)).collect::<Result<_>>()?;
         let conflicts = next(&FieldType::List(Box::new(FieldType::Text)))?;
         record.conflicts = conflicts.elements().iter().filter_map(|name| collection.field(name.as_text()?)).map(|(index, _)| index).collect();
-        record.raw = row.get(column).map_err(failure)?;
+        if detail == Detail::Full {
+            record.raw = row.get(column).map_err(failure)?;
+        }
     }
     Ok(record)
 }
@@ -344,6 +346,22 @@ impl Rows<'_> {
                 let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
                 let changed =
                     statement.execute(params![contributions, tenant, write.key.as_str(), version.revision, version.touch]).map_err(failure)?;
+                Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
+            }
+            Change::State { state, state_set } => {
+                let Some(version) = write.expect else { return Ok(Applied::Changed) };
+                let mut statement = connection.prepare_cached(&own.set_state).map_err(failure)?;
+                let mut binder = Binder { statement: &mut statement, index: 0 };
+                binder.bind(self.stamp.max(version.revision + 1))?;
+                for value in state {
+                    binder.bind(bind(value))?;
+                }
+                binder.bind(pack_state(state_set, &self.tables.catalogue().collections[write.collection]))?;
+                binder.bind(tenant)?;
+                binder.bind(write.key.as_str())?;
+                binder.bind(version.revision)?;
+                binder.bind(version.touch)?;
+                let changed = binder.statement.raw_execute().map_err(failure)?;
                 Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
             }
             Change::Delete => {

@@ -69,10 +69,12 @@ pub struct CollectionTables {
     pub insert: String,
     /// `UPDATE` of a row that is still at the version read.
     pub update: String,
-    /// Reads one record by (tenant, key): its head, or all of it.
-    pub read_one: [String; 2],
-    /// Reads records by (array of keys, tenant): their heads, or all of them.
-    pub read_many: [String; 2],
+    /// `UPDATE` of the state of a row that is still at the version read.
+    pub set_state: String,
+    /// Reads one record by (tenant, key): its head, its values, or all of it.
+    pub read_one: [String; 3],
+    /// Reads records by (array of keys, tenant): their heads, their values, or all of them.
+    pub read_many: [String; 3],
     /// Fields whose folded form has a column.
     pub folded: Vec<usize>,
     /// Indexed list fields and their side tables.
@@ -142,16 +144,20 @@ impl CollectionTables {
         let assignments = names.iter().map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(", ");
         let stored = collection.fields.iter().map(|field| format!("\"f_{}\"", field.name));
         let states = collection.states.iter().map(|state| format!("\"s_{}\"", state.name));
-        let full =
-            [HEAD.to_owned()].into_iter().chain(stored).chain(states).chain(["conflict".to_owned(), "raw".to_owned()]).collect::<Vec<_>>().join(", ");
+        let values = stored.chain(states).chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
+        let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
+        let set_states: String = collection.states.iter().map(|state| format!("\"s_{}\" = ?, ", state.name)).collect();
         Self {
             insert: format!("INSERT INTO {table}({all}) VALUES ({marks}) ON CONFLICT(tenant, key) DO NOTHING"),
             update: format!(
                 "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {assignments}, conflict = ?, state = ?, contributions = ?, raw = ? \
                  WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
             ),
-            read_one: [HEAD, &full].map(|columns| format!("SELECT {columns} FROM {table} WHERE tenant = ? AND key = ?")),
-            read_many: [HEAD, &full].map(|columns| {
+            set_state: format!(
+                "UPDATE {table} SET revision = ?, touch = 0, {set_states}state = ? WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
+            ),
+            read_one: details.each_ref().map(|columns| format!("SELECT {columns} FROM {table} WHERE tenant = ? AND key = ?")),
+            read_many: details.each_ref().map(|columns| {
                 format!("SELECT {columns} FROM rarray(?1) AS wanted CROSS JOIN {table} AS r ON r.tenant = ?2 AND r.key = wanted.value")
             }),
             table,

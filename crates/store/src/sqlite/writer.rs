@@ -362,6 +362,9 @@ impl Worker {
         if ended.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
+        if let (Err(_), Some(watch)) = (&ended, self.shared.watch.get()) {
+            watch.committing(self.before, self.before);
+        }
         ended.map(|()| clock)
     }
 }

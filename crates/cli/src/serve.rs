@@ -1,0 +1,128 @@
+//! `serve` and `token`.
+
+use crate::arguments::{Serve, ServeLog, Token};
+use crate::open::{self, Place};
+use crate::output::{count, table};
+use crate::work::{stop_signal, threads};
+use crate::{Failure, Outcome};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use stook_catalogue::value::show_timestamp;
+use stook_engine::work::{LEASE_SECONDS, Options as WorkOptions};
+use stook_server::access::new_token;
+use stook_server::admission::Limits;
+use stook_server::{App, Logged, Options};
+use stook_store::access::Role;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 4_096;
+
+pub fn serve(place: &Place, arguments: &Serve) -> Outcome {
+    let stop = stop_signal()?;
+    let (catalogue, store) = place.open()?;
+    let workers = match arguments.workers {
+        Some(workers) => workers,
+        None if place.is_file()? => threads(None),
+        None => 0,
+    };
+    let loopback = arguments.listen.ip().is_loopback();
+    let options = Options {
+        interactive: Limits { most: arguments.most.max(1), wait: Duration::from_millis(arguments.wait) },
+        cache: arguments.cache << 20,
+        files: arguments.files.clone(),
+        log: match arguments.log {
+            ServeLog::Nothing => Logged::Nothing,
+            ServeLog::Troubles => Logged::Troubles,
+            ServeLog::All => Logged::All,
+        },
+        loopback,
+        ..Options::default()
+    };
+    let app = App::new(catalogue.clone(), store.clone(), options)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let listener = runtime.block_on(async {
+        let socket = if arguments.listen.is_ipv4() { tokio::net::TcpSocket::new_v4()? } else { tokio::net::TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(arguments.listen)?;
+        socket.listen(BACKLOG)
+    });
+    let listener = listener.map_err(|error| Failure::new(format!("{}: {error}", arguments.listen)))?;
+    let address = listener.local_addr()?;
+    eprintln!("serving {} on http://{address} with {}; /docs says how to ask", catalogue.name, count(workers as u64, "import worker"));
+    if loopback && store.tokens()?.is_empty() {
+        eprintln!("there is no token: whoever is on this machine may do everything; `stook token create` ends that");
+    } else if store.tokens()?.is_empty() {
+        eprintln!("there is no token, so nobody is answered; make one: stook token create --role admin");
+    }
+    let stop_work = Arc::new(AtomicBool::new(false));
+    let crew = (workers > 0).then(|| {
+        let (app, stop) = (app.clone(), stop_work.clone());
+        std::thread::spawn(move || {
+            let options = WorkOptions { workers, lease_seconds: LEASE_SECONDS, drain: false };
+            stook_server::work(&app, &options, &stop)
+        })
+    });
+    let asked = stop.clone();
+    let served = runtime.block_on(stook_server::serve(app, listener, async move {
+        while !asked.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }));
+    stop_work.store(true, Ordering::SeqCst);
+    if let Some(Ok(worked)) = crew.map(std::thread::JoinHandle::join) {
+        worked?;
+    }
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    served?;
+    Ok(0)
+}
+
+pub fn token(place: &Place, command: &Token) -> Outcome {
+    let (_, store) = place.open()?;
+    match command {
+        Token::Create { role, tenant, name, json } => {
+            let tenant = if tenant == "*" { None } else { Some(open::tenant(tenant)?) };
+            let role = Role::named(role).ok_or_else(|| Failure::usage("a role is read, write or admin"))?;
+            let (secret, token) = new_token(tenant, role, name.clone()).map_err(|error| Failure::new(error.to_string()))?;
+            let id = store.create_token(token)?;
+            if *json {
+                println!("{}", json!({ "id": id, "token": secret }));
+            } else {
+                eprintln!("token {id}, shown this once; send it as `Authorization: Bearer TOKEN`");
+                println!("{secret}");
+            }
+        }
+        Token::Ls { json } => {
+            let tokens = store.tokens()?;
+            let tenant = |token: &stook_store::access::Token| token.token.tenant.as_ref().map_or("*".to_owned(), ToString::to_string);
+            if *json {
+                let shown: Vec<_> = tokens
+                    .iter()
+                    .map(|token| {
+                        let created = show_timestamp(token.created);
+                        json!({ "id": token.id, "tenant": tenant(token), "role": token.token.role.name(), "name": token.token.name, "created": created })
+                    })
+                    .collect();
+                println!("{}", json!(shown));
+            } else {
+                let rows: Vec<Vec<String>> = tokens
+                    .iter()
+                    .map(|token| {
+                        let own = &token.token;
+                        vec![token.id.to_string(), tenant(token), own.role.name().to_owned(), own.name.clone(), show_timestamp(token.created)]
+                    })
+                    .collect();
+                println!("{}", table(&["token", "tenant", "role", "name", "created"], &rows, &[true]));
+            }
+        }
+        Token::Revoke { id } => {
+            if !store.revoke_token(*id)? {
+                return Err(Failure::new(format!("there is no token {id}")));
+            }
+            println!("token {id} is revoked");
+        }
+    }
+    Ok(0)
+}

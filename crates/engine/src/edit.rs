@@ -1,0 +1,364 @@
+//! Edits of single records: contributions of the source `api`.
+//!
+//! An edit replaces what `api` says of a record; golden fields follow by survivorship like any other's. Its `as_of` is the
+//! store's time, and later than the edit before it, so that edits of a record never overtake each other. A deletion is a
+//! contribution too, which competes by time.
+
+use crate::Result;
+use crate::chunk::consolidate::{Decider, Policy};
+use crate::chunk::map::{check, key_of};
+use crate::transition::strict_from_json;
+use serde_json::{Map, Value as Json};
+use std::sync::{Arc, Mutex, PoisonError};
+use stook_catalogue::definition::{API_NAME, Catalogue, Collection, KeyRule, Matched, Unmatched};
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{Contribution, Hash, MAX_CONTRIBUTORS, Origin, Said, pack, put_bytes, put_value, unpack};
+use stook_catalogue::survivorship::Consolidator;
+use stook_catalogue::value::Value;
+use stook_store::{Change, Conflict, Content, Detail, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
+
+/// What an edit does to what `api` says of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Says this of a record that must not exist.
+    Create(Fields),
+    /// Says this instead of what it said before; the record may be new.
+    Put(Fields),
+    /// Changes what it said before (RFC 7396): null takes a field back.
+    Patch(Fields),
+    /// Says that the record is gone.
+    Delete,
+}
+
+/// Fields of an edit.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Fields {
+    /// Values by name.
+    pub values: Map<String, Json>,
+    /// Fields that have no value, whatever others say.
+    pub clear: Vec<String>,
+}
+
+/// What must hold of the record for the edit to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Conditions {
+    /// One of these revisions; an empty list is any living record.
+    pub is: Option<Vec<i64>>,
+    /// None of these; an empty list is no living record.
+    pub is_not: Option<Vec<i64>>,
+}
+
+/// An edit of one record.
+#[derive(Debug, Clone)]
+pub struct Edit {
+    /// Whose record.
+    pub tenant: Tenant,
+    /// The collection's index.
+    pub collection: usize,
+    /// The record; for [`Action::Create`] the fields say it.
+    pub key: Option<Key>,
+    /// What is done.
+    pub action: Action,
+    /// When it is done.
+    pub conditions: Conditions,
+}
+
+/// What became of an edit.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Edited {
+    /// It was done.
+    Done {
+        /// It did not exist before.
+        created: bool,
+        /// Its content is another now.
+        changed: bool,
+        /// The record.
+        record: Box<StoredRecord>,
+    },
+    /// The fields are not right, for these reasons.
+    Wrong(Vec<String>),
+    /// There is no such record.
+    Missing,
+    /// The record exists already.
+    Exists(Key),
+    /// A condition does not hold.
+    Changed,
+    /// Another record has the value of a unique field.
+    Taken {
+        /// The field's name.
+        field: String,
+        /// The other record.
+        holder: String,
+    },
+}
+
+/// Does an edit.
+///
+/// # Errors
+/// When the store fails.
+pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator, edit: Edit) -> Result<Edited> {
+    let collection = &catalogue.collections[edit.collection];
+    let fields = match &edit.action {
+        Action::Create(fields) | Action::Put(fields) | Action::Patch(fields) => read_fields(collection, fields),
+        Action::Delete => Ok(vec![None; collection.fields.len()]),
+    };
+    let mut said = match fields {
+        Ok(said) => said,
+        Err(problems) => return Ok(Edited::Wrong(problems)),
+    };
+    let key = match &edit.key {
+        Some(key) => key.clone(),
+        None => {
+            let values: Vec<Value> = said.iter().cloned().map(Option::unwrap_or_default).collect();
+            match key_of(collection, &values, evaluator) {
+                Ok(key) => key,
+                Err(reason) => return Ok(Edited::Wrong(vec![reason])),
+            }
+        }
+    };
+    // a key that is a field need not be said twice
+    if let (KeyRule::Field(index), false) = (&collection.key, edit.action == Action::Delete)
+        && said[*index].is_none()
+    {
+        match stook_catalogue::value::from_text(key.as_str(), &collection.fields[*index].ty, None) {
+            Ok(value) => said[*index] = Some(value),
+            Err(error) => return Ok(Edited::Wrong(vec![error.to_string()])),
+        }
+    }
+    let now = store.clock();
+    let stored = store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), Detail::Full)?.pop().flatten();
+    let desk = Desk { catalogue: catalogue.clone(), edit, said, key, now };
+    let ended = Arc::new(Mutex::new(Edited::Missing));
+    let mut unit = EditUnit { desk, writes: Vec::new(), ended: ended.clone() };
+    let decision = unit.desk.decide(evaluator, stored)?;
+    unit.writes = unit.take(decision);
+    if unit.writes.is_empty() {
+        return Ok(ended.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    }
+    let stamp = store.commit(Box::new(unit))?.stamp;
+    let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Edited::Done { record, changed: true, .. } = &mut edited {
+        // what the store gives a record that is written
+        record.version.revision = stamp.max(record.version.revision + 1);
+    }
+    Ok(edited)
+}
+
+/// The values of an edit by field: what is not said, what is null (taken back), what is cleared.
+fn read_fields(collection: &Collection, fields: &Fields) -> std::result::Result<Vec<Option<Value>>, Vec<String>> {
+    let mut said: Vec<Option<Value>> = vec![None; collection.fields.len()];
+    let mut problems = Vec::new();
+    let mut find = |name: &str| match collection.field(name) {
+        Some((_, field)) if field.derive.is_some() => {
+            problems.push(format!("{name}: it is derived from other fields"));
+            None
+        }
+        None if collection.state(name).is_some() => {
+            problems.push(format!("{name}: only transitions write it"));
+            None
+        }
+        None => {
+            problems.push(format!("there is no field `{name}`"));
+            None
+        }
+        Some((index, _)) => Some(index),
+    };
+    let named: Vec<(usize, &str, &Json)> = fields.values.iter().filter_map(|(name, json)| Some((find(name)?, name.as_str(), json))).collect();
+    let cleared: Vec<usize> = fields.clear.iter().filter_map(|name| find(name)).collect();
+    for (index, name, json) in named {
+        let field = &collection.fields[index];
+        match strict_from_json(json, &field.ty).and_then(|value| check(value, &field.ty, &field.one_of)) {
+            // blank text says nothing, as in documents
+            Ok(Value::Text(text)) if text.is_empty() => said[index] = Some(Value::Null),
+            Ok(value) => said[index] = Some(value),
+            Err(reason) => problems.push(format!("{name}: {reason}")),
+        }
+    }
+    cleared.into_iter().for_each(|index| said[index] = Some(Value::Cleared));
+    if problems.is_empty() { Ok(said) } else { Err(problems) }
+}
+
+/// Everything that decides about an edit beside the record.
+struct Desk {
+    catalogue: Arc<Catalogue>,
+    edit: Edit,
+    said: Vec<Option<Value>>,
+    key: Key,
+    now: i64,
+}
+
+type Decision = std::result::Result<(RecordWrite, Edited), Edited>;
+
+impl Desk {
+    fn decide(&self, evaluator: &Evaluator, stored: Option<StoredRecord>) -> std::result::Result<Decision, StoreError> {
+        let collection = &self.catalogue.collections[self.edit.collection];
+        let living = stored.as_ref().filter(|record| record.alive);
+        if !self.edit.conditions.hold(living) {
+            return Ok(Err(Edited::Changed));
+        }
+        match (&self.edit.action, living) {
+            (Action::Create(_), Some(_)) => return Ok(Err(Edited::Exists(self.key.clone()))),
+            (Action::Patch(_) | Action::Delete, None) => return Ok(Err(Edited::Missing)),
+            _ => {}
+        }
+        let mut contributions = match &stored {
+            Some(record) => unpack(&record.contributions, collection, &record.golden, record.raw.as_deref())?,
+            None => Vec::new(),
+        };
+        let own = contributions.iter().position(|contribution| &*contribution.contributor == API_NAME);
+        let former = own.map(|place| contributions.remove(place));
+        let as_of = former.as_ref().map_or(self.now, |former| self.now.max(former.as_of.saturating_add(1)));
+        let said = self.say(collection, former.as_ref());
+        let hash = hash_of(&said, collection);
+        let origin = Origin::default();
+        let same = former.as_ref().is_some_and(|former| former.hash == hash);
+        contributions.push(Contribution { contributor: API_NAME.into(), as_of, hash, generation: 0, origin, before: None, said, raw: None });
+        if contributions.len() > MAX_CONTRIBUTORS {
+            return Ok(Err(Edited::Wrong(vec![format!("the record has {MAX_CONTRIBUTORS} contributors already")])));
+        }
+        contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
+        let consolidator = Consolidator::new(&self.catalogue, collection, evaluator);
+        let golden = consolidator.survive(&contributions);
+        if self.edit.action != Action::Delete {
+            let problems = self.problems(collection, &golden.values, evaluator);
+            if !problems.is_empty() {
+                return Ok(Err(Edited::Wrong(problems)));
+            }
+        }
+        let policy = Policy { job: 0, matched: Matched::Update, unmatched: Unmatched::Create };
+        let decider = Decider::new(collection, &consolidator, evaluator, policy);
+        let created_job = living.map_or(0, |record| record.created_job);
+        let stays = same && stored.as_ref().is_some_and(|stored| stored.alive == golden.alive && stored.golden[..] == golden.values[..]);
+        let packed = pack(&contributions, collection, &golden.values);
+        let content = decider.content(stored.as_ref(), created_job, golden, &contributions);
+        let version = stored.as_ref().map(|record| record.version);
+        let record = Box::new(as_record(&self.key, version.unwrap_or_default(), &content));
+        let change = if stays { Change::Touch { contributions: packed } } else { Change::Put(Box::new(content)) };
+        let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
+        Ok(Ok((write, Edited::Done { created: living.is_none(), changed: !stays, record })))
+    }
+
+    /// What `api` says from now on.
+    fn say(&self, collection: &Collection, former: Option<&Contribution>) -> Said {
+        let mut values = vec![Value::Null; collection.fields.len()];
+        match (&self.edit.action, former.map(|former| &former.said)) {
+            (Action::Delete, _) => return Said::Gone,
+            (Action::Patch(_), Some(Said::Values(former))) => values.clone_from_slice(former),
+            _ => {}
+        }
+        for (value, said) in values.iter_mut().zip(&self.said) {
+            if let Some(said) = said {
+                *value = said.clone();
+            }
+        }
+        Said::Values(values.into())
+    }
+
+    /// What is wrong with the record as it would be.
+    fn problems(&self, collection: &Collection, golden: &[Value], evaluator: &Evaluator) -> Vec<String> {
+        let missing = |(field, value): (&stook_catalogue::definition::Field, &Value)| {
+            (field.required && value.is_null()).then(|| format!("{}: it is required", field.name))
+        };
+        let mut problems: Vec<String> = collection.fields.iter().zip(golden).filter_map(missing).collect();
+        match key_of(collection, golden, evaluator) {
+            Ok(key) if key == self.key => {}
+            // a key that documents form from values that did not survive is theirs
+            Ok(_) if matches!(self.edit.action, Action::Patch(_)) && !self.says_of_key(collection) => {}
+            Ok(key) => problems.push(format!("the fields are those of record {:?}, not of {:?}", key.as_str(), self.key.as_str())),
+            Err(reason) => problems.push(reason),
+        }
+        problems
+    }
+
+    fn says_of_key(&self, collection: &Collection) -> bool {
+        let names: Vec<&str> = match &collection.key {
+            KeyRule::Field(index) => vec![collection.fields[*index].name.as_str()],
+            KeyRule::Template(template) => template.names().collect(),
+            KeyRule::Expression(expression) => expression.variables().iter().map(String::as_str).collect(),
+        };
+        collection.fields.iter().zip(&self.said).any(|(field, said)| said.is_some() && names.contains(&field.name.as_str()))
+    }
+}
+
+impl Conditions {
+    fn hold(&self, living: Option<&StoredRecord>) -> bool {
+        let among = |revisions: &[i64]| living.is_some_and(|record| revisions.is_empty() || revisions.contains(&record.version.revision));
+        self.is.as_deref().is_none_or(among) && !self.is_not.as_deref().is_some_and(among)
+    }
+}
+
+fn hash_of(said: &Said, collection: &Collection) -> Hash {
+    let mut content = Vec::new();
+    if let Said::Values(values) = said {
+        for (value, field) in values.iter().zip(&collection.fields).filter(|(value, _)| !value.is_null()) {
+            put_bytes(&mut content, field.name.as_bytes());
+            put_value(&mut content, value);
+        }
+    }
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&blake3::hash(&content).as_bytes()[..16]);
+    hash
+}
+
+fn as_record(key: &Key, version: stook_store::Version, content: &Content) -> StoredRecord {
+    StoredRecord {
+        key: key.clone(),
+        version,
+        created_job: content.created_job,
+        alive: content.alive,
+        contributions: Vec::new(),
+        state_set: content.state_set.clone(),
+        golden: content.golden.to_vec(),
+        state: content.state.clone(),
+        conflicts: content.conflicts.clone(),
+        raw: None,
+    }
+}
+
+struct EditUnit {
+    desk: Desk,
+    writes: Vec<RecordWrite>,
+    ended: Arc<Mutex<Edited>>,
+}
+
+impl EditUnit {
+    fn end(&self, edited: Edited) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = edited;
+    }
+
+    fn take(&self, decision: Decision) -> Vec<RecordWrite> {
+        match decision {
+            Ok((write, edited)) => {
+                self.end(edited);
+                vec![write]
+            }
+            Err(edited) => {
+                self.end(edited);
+                Vec::new()
+            }
+        }
+    }
+}
+
+impl Unit for EditUnit {
+    fn tenant(&self) -> &Tenant {
+        &self.desk.edit.tenant
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &self.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+        let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
+        let evaluator = Evaluator::new(self.desk.catalogue.tables.clone());
+        let decision = self.desk.decide(&evaluator, record)?;
+        Ok(self.take(decision))
+    }
+
+    fn refused(&mut self, _collection: usize, _key: &Key, field: usize, holder: &str) {
+        let field = self.desk.catalogue.collections[self.desk.edit.collection].fields[field].name.clone();
+        self.end(Edited::Taken { field, holder: holder.to_owned() });
+    }
+}

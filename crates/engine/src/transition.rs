@@ -1,0 +1,519 @@
+//! Transitions: named, conditional changes of a record's state.
+//!
+//! A transition is decided on the record as it was read, and once more inside the store's transaction when somebody was
+//! faster, so transitions of one record come one after the other. Its log entry and the answer to a call that must not be done
+//! twice are written in the same commit.
+
+use crate::chunk::consolidate::effective_state;
+use crate::chunk::map::check;
+use crate::{EngineError, Result};
+use serde_json::{Map, Value as Json, json};
+use std::sync::{Arc, Mutex, PoisonError};
+use stook_catalogue::definition::{Argument, Catalogue, Collection, Transition};
+use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
+use stook_catalogue::key::Key;
+use stook_catalogue::value::{FieldType, Value, from_json};
+use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::{Call, Change, Conflict, Detail, Logged, Pending, Receipt, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit, Urgency};
+
+/// Who asks for a transition of which record.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// Whose records.
+    pub tenant: Tenant,
+    /// The collection's index.
+    pub collection: usize,
+    /// The transition's index.
+    pub transition: usize,
+    /// Arguments, checked by [`arguments`].
+    pub args: Arguments,
+    /// Who calls.
+    pub caller: String,
+    /// With which role.
+    pub role: &'static str,
+    /// The call, if it must not be done twice.
+    pub call: Option<Call>,
+}
+
+/// Arguments of a transition, each of its type.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Arguments(Map<String, Json>);
+
+/// Why a transition was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    /// HTTP status.
+    pub code: u16,
+    /// What the caller is told.
+    pub text: String,
+}
+
+/// What became of a transition.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ended {
+    /// It was done; the answer: key, transition and the state of the record.
+    Done(Json),
+    /// It was refused, for these reasons.
+    Refused(Vec<Reason>),
+    /// There is no such record.
+    Missing,
+    /// The record was changed by others since it was chosen.
+    Lost,
+    /// The call was done before: whether by the same request, and its answer then.
+    Repeated {
+        /// Whether the request is the same.
+        same: bool,
+        /// The answer that was kept.
+        answer: Json,
+    },
+}
+
+/// Checks the arguments of a call and gives them their types; says everything that is wrong.
+///
+/// # Errors
+/// What is wrong, one sentence each.
+pub fn arguments(evaluator: &Evaluator, wanted: &[Argument], given: &Map<String, Json>, caller: &str, now: i64) -> std::result::Result<Arguments, Vec<String>> {
+    let mut problems = Vec::new();
+    let mut args = Map::new();
+    for name in given.keys().filter(|name| !wanted.iter().any(|argument| argument.name == **name)) {
+        let known: Vec<&str> = wanted.iter().map(|argument| argument.name.as_str()).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        problems.push(format!("there is no argument `{name}`; it takes {known}"));
+    }
+    for argument in wanted {
+        match argument_value(evaluator, argument, given.get(&argument.name), caller, now) {
+            Ok(value) => {
+                args.insert(argument.name.clone(), value.to_json(&argument.ty));
+            }
+            Err(reason) => problems.push(format!("{}: {reason}", argument.name)),
+        }
+    }
+    if problems.is_empty() { Ok(Arguments(args)) } else { Err(problems) }
+}
+
+fn argument_value(evaluator: &Evaluator, argument: &Argument, given: Option<&Json>, caller: &str, now: i64) -> std::result::Result<Value, String> {
+    let mut value = match given {
+        Some(json) => strict_from_json(json, &argument.ty)?,
+        None => Value::Null,
+    };
+    if let (Value::Null, Some(default)) = (&value, &argument.default) {
+        let found = evaluator.evaluate(default, |name| match name {
+            "now" => to_cel(&Value::Int(now), &FieldType::Timestamp),
+            "caller" => text_to_cel(caller),
+            _ => cel::Value::Null,
+        })?;
+        value = from_cel(&found, &argument.ty).map_err(|error| error.to_string())?;
+    }
+    if value.is_null() {
+        return if argument.required { Err("is required".into()) } else { Ok(value) };
+    }
+    let value = check(value, &argument.ty, &argument.one_of)?;
+    for element in value.elements() {
+        let number = match element {
+            Value::Int(number) => *number as f64,
+            Value::Float(number) => *number,
+            _ => continue,
+        };
+        if argument.min.is_some_and(|min| number < min) || argument.max.is_some_and(|max| number > max) {
+            let bound = |bound: Option<f64>| bound.map_or_else(|| "…".to_owned(), |bound| bound.to_string());
+            return Err(format!("{number} is not from {} to {}", bound(argument.min), bound(argument.max)));
+        }
+    }
+    Ok(value)
+}
+
+/// JSON as a value of a type. Unlike a document's, a caller's value has the JSON type that its field has in answers.
+///
+/// # Errors
+/// Why it is none.
+pub fn strict_from_json(json: &Json, ty: &FieldType) -> std::result::Result<Value, String> {
+    let fits = |json: &Json, ty: &FieldType| match ty {
+        FieldType::Text | FieldType::Timestamp | FieldType::Date | FieldType::Duration | FieldType::Uuid => json.is_string(),
+        FieldType::Integer | FieldType::Size => json.is_i64() || json.is_u64() || json.as_f64().is_some_and(|number| number.fract() == 0.0),
+        FieldType::Float => json.is_number(),
+        FieldType::Boolean => json.is_boolean(),
+        FieldType::Json => true,
+        FieldType::List(_) => json.is_array(),
+    };
+    let shape_fits = match (ty, json) {
+        (_, Json::Null) => true,
+        (FieldType::List(element), Json::Array(items)) => items.iter().all(|item| fits(item, element)),
+        _ => fits(json, ty),
+    };
+    if !shape_fits {
+        let shown: String = json.to_string().chars().take(60).collect();
+        return Err(format!("{shown} is not of type {ty}"));
+    }
+    from_json(json, ty, None).map_err(|error| error.to_string())
+}
+
+/// What is to be done with a record, or why not.
+enum Decision {
+    Refused(Vec<Reason>),
+    Missing,
+    Change(Box<Changed>),
+}
+
+struct Changed {
+    write: RecordWrite,
+    logged: Logged,
+    answer: Json,
+}
+
+impl Ask {
+    /// Decides on a record as it is.
+    fn decide(&self, catalogue: &Catalogue, evaluator: &Evaluator, key: &Key, record: Option<&StoredRecord>, now: i64) -> Decision {
+        let Some(record) = record.filter(|record| record.alive) else { return Decision::Missing };
+        let collection = &catalogue.collections[self.collection];
+        let transition = &collection.transitions[self.transition];
+        let scope = Scope { ask: self, collection, record, key, now };
+        match scope.refusals(evaluator, transition) {
+            Err(reason) => return Decision::Refused(vec![Reason { code: 422, text: reason }]),
+            Ok(reasons) if !reasons.is_empty() => return Decision::Refused(reasons),
+            Ok(_) => {}
+        }
+        match scope.change(evaluator, transition) {
+            Err(reason) => Decision::Refused(vec![Reason { code: 422, text: reason }]),
+            Ok(changed) => Decision::Change(Box::new(changed)),
+        }
+    }
+}
+
+/// What a transition's expressions know.
+struct Scope<'s> {
+    ask: &'s Ask,
+    collection: &'s Collection,
+    record: &'s StoredRecord,
+    key: &'s Key,
+    now: i64,
+}
+
+impl Scope<'_> {
+    fn variable(&self, name: &str) -> cel::Value {
+        match name {
+            "now" => return to_cel(&Value::Int(self.now), &FieldType::Timestamp),
+            "caller" => return text_to_cel(&self.ask.caller),
+            "role" => return text_to_cel(self.ask.role),
+            "key" => return text_to_cel(self.key.as_str()),
+            "args" => return self.args(),
+            _ => {}
+        }
+        if let Some((index, state)) = self.collection.state(name) {
+            return to_cel(&self.record.state[index], &state.ty);
+        }
+        self.collection.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&self.record.golden[index], field.golden_type()))
+    }
+
+    /// Arguments by name, each of its own type.
+    fn args(&self) -> cel::Value {
+        let transition = &self.collection.transitions[self.ask.transition];
+        let typed = transition.args.iter().map(|argument| {
+            let json = self.ask.args.0.get(&argument.name).unwrap_or(&Json::Null);
+            let value = from_json(json, &argument.ty, None).unwrap_or_default();
+            let value = if argument.ty == FieldType::Json { json_to_cel(json) } else { to_cel(&value, &argument.ty) };
+            (cel::objects::Key::String(Arc::new(argument.name.clone())), value)
+        });
+        cel::Value::Map(cel::objects::Map { map: Arc::new(typed.collect()) })
+    }
+
+    fn refusals(&self, evaluator: &Evaluator, transition: &Transition) -> std::result::Result<Vec<Reason>, String> {
+        let mut reasons = Vec::new();
+        for refusal in &transition.refuse {
+            if !evaluator.holds(&refusal.when, |name| self.variable(name)).map_err(|error| self.trouble("refuse", &refusal.when, &error))? {
+                continue;
+            }
+            let said = evaluator.evaluate(&refusal.reason, |name| self.variable(name));
+            let said = said.ok().and_then(|said| from_cel(&said, &FieldType::Text).ok()).and_then(|said| said.as_text().map(str::to_owned));
+            let text = said.unwrap_or_else(|| format!("refused: `{}`", refusal.when.source()));
+            reasons.push(Reason { code: refusal.code, text });
+        }
+        Ok(reasons)
+    }
+
+    fn trouble(&self, what: &str, expression: &Expression, error: &str) -> String {
+        format!("`{what}` of the transition fails on this record: `{}`: {error}", expression.source())
+    }
+
+    fn change(&self, evaluator: &Evaluator, transition: &Transition) -> std::result::Result<Changed, String> {
+        let mut state_set = self.record.state_set.clone();
+        let (mut before, mut after) = (Map::new(), Map::new());
+        for (index, expression) in &transition.set {
+            let field = &self.collection.states[*index];
+            let value = match expression {
+                None => Value::Null,
+                Some(expression) => {
+                    let found = evaluator.evaluate(expression, |name| self.variable(name)).map_err(|error| self.trouble("set", expression, &error))?;
+                    let value = from_cel(&found, &field.ty).map_err(|error| format!("{}: {error}", field.name))?;
+                    check(value, &field.ty, &field.one_of).map_err(|error| format!("{}: {error}", field.name))?
+                }
+            };
+            before.insert(field.name.clone(), self.record.state[*index].to_json(&field.ty));
+            after.insert(field.name.clone(), value.to_json(&field.ty));
+            state_set.retain(|(known, _)| known != index);
+            state_set.push((*index, value));
+        }
+        state_set.sort_by_key(|(index, _)| *index);
+        let state = effective_state(self.collection, evaluator, &self.record.golden, &state_set);
+        let shown: Map<String, Json> =
+            self.collection.states.iter().zip(&state).map(|(field, value)| (field.name.clone(), value.to_json(&field.ty))).collect();
+        let (collection, key) = (self.ask.collection, self.key.clone());
+        let answer = json!({ "key": key.as_str(), "transition": transition.name, "state": shown });
+        let change = json!({ "args": self.ask.args.0, "before": before, "after": after });
+        let logged = Logged { collection, key: key.clone(), transition: transition.name.clone(), caller: self.ask.caller.clone(), change };
+        let write = RecordWrite { collection, key, expect: Some(self.record.version), change: Change::State { state, state_set } };
+        Ok(Changed { write, logged, answer })
+    }
+}
+
+/// A transition on its way into the store.
+struct TransitionUnit {
+    catalogue: Arc<Catalogue>,
+    ask: Arc<Ask>,
+    key: Key,
+    now: i64,
+    /// Whether another version than the one that was read may be changed.
+    insists: bool,
+    writes: Vec<RecordWrite>,
+    logged: Option<Logged>,
+    ended: Arc<Mutex<Ended>>,
+}
+
+impl TransitionUnit {
+    fn end(&self, ended: Ended) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended;
+    }
+
+    fn take(&mut self, decision: Decision) -> Vec<RecordWrite> {
+        self.logged = None;
+        match decision {
+            Decision::Missing => self.end(Ended::Missing),
+            Decision::Refused(reasons) => self.end(Ended::Refused(reasons)),
+            Decision::Change(changed) => {
+                self.end(Ended::Done(changed.answer));
+                self.logged = Some(changed.logged);
+                return vec![changed.write];
+            }
+        }
+        Vec::new()
+    }
+}
+
+impl Unit for TransitionUnit {
+    fn tenant(&self) -> &Tenant {
+        &self.ask.tenant
+    }
+
+    fn call(&self) -> Option<&Call> {
+        self.ask.call.as_ref()
+    }
+
+    fn repeated(&mut self, same: bool, answer: Vec<u8>) {
+        self.end(Ended::Repeated { same, answer: serde_json::from_slice(&answer).unwrap_or_default() });
+    }
+
+    fn waits(&self) -> bool {
+        self.insists
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &self.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+        if !self.insists {
+            self.logged = None;
+            self.end(Ended::Lost);
+            return Ok(Vec::new());
+        }
+        let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
+        let evaluator = Evaluator::new(self.catalogue.tables.clone());
+        let decision = self.ask.decide(&self.catalogue, &evaluator, &self.key, record.as_ref(), self.now);
+        Ok(self.take(decision))
+    }
+
+    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
+
+    fn log(&mut self) -> Vec<Logged> {
+        self.logged.iter().cloned().collect()
+    }
+
+    fn answer(&mut self) -> Option<Vec<u8>> {
+        match &*self.ended.lock().unwrap_or_else(PoisonError::into_inner) {
+            Ended::Done(answer) => Some(answer.to_string().into_bytes()),
+            _ => None,
+        }
+    }
+}
+
+/// A transition that was decided, and maybe is being committed.
+pub struct Underway {
+    pending: Option<Pending>,
+    ended: Arc<Mutex<Ended>>,
+}
+
+impl Underway {
+    /// Waits for the commit.
+    ///
+    /// # Errors
+    /// When the store fails; nothing was changed then.
+    pub fn wait(self) -> Result<Ended> {
+        let written = self.pending.map_or(Ok(Receipt::default()), Pending::wait);
+        match written {
+            Err(StoreError::Held) => return Ok(Ended::Lost),
+            other => other?,
+        };
+        Ok(self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+/// Begins a transition of a record that was read as `record`. What was read may be old: a refusal is checked again by whoever
+/// can read anew, a change is decided again inside the store's transaction.
+pub fn begin(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    evaluator: &Evaluator,
+    ask: &Arc<Ask>,
+    key: &Key,
+    record: Option<&StoredRecord>,
+    insists: bool,
+) -> Underway {
+    let now = store.clock();
+    let decision = ask.decide(catalogue, evaluator, key, record, now);
+    let ended = Arc::new(Mutex::new(Ended::Missing));
+    let mut unit = TransitionUnit {
+        catalogue: catalogue.clone(),
+        ask: ask.clone(),
+        key: key.clone(),
+        now,
+        insists,
+        writes: Vec::new(),
+        logged: None,
+        ended: ended.clone(),
+    };
+    unit.writes = unit.take(decision);
+    // a call that was done before is answered as before, also where it would be refused now
+    let pending = (!unit.writes.is_empty() || ask.call.is_some()).then(|| store.submit(Box::new(unit), Urgency::Interactive));
+    Underway { pending, ended }
+}
+
+/// Does a transition of one record.
+///
+/// # Errors
+/// When the store fails.
+pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator, ask: &Arc<Ask>, key: &Key) -> Result<Ended> {
+    let record = store.read(&ask.tenant, ask.collection, std::slice::from_ref(key), Detail::Values)?.pop().flatten();
+    begin(catalogue, store, evaluator, ask, key, record.as_ref(), true).wait()
+}
+
+/// Records that `pick` looks at together.
+const LOOKED_AT: usize = 8;
+/// Records that it finds at once.
+const PAGE: u64 = 256;
+/// How often it looks through all records when others were faster.
+const PASSES: usize = 5;
+
+/// Does a transition of one record that satisfies a plan's conditions. Two callers never get the same one, and none waits for a
+/// record another is changing. `turn` spreads callers over the records.
+///
+/// # Errors
+/// When the store fails.
+pub fn pick(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator, ask: &Arc<Ask>, plan: &Plan, turn: u64) -> Result<Option<Ended>> {
+    if let Some(call) = &ask.call {
+        // a retry must not take a second record
+        let mut known = None;
+        let asked = Arc::new(Mutex::new(Ended::Missing));
+        let probe = Probe { tenant: ask.tenant.clone(), call: call.clone(), ended: asked.clone() };
+        store.commit(Box::new(probe))?;
+        if let repeated @ Ended::Repeated { .. } = asked.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            known = Some(repeated);
+        }
+        if known.is_some() {
+            return Ok(known);
+        }
+    }
+    for _ in 0..PASSES {
+        let mut contended = false;
+        let mut after: Option<Value> = None;
+        loop {
+            let found = page(store, plan, after.as_ref())?;
+            let Some(last) = found.last() else { break };
+            after = Some(Value::text(last.0.as_str()));
+            let full = found.len() as u64 == PAGE;
+            let start = (turn % found.len() as u64) as usize;
+            let mut candidates = found;
+            candidates.rotate_left(start);
+            for group in candidates.chunks(LOOKED_AT) {
+                let keys: Vec<Key> = group.iter().map(|(key, _)| key.clone()).collect();
+                let records = store.read(&ask.tenant, ask.collection, &keys, Detail::Values)?;
+                for ((key, revision), record) in group.iter().zip(records) {
+                    // the conditions were seen to hold of this revision
+                    let Some(record) = record.filter(|record| record.version.revision == *revision) else {
+                        contended = true;
+                        continue;
+                    };
+                    let once = ask.decide(catalogue, evaluator, key, Some(&record), store.clock());
+                    if matches!(once, Decision::Refused(_) | Decision::Missing) {
+                        continue;
+                    }
+                    match begin(catalogue, store, evaluator, ask, key, Some(&record), false).wait()? {
+                        Ended::Lost => contended = true,
+                        Ended::Refused(_) | Ended::Missing => {}
+                        ended => return Ok(Some(ended)),
+                    }
+                }
+            }
+            if !full {
+                break;
+            }
+        }
+        if !contended {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+fn page(store: &dyn Store, plan: &Plan, after: Option<&Value>) -> Result<Vec<(Key, i64)>> {
+    let mut plan = Plan { columns: vec![Column::Key, Column::Revision], sort: Vec::new(), offset: 0, limit: Some(PAGE), distinct: false, ..plan.clone() };
+    if let Some(after) = after {
+        plan.conditions.push(Condition { column: Column::Key, test: Test::Range { low: Some((after.clone(), false)), high: None } });
+    }
+    let rows = store.find(&plan)?.rows;
+    let read = |row: &Vec<Value>| {
+        let key = row.first().and_then(Value::as_text).and_then(|key| Key::new(key).ok());
+        key.zip(row.get(1).and_then(Value::as_int))
+    };
+    rows.iter().map(|row| read(row).ok_or_else(|| EngineError::Wrong("a row has no key".into()))).collect()
+}
+
+/// Asks whether a call was done before.
+struct Probe {
+    tenant: Tenant,
+    call: Call,
+    ended: Arc<Mutex<Ended>>,
+}
+
+impl Unit for Probe {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn call(&self) -> Option<&Call> {
+        Some(&self.call)
+    }
+
+    fn repeated(&mut self, same: bool, answer: Vec<u8>) {
+        let answer = serde_json::from_slice(&answer).unwrap_or_default();
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Ended::Repeated { same, answer };
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &[]
+    }
+
+    fn resolve(&mut self, _conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
+}

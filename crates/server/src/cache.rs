@@ -1,0 +1,233 @@
+//! An exact cache of records and lists of keys.
+//!
+//! A store with a *stand* (a number that grows with every commit) is asked for it by every read. An entry remembers the stand
+//! at which it was read; a commit of this process notes its own stand in a slot for each key it writes. An entry is used if its
+//! stand is not before its slot's, so nothing is ever removed and a slow read cannot put back what is old. A stand this process
+//! has not made is another process's commit: all entries of before are worth nothing then.
+//!
+//! A store without a stand (a server that other processes write to) is asked for the version of every record that is used;
+//! lists are not kept.
+
+use crate::reads::Record;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache as Map;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use stook_catalogue::key::Key;
+use stook_store::plan::Column;
+use stook_store::{Change, Changed, Store, Tenant, Version, Watch};
+
+/// Slots that remember the last commit of the keys that fall into them.
+const SLOTS: usize = 1 << 16;
+
+/// A record's place.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Whose.
+    pub tenant: Tenant,
+    /// The collection's index.
+    pub collection: usize,
+    /// Its key.
+    pub key: Key,
+}
+
+/// A list: keys of the records with a value in a column.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ListPlace {
+    /// Whose.
+    pub tenant: Tenant,
+    /// The collection's index.
+    pub collection: usize,
+    /// The column.
+    pub column: Column,
+    /// The value, packed.
+    pub value: Vec<u8>,
+}
+
+/// A moment at which something was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moment {
+    stand: i64,
+    era: u64,
+}
+
+#[derive(Clone)]
+struct Entry<T> {
+    moment: Moment,
+    value: T,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Place, Entry<Arc<Record>>> for Weight {
+    fn weight(&self, place: &Place, entry: &Entry<Arc<Record>>) -> u64 {
+        (place.key.as_str().len() + entry.value.size() + 200) as u64
+    }
+}
+
+impl Weighter<ListPlace, Entry<Arc<[Key]>>> for Weight {
+    fn weight(&self, place: &ListPlace, entry: &Entry<Arc<[Key]>>) -> u64 {
+        (place.value.len() + entry.value.iter().map(|key| key.as_str().len() + 32).sum::<usize>() + 200) as u64
+    }
+}
+
+/// Records and lists that were read.
+pub struct Cache {
+    records: Map<Place, Entry<Arc<Record>>, Weight>,
+    lists: Map<ListPlace, Entry<Arc<[Key]>>, Weight>,
+    stands: Arc<Stands>,
+}
+
+/// What is known of commits.
+struct Stands {
+    /// The cache is exact up to this stand.
+    applied: AtomicI64,
+    /// Grows when another process has written.
+    era: AtomicU64,
+    /// The stand that this process is making.
+    making: Mutex<i64>,
+    slots: Box<[AtomicI64]>,
+    hasher: RandomState,
+}
+
+impl Stands {
+    fn slot(&self, what: impl Hash) -> &AtomicI64 {
+        &self.slots[self.hasher.hash_one(what) as usize % SLOTS]
+    }
+
+    fn of_record(&self, tenant: &Tenant, collection: usize, key: &Key) -> &AtomicI64 {
+        self.slot((tenant, collection, key))
+    }
+
+    fn of_lists(&self, tenant: &Tenant, collection: usize) -> &AtomicI64 {
+        self.slot((tenant, collection))
+    }
+
+    /// Another process has written up to `stand`.
+    fn begin_era(&self, stand: i64) {
+        self.era.fetch_add(1, Ordering::SeqCst);
+        self.applied.store(stand, Ordering::SeqCst);
+    }
+}
+
+impl Watch for Stands {
+    fn committing(&self, before: i64, stand: i64) {
+        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if before > self.applied.load(Ordering::SeqCst) {
+            self.begin_era(before);
+        }
+        *making = stand;
+    }
+
+    fn committed(&self, stand: i64, changed: &[Changed<'_>]) {
+        for Changed { tenant, writes } in changed {
+            for write in *writes {
+                self.of_record(tenant, write.collection, &write.key).fetch_max(stand, Ordering::SeqCst);
+                if !matches!(write.change, Change::Touch { .. }) {
+                    self.of_lists(tenant, write.collection).fetch_max(stand, Ordering::SeqCst);
+                }
+            }
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        self.applied.fetch_max(stand, Ordering::SeqCst);
+    }
+}
+
+/// How a cached record may be used.
+pub enum Known {
+    /// As it is.
+    Exact(Arc<Record>),
+    /// If it still has this version.
+    Version(Version, Arc<Record>),
+}
+
+impl Cache {
+    /// A cache of about `bytes`, which hears of the store's commits.
+    pub fn new(store: &dyn Store, bytes: u64) -> stook_store::Result<Self> {
+        let stands = Arc::new(Stands {
+            applied: AtomicI64::new(0),
+            era: AtomicU64::new(0),
+            making: Mutex::new(i64::MIN),
+            slots: (0..SLOTS).map(|_| AtomicI64::new(0)).collect(),
+            hasher: RandomState::new(),
+        });
+        store.watch(stands.clone());
+        if let Some(stand) = store.stand()? {
+            stands.begin_era(stand);
+        }
+        let items = (bytes / 1_000).clamp(100, 10_000_000) as usize;
+        Ok(Self { records: Map::with_weighter(items, bytes * 3 / 4, Weight), lists: Map::with_weighter(items, bytes / 4, Weight), stands })
+    }
+
+    /// The moment that a read that begins now is of, or nothing when every use must be checked.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn now(&self, store: &dyn Store) -> stook_store::Result<Option<Moment>> {
+        let Some(stand) = store.stand()? else { return Ok(None) };
+        let stands = &self.stands;
+        if stand > stands.applied.load(Ordering::SeqCst) {
+            let making = stands.making.lock().unwrap_or_else(PoisonError::into_inner);
+            if stand == *making {
+                // this process's commit, seen before it was told: what is read now is at least that new, what is cached is not.
+                return Ok(Some(Moment { stand, era: stands.era.load(Ordering::SeqCst) }));
+            }
+            if stand > stands.applied.load(Ordering::SeqCst) {
+                stands.begin_era(stand);
+            }
+        }
+        Ok(Some(Moment { stand, era: stands.era.load(Ordering::SeqCst) }))
+    }
+
+    /// Whether everything that was committed before `now` is known of.
+    fn is_exact(&self, now: Moment) -> bool {
+        now.stand <= self.stands.applied.load(Ordering::SeqCst)
+    }
+
+    fn is_current(&self, read: Moment, now: Moment, slot: &AtomicI64) -> bool {
+        read.era == now.era && read.stand >= slot.load(Ordering::SeqCst) && self.is_exact(now)
+    }
+
+    /// A record as it is at `now`, or with the version it must still have where there is no such moment.
+    pub fn record(&self, place: &Place, now: Option<Moment>) -> Option<Known> {
+        let entry = self.records.get(place)?;
+        match now {
+            None => Some(Known::Version(entry.value.stored.version, entry.value)),
+            Some(now) => {
+                let slot = self.stands.of_record(&place.tenant, place.collection, &place.key);
+                self.is_current(entry.moment, now, slot).then_some(Known::Exact(entry.value))
+            }
+        }
+    }
+
+    /// Remembers a record read at or after `read`.
+    pub fn put_record(&self, place: Place, read: Option<Moment>, value: Arc<Record>) {
+        self.records.insert(place, Entry { moment: read.unwrap_or_default(), value });
+    }
+
+    /// A list as it is at `now`.
+    pub fn list(&self, place: &ListPlace, now: Option<Moment>) -> Option<Arc<[Key]>> {
+        let (now, entry) = (now?, self.lists.get(place)?);
+        let slot = self.stands.of_lists(&place.tenant, place.collection);
+        self.is_current(entry.moment, now, slot).then_some(entry.value)
+    }
+
+    /// Remembers a list read at or after `read`.
+    pub fn put_list(&self, place: ListPlace, read: Option<Moment>, value: Arc<[Key]>) {
+        if let Some(moment) = read {
+            self.lists.insert(place, Entry { moment, value });
+        }
+    }
+
+    /// Records in it.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Bytes in it, about.
+    pub fn size(&self) -> u64 {
+        self.records.weight() + self.lists.weight()
+    }
+}

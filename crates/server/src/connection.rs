@@ -1,0 +1,148 @@
+//! Connections: accepting, what a slow or silent peer may do, ending in order.
+
+use crate::{App, log, router};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::Sleep;
+
+/// Longest head of a request.
+const HEAD_BYTES: usize = 64 << 10;
+/// Most headers of a request.
+const HEADERS: usize = 100;
+/// How long requests in work are waited for at the end.
+const LAST_REQUESTS: Duration = Duration::from_secs(30);
+/// How often tokens are read again.
+const TOKENS_AGAIN: Duration = Duration::from_secs(1);
+
+/// Serves until `stop` is done; then takes no new requests and finishes those in work.
+///
+/// # Errors
+/// When connections cannot be accepted at all.
+pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
+    let service = router(&app);
+    let places = Arc::new(Semaphore::new(app.options.connections.max(1)));
+    let graceful = GracefulShutdown::new();
+    let refresher = tokio::spawn(refresh_tokens(app.clone()));
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stop => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            // a peer that went away, or too many open files: neither ends the service
+            Err(error) => {
+                log::write("accept", [("error", error.to_string().into())]);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        };
+        let _ = stream.set_nodelay(true);
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            tokio::spawn(refuse(stream));
+            continue;
+        };
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(app.options.stall).max_buf_size(HEAD_BYTES).max_headers(HEADERS);
+        let stream = TokioIo::new(Patient { stream, stall: app.options.stall, waiting: None });
+        let connection = graceful.watch(builder.serve_connection(stream, TowerToHyperService::new(service.clone())));
+        let app = app.clone();
+        tokio::spawn(async move {
+            app.metrics.connections().inc();
+            // how a peer ends its connection is its own affair
+            let _ = connection.await;
+            app.metrics.connections().dec();
+            drop(place);
+        });
+    }
+    app.ending.store(true, Ordering::SeqCst);
+    drop(listener);
+    let ended = tokio::time::timeout(LAST_REQUESTS, graceful.shutdown()).await;
+    if ended.is_err() {
+        log::write("end", [("error", "requests in work were given up after 30 s".into())]);
+    }
+    refresher.abort();
+    Ok(())
+}
+
+async fn refresh_tokens(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(TOKENS_AGAIN).await;
+        let own = app.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || own.tokens.refresh(&*own.store)).await {
+            log::write("tokens", [("error", error.to_string().into())]);
+        }
+    }
+}
+
+/// A peer beyond the limit of connections is told so.
+async fn refuse(mut stream: TcpStream) {
+    let answer = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer)).await;
+}
+
+/// A stream that gives up a peer that takes nothing for a while.
+struct Patient {
+    stream: TcpStream,
+    stall: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    fn watched<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.waiting = None;
+            return polled;
+        }
+        let stall = self.stall;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
+        match waiting.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watched(context, polled)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.watched(context, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.watched(context, polled)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.watched(context, polled)
+    }
+}

@@ -1,0 +1,238 @@
+//! What every request goes through before it is answered: who calls, a place among those in work, a time limit, counting.
+
+use crate::admission::Class;
+use crate::log::{self, Logged};
+use crate::metrics::{Counted, StageName};
+use crate::problem::Problem;
+use crate::request::Ctx;
+use crate::App;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use stook_store::access::Role;
+use stook_store::{DEFAULT_TENANT, Tenant};
+
+/// The number of a request, in answers and in the log.
+pub const REQUEST_ID: &str = "x-request-id";
+
+/// Gives each request a number of its own.
+pub struct RequestIds {
+    process: u32,
+    next: AtomicU64,
+}
+
+impl Default for RequestIds {
+    fn default() -> Self {
+        let mut random = [0; 4];
+        // numbers that two processes share only make a log harder to read
+        let _ = getrandom::fill(&mut random);
+        Self { process: u32::from_le_bytes(random), next: AtomicU64::new(1) }
+    }
+}
+
+impl RequestIds {
+    /// The id the caller sent, if it is a sound one, else a new one.
+    fn id(&self, request: &Request) -> HeaderValue {
+        let sound = |value: &&HeaderValue| (1..=64).contains(&value.len()) && value.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+        if let Some(sent) = request.headers().get(REQUEST_ID).filter(sound) {
+            return sent.clone();
+        }
+        let own = format!("{:08x}-{:x}", self.process, self.next.fetch_add(1, Ordering::Relaxed));
+        HeaderValue::from_str(&own).unwrap_or(HeaderValue::from_static("-"))
+    }
+}
+
+/// Puts routes of a class behind the guard.
+pub fn guarded(app: &Arc<App>, class: Class, router: Router<Arc<App>>) -> Router {
+    router.route_layer(from_fn_with_state((app.clone(), class), guard)).with_state(app.clone())
+}
+
+async fn guard(State((app, class)): State<(Arc<App>, Class)>, mut request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let id = app.requests.id(&request);
+    let route = request.extensions().get::<MatchedPath>().map_or_else(|| Arc::from("-"), |path| Arc::from(path.as_str()));
+    let _in_flight = InFlight::new(&app);
+    let caller = app.tokens.caller(request.headers());
+    let tenant = match &caller {
+        Ok(caller) => caller.tenant.as_ref().map_or_else(|| tenant_in(request.uri().path()), |tenant| tenant.as_str().into()),
+        Err(_) => "-".into(),
+    };
+    let counted = Arc::new(Counted { route, method: method_name(request.method()), tenant });
+    app.metrics.stage(&counted, StageName::Accepted);
+    let logged = (app.options.log != Logged::Nothing).then(|| (request.method().clone(), request.uri().path().to_owned()));
+    let mut response = match caller {
+        Err(problem) => problem.into_response(),
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(counted.clone());
+            admitted(&app, class, &counted, request, next).await
+        }
+    };
+    let (took, status) = (began.elapsed(), response.status());
+    app.metrics.answered(&counted, status.as_u16(), took);
+    if let Some((method, path)) = logged {
+        let trouble = status.is_server_error() || took > Duration::from_secs(1);
+        if app.options.log == Logged::All || trouble {
+            log::write(
+                "request",
+                [
+                    ("id", id.to_str().unwrap_or_default().into()),
+                    ("method", method.as_str().into()),
+                    ("path", path.into()),
+                    ("tenant", (*counted.tenant).into()),
+                    ("status", status.as_u16().into()),
+                    ("ms", (took.as_micros() as f64 / 1_000.0).into()),
+                ],
+            );
+        }
+    }
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, request: Request, next: Next) -> Response {
+    let place = match app.gate(class) {
+        None => None,
+        Some(gate) => match gate.enter().await {
+            Ok(place) => Some(place),
+            Err(problem) => return problem.into_response(),
+        },
+    };
+    app.metrics.stage(counted, StageName::Started);
+    match class {
+        Class::Interactive => match tokio::time::timeout(app.options.request_time, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => Problem::busy("the request took too long and was given up; a change may still be done").into_response(),
+        },
+        // their place is theirs until the last byte is sent
+        Class::Bulk => next.run(request).await.map(|body| Body::new(Holding { body, _place: place })),
+        Class::Open => next.run(request).await,
+    }
+}
+
+/// A body that keeps something until it is sent.
+struct Holding<T> {
+    body: Body,
+    _place: T,
+}
+
+impl<T: Unpin> axum::body::HttpBody for Holding<T> {
+    type Data = bytes::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+        std::pin::Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Counts a request as long as it has no answer, also one whose peer goes away.
+struct InFlight<'a>(&'a App);
+
+impl<'a> InFlight<'a> {
+    fn new(app: &'a App) -> Self {
+        app.metrics.in_flight().inc();
+        Self(app)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.metrics.in_flight().dec();
+    }
+}
+
+/// The tenant in a path, if it could be one.
+fn tenant_in(path: &str) -> Arc<str> {
+    let named = path.strip_prefix("/v1/").map_or(DEFAULT_TENANT, |rest| rest.split('/').next().unwrap_or_default());
+    Tenant::new(named).map_or_else(|_| "-".into(), |tenant| tenant.as_str().into())
+}
+
+fn method_name(method: &Method) -> &'static str {
+    const KNOWN: [(&Method, &str); 6] = [
+        (&Method::GET, "GET"),
+        (&Method::POST, "POST"),
+        (&Method::PUT, "PUT"),
+        (&Method::PATCH, "PATCH"),
+        (&Method::DELETE, "DELETE"),
+        (&Method::HEAD, "HEAD"),
+    ];
+    KNOWN.iter().find(|(known, _)| *known == method).map_or("other", |(_, name)| name)
+}
+
+/// The process runs.
+pub async fn healthy() -> &'static str {
+    "ok\n"
+}
+
+/// Requests can be answered now.
+pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
+    if app.ending.load(Ordering::SeqCst) {
+        return Err(Problem::busy("the server is ending"));
+    }
+    let asked = tokio::task::spawn_blocking(move || app.store.jobs(None, 1));
+    match tokio::time::timeout(Duration::from_secs(5), asked).await {
+        Ok(Ok(Ok(_))) => Ok("ready\n"),
+        Ok(Ok(Err(error))) => Err(Problem::busy(error.to_string())),
+        _ => Err(Problem::busy("the store does not answer")),
+    }
+}
+
+/// Everything that is counted.
+pub async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    app.tokens.caller(request.headers())?.need(Role::Admin)?;
+    let metrics = &app.metrics;
+    for (what, value) in [
+        ("interactive_in_work", app.interactive.in_work()),
+        ("interactive_waiting", app.interactive.waiting()),
+        ("bulk_in_work", app.bulk.in_work()),
+        ("bulk_waiting", app.bulk.waiting()),
+        ("cache_records", app.reads.cache().map_or(0, crate::cache::Cache::len)),
+        ("cache_bytes", app.reads.cache().map_or(0, |cache| cache.size() as usize)),
+    ] {
+        metrics.set(what, value as u64);
+    }
+    let own = app.clone();
+    let waiting = tokio::task::spawn_blocking(move || own.store.chunks(None)).await;
+    if let Ok(Ok(chunks)) = waiting {
+        use stook_store::queue::ChunkState;
+        for (what, state) in [("queue_waiting", ChunkState::Waiting), ("queue_leased", ChunkState::Leased), ("queue_dead", ChunkState::Dead)] {
+            metrics.set(what, chunks.iter().filter(|chunk| chunk.state == state).count() as u64);
+        }
+    }
+    let text = metrics.text();
+    Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
+}
+
+/// The path is known, the method is not one of its.
+pub async fn wrong_method(request: Request) -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} is not a method of this path", request.method()))
+}
+
+/// The path is not known.
+pub async fn nothing_there(request: Request) -> Problem {
+    Problem::missing(format!("there is nothing at {}; /docs lists what there is", request.uri().path()))
+}
+
+impl Ctx {
+    /// The store is about to be asked.
+    pub fn reaches_store(&self) {
+        self.app.metrics.stage(&self.counted, StageName::StoreReached);
+    }
+}

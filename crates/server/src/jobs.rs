@@ -1,0 +1,313 @@
+//! Import jobs by HTTP: made of an upload or of a file on the server, watched, cancelled.
+
+use crate::problem::{Answer, Problem};
+use crate::records::{blocking, json_answer};
+use crate::request::Ctx;
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::{Buf, Bytes};
+use futures_util::StreamExt;
+use serde_json::{Value as Json, json};
+use std::convert::Infallible;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use stook_catalogue::value::{FieldType, from_text, show_timestamp};
+use stook_engine::import::{self, Request, Upload};
+use stook_store::access::Role;
+use stook_store::queue::{Job, JobId, JobState};
+use stook_store::StoreError;
+
+/// A job as it is shown.
+fn shown(job: &Job) -> Json {
+    let files: Vec<Json> = job.files.iter().map(|file| json!({ "name": file.path, "bytes": file.size, "syntax": file.syntax })).collect();
+    json!({
+        "id": job.id,
+        "tenant": job.tenant,
+        "source": job.source,
+        "profile": job.profile,
+        "as_of": job.as_of.map(show_timestamp),
+        "files": files,
+        "state": job.state.name(),
+        "reason": job.reason,
+        "created": show_timestamp(job.created),
+        "finished": job.finished.map(show_timestamp),
+        "cut": job.progress.complete,
+        "documents": job.progress.documents,
+        "counts": job.counts,
+        "chunks_left": job.chunks_left,
+        "chunks_dead": job.chunks_dead,
+    })
+}
+
+/// The job in the path, if it is the tenant's.
+async fn job(ctx: &Ctx) -> Answer<Job> {
+    let nothing = || Problem::missing(format!("there is no job {:?} here", ctx.segment("job")));
+    let text = ctx.segment("job");
+    let id: JobId = text.parse().ok().filter(|id| *id > 0 && *id <= i64::MAX as u64 && text.bytes().all(|byte| byte.is_ascii_digit())).ok_or_else(nothing)?;
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let found = blocking(move || match app.store.job(id) {
+        Ok(job) => Ok(Some(job)),
+        Err(StoreError::Wrong(_)) => Ok(None),
+        Err(error) => Err(error),
+    });
+    found.await?.filter(|job| job.tenant == ctx.tenant.as_str()).ok_or_else(nothing)
+}
+
+/// The tenant's newest jobs.
+pub async fn list(mut ctx: Ctx) -> Answer {
+    let limit = ctx.params.number("limit", 1, 1_000)?.unwrap_or(20) as usize;
+    ctx.params.end()?;
+    ctx.reaches_store();
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    let jobs = blocking(move || app.store.jobs(Some(&tenant), limit)).await?;
+    let jobs: Vec<Json> = jobs.iter().map(shown).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "jobs": jobs }).to_string()))
+}
+
+/// One job.
+pub async fn one(ctx: Ctx) -> Answer {
+    ctx.params.end()?;
+    let job = job(&ctx).await?;
+    Ok(json_answer(StatusCode::OK, shown(&job).to_string()))
+}
+
+/// What became of a job's documents.
+pub async fn journal(mut ctx: Ctx) -> Answer {
+    let limit = ctx.params.number("limit", 1, 10_000)?.unwrap_or(100) as usize;
+    let after = ctx.params.number("after", 0, i64::MAX as u64)?.unwrap_or(0);
+    let errors = ctx.params.flag("errors")?;
+    ctx.params.end()?;
+    let job = job(&ctx).await?;
+    let app = ctx.app.clone();
+    let id = job.id;
+    let entries = blocking(move || app.store.journal(id, after, limit, errors)).await?;
+    let next = if entries.len() >= limit { entries.last().map(|entry| entry.document) } else { None };
+    let entries: Vec<Json> = entries.iter().map(|entry| serde_json::to_value(entry).unwrap_or_default()).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "entries": entries, "next": next }).to_string()))
+}
+
+/// Chunks of a job that wait, are worked on or are dead.
+pub async fn chunks(ctx: Ctx) -> Answer {
+    ctx.params.end()?;
+    let job = job(&ctx).await?;
+    let app = ctx.app.clone();
+    let chunks = blocking(move || app.store.chunks(Some(job.id))).await?;
+    let chunks: Vec<Json> = chunks.iter().map(|chunk| serde_json::to_value(chunk).unwrap_or_default()).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "chunks": chunks }).to_string()))
+}
+
+/// Ends a job; what was committed stays.
+pub async fn cancel(ctx: Ctx) -> Answer {
+    ctx.caller.need(Role::Write)?;
+    ctx.params.end()?;
+    let job = job(&ctx).await?;
+    if job.state.is_final() {
+        return Err(Problem::new(StatusCode::CONFLICT, format!("the job has ended: {}", job.state.name())));
+    }
+    let (app, caller) = (ctx.app.clone(), ctx.caller.name.clone());
+    let ended = blocking(move || {
+        app.store.end_job(job.id, JobState::Cancelled, &format!("cancelled by {caller}"))?;
+        app.store.job(job.id)
+    });
+    Ok(json_answer(StatusCode::OK, shown(&ended.await?).to_string()))
+}
+
+/// Lets dead chunks wait again.
+pub async fn retry(ctx: Ctx) -> Answer {
+    ctx.caller.need(Role::Admin)?;
+    ctx.params.end()?;
+    let job = job(&ctx).await?;
+    let app = ctx.app.clone();
+    let again = blocking(move || app.store.retry(job.id, None)).await?;
+    Ok(json_answer(StatusCode::OK, json!({ "chunks": again }).to_string()))
+}
+
+/// `?profile=&source=&as_of=&name=` with the documents as the body, or `&path=` of a file on the server.
+pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
+    ctx.caller.need(Role::Write)?;
+    let (profile, source) = (ctx.params.one("profile")?, ctx.params.one("source")?);
+    let as_of = match ctx.params.one("as_of")? {
+        None => None,
+        Some(text) => {
+            let time = from_text(&text, &FieldType::Timestamp, None).map_err(|error| Problem::bad(format!("as_of: {error}")))?;
+            time.as_int()
+        }
+    };
+    let name = ctx.params.one("name")?;
+    let path = ctx.params.one("path")?;
+    ctx.params.end()?;
+    for named in [&profile, &source, &name, &path].into_iter().flatten() {
+        if named.len() > 255 || named.chars().any(char::is_control) {
+            return Err(Problem::bad("names have at most 255 bytes and no control characters"));
+        }
+    }
+    let job = match path {
+        Some(path) => of_file(&ctx, &path, profile, source, as_of).await?,
+        None => {
+            let size = ctx.header(header::CONTENT_LENGTH)?.and_then(|size| size.parse().ok());
+            let name = format!("upload:{}", name.as_deref().unwrap_or("documents"));
+            of_upload(&ctx, body, Upload { name, size, profile, source, tenant: ctx.tenant.clone(), as_of }).await?
+        }
+    };
+    let mut response = json_answer(StatusCode::ACCEPTED, shown(&job).to_string());
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/{}/jobs/{}", ctx.tenant, job.id)) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
+}
+
+async fn of_file(ctx: &Ctx, path: &str, profile: Option<String>, source: Option<String>, as_of: Option<i64>) -> Answer<Job> {
+    let Some(root) = &ctx.app.options.files else {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "the server takes no files of its own; it was started without --files DIR"));
+    };
+    let file = inside(root, path)?;
+    let request = Request { files: vec![file], profile, source, tenant: ctx.tenant.clone(), as_of };
+    let app = ctx.app.clone();
+    ctx.reaches_store();
+    blocking(move || {
+        let job = import::create(&app.catalogue, &*app.store, &request)?;
+        let cut = import::cut(&app.catalogue, &*app.store, job, &AtomicBool::new(false), &|_| {});
+        if let Err(error) = &cut {
+            app.store.end_job(job, JobState::Failed, &error.to_string())?;
+        }
+        cut
+    })
+    .await
+}
+
+/// A file below the folder that is allowed, links followed.
+fn inside(root: &Path, path: &str) -> Answer<PathBuf> {
+    let nothing = || Problem::missing(format!("there is no file {path:?} in the server's folder"));
+    let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    if !plain {
+        return Err(nothing());
+    }
+    let root = root.canonicalize().map_err(|_| nothing())?;
+    let file = root.join(path).canonicalize().map_err(|_| nothing())?;
+    if file.starts_with(&root) && file.is_file() { Ok(file) } else { Err(nothing()) }
+}
+
+async fn of_upload(ctx: &Ctx, body: Body, upload: Upload) -> Answer<Job> {
+    let limit = ctx.app.options.upload;
+    let too_long = || Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("an upload has at most {limit} bytes"));
+    if upload.size.is_some_and(|size| size > limit) {
+        return Err(too_long());
+    }
+    let (sender, receiver) = tokio::sync::mpsc::channel::<std::io::Result<Bytes>>(8);
+    let app = ctx.app.clone();
+    ctx.reaches_store();
+    let cutting = tokio::task::spawn_blocking(move || {
+        let bytes = Box::new(Receiving { receiver, chunk: Bytes::new() });
+        import::upload(&app.catalogue, &*app.store, &upload, bytes, &mut |_| {})
+    });
+    let mut stream = body.into_data_stream();
+    let mut taken = 0;
+    let mut over = None;
+    loop {
+        let next = match tokio::time::timeout(ctx.app.options.stall, stream.next()).await {
+            Ok(Some(Ok(bytes))) => Ok(bytes),
+            Ok(None) => break,
+            Ok(Some(Err(error))) => Err(format!("the upload ended early: {error}")),
+            Err(_) => Err("the upload stood still".to_owned()),
+        };
+        taken += next.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        let next = if taken > limit { Err(too_long().detail) } else { next };
+        let failed = next.as_ref().err().cloned();
+        let sent = sender.send(next.map_err(std::io::Error::other)).await;
+        if let Some(reason) = failed {
+            over = Some(if taken > limit { too_long() } else { Problem::new(StatusCode::REQUEST_TIMEOUT, reason) });
+            break;
+        }
+        // whoever cuts has ended: because of an error, which it tells
+        if sent.is_err() {
+            break;
+        }
+    }
+    drop(sender);
+    let job = cutting.await?;
+    match over {
+        Some(problem) => Err(problem),
+        None => Ok(job?),
+    }
+}
+
+/// Reads what comes in by another thread.
+struct Receiving {
+    receiver: tokio::sync::mpsc::Receiver<std::io::Result<Bytes>>,
+    chunk: Bytes,
+}
+
+impl Read for Receiving {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.chunk.is_empty() {
+            match self.receiver.blocking_recv() {
+                None => return Ok(0),
+                Some(next) => self.chunk = next?,
+            }
+        }
+        let length = self.chunk.len().min(buffer.len());
+        self.chunk.copy_to_slice(&mut buffer[..length]);
+        Ok(length)
+    }
+}
+
+/// How often a job that is watched is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A job as server-sent events: `progress` whenever something has changed, `ended` at last.
+pub async fn events(ctx: Ctx) -> Answer {
+    ctx.params.end()?;
+    let first = job(&ctx).await?;
+    let app = ctx.app.clone();
+    let state = (app, first.id, None::<String>, false);
+    let stream = futures_util::stream::unfold(state, |(app, id, last, ended)| async move {
+        if ended || app.ending.load(std::sync::atomic::Ordering::SeqCst) {
+            return None;
+        }
+        let mut quiet = Duration::ZERO;
+        loop {
+            if last.is_some() {
+                tokio::time::sleep(LOOK).await;
+                quiet += LOOK;
+            }
+            let own = app.clone();
+            let Ok(Ok(job)) = tokio::task::spawn_blocking(move || own.store.job(id)).await else { return None };
+            let now = shown(&job).to_string();
+            let over = job.state.is_final() && job.chunks_left == 0;
+            if last.as_deref() != Some(&now) || over {
+                let event = if over { "ended" } else { "progress" };
+                let text = format!("event: {event}\ndata: {now}\n\n");
+                return Some((Ok::<_, Infallible>(Bytes::from(text)), (app, id, Some(now), over)));
+            }
+            if quiet >= Duration::from_secs(10) {
+                // so that somebody between notices that the connection lives
+                return Some((Ok(Bytes::from_static(b": still at it\n\n")), (app, id, last, false)));
+            }
+        }
+    });
+    let mut response = Response::new(Body::from_stream(stream));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response.into_response())
+}
+
+/// Import workers of a server: they serve the queue until `stop` says otherwise.
+pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::Options, stop: &AtomicBool) -> stook_engine::Result<()> {
+    let tell = |event| {
+        use stook_engine::work::Event;
+        match event {
+            Event::Committed(_) => {}
+            Event::Ended(job) => crate::log::write(
+                "job",
+                [("id", job.id.into()), ("tenant", job.tenant.as_str().into()), ("state", job.state.name().into()), ("reason", job.reason.as_deref().into())],
+            ),
+            Event::Trouble(error) => crate::log::write("work", [("error", error.to_string().into())]),
+        }
+    };
+    stook_engine::work::run(&app.catalogue, &*app.store, options, stop, &tell)
+}

@@ -1,0 +1,188 @@
+//! The HTTP API: records, queries, jobs, transitions, declared routes.
+//!
+//! A request goes through [`connection`] (limits on what a peer may do with time and memory), the guard in [`guard`]
+//! (who calls, a place among the requests in work, counting) and then to the room that answers it: [`records`], [`query`],
+//! [`transitions`], [`jobs`], [`tokens`], [`routes`]. Look-ups go through [`reads`] and its exact [`cache`]. [`openapi`]
+//! describes all of it.
+
+pub mod access;
+pub mod admission;
+pub mod cache;
+mod connection;
+mod guard;
+mod jobs;
+mod log;
+pub mod metrics;
+pub mod openapi;
+mod problem;
+mod query;
+mod reads;
+mod records;
+mod request;
+mod tokens;
+mod transitions;
+
+use access::Tokens;
+use admission::{Class, Gate, Limits};
+use axum::Router;
+use axum::routing::{MethodRouter, delete, get, post};
+use metrics::Metrics;
+use reads::Reads;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Evaluator;
+use stook_store::Store;
+
+pub use connection::serve;
+pub use guard::guarded;
+pub use jobs::work;
+pub use log::Logged;
+
+/// How the API is served.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Limits of requests that somebody waits for.
+    pub interactive: Limits,
+    /// Limits of uploads and exports.
+    pub bulk: Limits,
+    /// Longest time a request may take.
+    pub request_time: Duration,
+    /// Longest time without progress of a peer that sends or receives.
+    pub stall: Duration,
+    /// Most bytes of a body, uploads aside.
+    pub body: usize,
+    /// Most bytes of an upload.
+    pub upload: u64,
+    /// Most connections.
+    pub connections: usize,
+    /// Bytes of the cache; 0 for none.
+    pub cache: u64,
+    /// The folder from which files may be imported by name.
+    pub files: Option<PathBuf>,
+    /// What is logged of requests.
+    pub log: Logged,
+    /// Whether only this machine can reach the server.
+    pub loopback: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            interactive: Limits { most: 128, wait: Duration::from_millis(100) },
+            bulk: Limits { most: 8, wait: Duration::from_millis(100) },
+            request_time: Duration::from_secs(30),
+            stall: Duration::from_secs(30),
+            body: 1 << 20,
+            upload: 4 << 30,
+            connections: 4_096,
+            cache: 64 << 20,
+            files: None,
+            log: Logged::Troubles,
+            loopback: true,
+        }
+    }
+}
+
+/// Everything that requests share.
+pub struct App {
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) reads: Reads,
+    pub(crate) tokens: Tokens,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) interactive: Gate,
+    pub(crate) bulk: Gate,
+    pub(crate) options: Options,
+    pub(crate) openapi: bytes::Bytes,
+    evaluators: Mutex<Vec<Evaluator>>,
+    /// Set when no new work is taken.
+    pub(crate) ending: AtomicBool,
+    pub(crate) requests: guard::RequestIds,
+}
+
+impl App {
+    /// An application on an opened store.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, options: Options) -> stook_store::Result<Arc<Self>> {
+        let metrics = Arc::new(Metrics::default());
+        let reads = Reads::new(catalogue.clone(), store.clone(), options.cache, metrics.clone())?;
+        let tokens = Tokens::read(&*store, options.loopback)?;
+        let openapi = openapi::document(&catalogue, &options).to_string().into();
+        Ok(Arc::new(Self {
+            interactive: Gate::new(options.interactive),
+            bulk: Gate::new(options.bulk),
+            catalogue,
+            store,
+            reads,
+            tokens,
+            metrics,
+            options,
+            openapi,
+            evaluators: Mutex::default(),
+            ending: AtomicBool::new(false),
+            requests: guard::RequestIds::default(),
+        }))
+    }
+
+    /// Runs `work` with an evaluator of the catalogue's expressions; making one costs more than using it.
+    pub(crate) fn with_evaluator<T>(&self, work: impl FnOnce(&Evaluator) -> T) -> T {
+        let kept = self.evaluators.lock().ok().and_then(|mut kept| kept.pop());
+        let evaluator = kept.unwrap_or_else(|| Evaluator::new(self.catalogue.tables.clone()));
+        let value = work(&evaluator);
+        if let Ok(mut kept) = self.evaluators.lock() {
+            kept.push(evaluator);
+        }
+        value
+    }
+
+    pub(crate) fn gate(&self, class: Class) -> Option<&Gate> {
+        match class {
+            Class::Interactive => Some(&self.interactive),
+            Class::Bulk => Some(&self.bulk),
+            Class::Open => None,
+        }
+    }
+}
+
+/// The routes of an application.
+pub fn router(app: &Arc<App>) -> Router {
+    let interactive = |router: Router<Arc<App>>, path: &str, methods: MethodRouter<Arc<App>>| router.route(path, methods);
+    let v1 = Router::new();
+    let v1 = interactive(v1, "/v1/{tenant}", get(records::overview));
+    let v1 = interactive(v1, "/v1/{tenant}/query", get(query::get).post(query::post));
+    let v1 = interactive(v1, "/v1/{tenant}/lookup", post(records::lookup));
+    let v1 = interactive(v1, "/v1/{tenant}/pick", post(transitions::pick));
+    let v1 = interactive(v1, "/v1/{tenant}/jobs", get(jobs::list));
+    let v1 = interactive(v1, "/v1/{tenant}/jobs/{job}", get(jobs::one));
+    let v1 = interactive(v1, "/v1/{tenant}/jobs/{job}/journal", get(jobs::journal));
+    let v1 = interactive(v1, "/v1/{tenant}/jobs/{job}/chunks", get(jobs::chunks));
+    let v1 = interactive(v1, "/v1/{tenant}/jobs/{job}/cancel", post(jobs::cancel));
+    let v1 = interactive(v1, "/v1/{tenant}/jobs/{job}/retry", post(jobs::retry));
+    let v1 = interactive(v1, "/v1/{tenant}/tokens", get(tokens::list).post(tokens::create));
+    let v1 = interactive(v1, "/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
+    let v1 = interactive(v1, "/v1/{tenant}/{collection}", get(records::by_key).post(records::create));
+    let item = get(records::get).put(records::put).patch(records::patch).delete(records::delete);
+    let v1 = interactive(v1, "/v1/{tenant}/{collection}/{key}", item);
+    let v1 = interactive(v1, "/v1/{tenant}/{collection}/{key}/{action}", get(records::more).post(transitions::run));
+    let bulk = Router::new()
+        .route("/v1/{tenant}/import", post(jobs::create))
+        .route("/v1/{tenant}/export/{collection}", get(query::export));
+    let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events));
+    let open = Router::new()
+        .route("/healthz", get(guard::healthy))
+        .route("/readyz", get(guard::ready))
+        .route("/openapi.json", get(openapi::serve))
+        .route("/docs", get(openapi::page))
+        .route("/metrics", get(guard::metrics));
+    guarded(app, Class::Interactive, v1)
+        .merge(guarded(app, Class::Bulk, bulk))
+        .merge(guarded(app, Class::Open, events))
+        .merge(open.with_state(app.clone()))
+        .method_not_allowed_fallback(guard::wrong_method)
+        .fallback(guard::nothing_there)
+}

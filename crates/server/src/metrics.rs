@@ -1,0 +1,151 @@
+//! What is counted, in the text format of Prometheus.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where a request is told apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Where {
+    route: Arc<str>,
+    method: &'static str,
+    tenant: Arc<str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Stage {
+    route: Arc<str>,
+    tenant: Arc<str>,
+    stage: StageName,
+}
+
+/// How far a request has come. What is lost between two of them is lost there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum StageName {
+    Accepted,
+    Started,
+    StoreReached,
+    Completed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Status {
+    route: Arc<str>,
+    tenant: Arc<str>,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct What {
+    what: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CacheUse {
+    kind: &'static str,
+    result: &'static str,
+}
+
+/// All counters.
+pub struct Metrics {
+    registry: Registry,
+    stages: Family<Stage, Counter>,
+    answers: Family<Status, Counter>,
+    duration: Family<Where, Histogram, fn() -> Histogram>,
+    in_flight: Gauge,
+    connections: Gauge,
+    gauges: Family<What, Gauge>,
+    asked: Family<What, Counter>,
+    cached: Family<CacheUse, Counter>,
+}
+
+fn seconds() -> Histogram {
+    Histogram::new([0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0])
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("stook");
+        let (stages, answers, in_flight, connections) = (Family::default(), Family::default(), Gauge::default(), Gauge::default());
+        let (gauges, asked, cached) = (Family::default(), Family::default(), Family::default());
+        let duration = Family::<Where, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
+        registry.register("requests", "Requests by how far they came", stages.clone());
+        registry.register("answers", "Answers by status", answers.clone());
+        registry.register_with_unit("request_duration", "From the request's head to its answer", Unit::Seconds, duration.clone());
+        registry.register("in_flight", "Requests that have not been answered", in_flight.clone());
+        registry.register("connections", "Open connections", connections.clone());
+        registry.register("state", "Queue, admission, cache: how things stand", gauges.clone());
+        registry.register("store_calls", "Questions asked of the store by look-ups", asked.clone());
+        registry.register("cache", "Look-ups by what the cache had", cached.clone());
+        Self { registry, stages, answers, duration, in_flight, connections, gauges, asked, cached }
+    }
+}
+
+/// A request that is being counted.
+pub struct Counted {
+    /// Its route's pattern.
+    pub route: Arc<str>,
+    /// Its method.
+    pub method: &'static str,
+    /// Its tenant, when that is known.
+    pub tenant: Arc<str>,
+}
+
+impl Metrics {
+    /// A request has come so far.
+    pub fn stage(&self, request: &Counted, stage: StageName) {
+        self.stages.get_or_create(&Stage { route: request.route.clone(), tenant: request.tenant.clone(), stage }).inc();
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, request: &Counted, status: u16, took: Duration) {
+        self.stage(request, StageName::Completed);
+        self.answers.get_or_create(&Status { route: request.route.clone(), tenant: request.tenant.clone(), status }).inc();
+        let place = Where { route: request.route.clone(), method: request.method, tenant: request.tenant.clone() };
+        self.duration.get_or_create(&place).observe(took.as_secs_f64());
+    }
+
+    /// Requests that have not been answered.
+    pub fn in_flight(&self) -> &Gauge {
+        &self.in_flight
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> &Gauge {
+        &self.connections
+    }
+
+    /// The store was asked by a look-up.
+    pub fn asked(&self, what: &'static str) {
+        self.asked.get_or_create(&What { what }).inc();
+    }
+
+    /// The cache had some of what was looked up.
+    pub fn cached(&self, kind: &'static str, hits: usize, misses: usize) {
+        for (result, count) in [("hit", hits), ("miss", misses)] {
+            if count > 0 {
+                self.cached.get_or_create(&CacheUse { kind, result }).inc_by(count as u64);
+            }
+        }
+    }
+
+    /// How a thing stands when the metrics are read.
+    pub fn set(&self, what: &'static str, value: u64) {
+        self.gauges.get_or_create(&What { what }).set(value as i64);
+    }
+
+    /// Everything as text.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // writing into memory does not fail
+        let _ = encode(&mut out, &self.registry);
+        out
+    }
+}

@@ -1,0 +1,113 @@
+//! What a request is answered that cannot be done: problem details (RFC 9457), always with a sentence that says what to do.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value as Json, json};
+use stook_engine::EngineError;
+use stook_store::StoreError;
+
+/// The media type of problem details.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// An answer that is not what was asked for.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// What is wrong, for the person who reads it.
+    pub detail: String,
+    /// Everything that is wrong, where there is more than one thing.
+    pub errors: Vec<String>,
+    /// More members, and headers.
+    more: Map<String, Json>,
+    headers: HeaderMap,
+}
+
+/// Results of handlers.
+pub type Answer<T = Response> = Result<T, Problem>;
+
+impl Problem {
+    /// A problem of this status.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), errors: Vec::new(), more: Map::new(), headers: HeaderMap::new() }
+    }
+
+    /// The request makes no sense.
+    pub fn bad(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// Several things are wrong with what was sent.
+    pub fn wrong(errors: Vec<String>) -> Self {
+        let detail = if let [only] = errors.as_slice() { only.clone() } else { format!("{} things are wrong", errors.len()) };
+        Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
+    }
+
+    /// There is no such thing.
+    pub fn missing(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// Not now; the caller is told when to try again.
+    pub fn busy(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
+    /// With a header.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// With a member.
+    pub fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// With everything that is wrong.
+    pub fn errors(mut self, errors: Vec<String>) -> Self {
+        self.errors = errors;
+        self
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let text = error.to_string();
+        match error {
+            StoreError::Wrong(reason) => Self::bad(reason),
+            StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held => Self::busy(text),
+            StoreError::DefinitionChanged => Self::busy("the catalogue was changed by another process; this one has to be started again"),
+            StoreError::Fenced(_) | StoreError::Definition(_) | StoreError::Damaged(_) | StoreError::Other(_) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+            }
+        }
+    }
+}
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Store(error) => error.into(),
+            EngineError::Wrong(reason) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, reason),
+            EngineError::File { .. } => Self::bad(error.to_string()),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let title = self.status.canonical_reason().unwrap_or("Problem");
+        let mut body = json!({ "type": "about:blank", "title": title, "status": self.status.as_u16(), "detail": self.detail });
+        if let Json::Object(members) = &mut body {
+            if !self.errors.is_empty() {
+                members.insert("errors".into(), json!(self.errors));
+            }
+            members.extend(self.more);
+        }
+        let mut response = (self.status, self.headers, body.to_string()).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        response
+    }
+}

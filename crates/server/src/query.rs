@@ -1,0 +1,224 @@
+//! Queries and exports.
+
+use crate::App;
+use crate::problem::{Answer, Problem};
+use crate::records::{blocking, json_answer, nothing_else};
+use crate::request::{Ctx, JSON};
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde_json::{Map, Value as Json, json};
+use std::io::Write;
+use stook_catalogue::diagnostic::render;
+use stook_catalogue::value::Value;
+use stook_engine::export::{self, Format};
+use stook_query::{Compiled, compile, parse};
+
+/// Most rows of a page.
+pub const MOST_ROWS: u64 = 10_000;
+/// Rows of a page when none are named.
+pub const ROWS: u64 = 50;
+/// Most rows left out at the front; further on `after` goes on by key.
+pub const MOST_OFFSET: u64 = 1_000_000;
+/// Longest query.
+const LONGEST: usize = 16_384;
+
+/// A page of a query.
+struct Page {
+    query: String,
+    idx: u64,
+    limit: u64,
+    after: Option<String>,
+    total: bool,
+    explain: bool,
+    csv: bool,
+}
+
+/// A query resolved against the definition.
+///
+/// # Errors
+/// 400 with the place of the mistake.
+pub fn compiled(ctx: &Ctx, text: &str) -> Answer<Compiled> {
+    if text.len() > LONGEST {
+        return Err(Problem::bad(format!("a query has at most {LONGEST} bytes")));
+    }
+    if text.contains('\0') {
+        return Err(Problem::bad("a query has no NUL character"));
+    }
+    let compiled = parse(text).and_then(|query| compile(&query, &ctx.app.catalogue, &ctx.tenant, ctx.app.store.clock()));
+    compiled.map_err(|problem| {
+        let shown = render("query", text, std::slice::from_ref(&problem), false);
+        let detail = match &problem.help {
+            Some(help) => format!("{}; {help}", problem.message),
+            None => problem.message.clone(),
+        };
+        Problem::bad(detail).with("at", problem.span.start).with("until", problem.span.end).with("shown", shown.trim_end())
+    })
+}
+
+/// `?q=QUERY&idx=&limit=&after=&total=&explain=&format=`
+pub async fn get(mut ctx: Ctx) -> Answer {
+    let Some(query) = ctx.params.one("q")? else {
+        return Err(Problem::bad("say ?q=QUERY, for example ?q=authority%20heading=Smith*"));
+    };
+    let page = Page {
+        query,
+        idx: ctx.params.number("idx", 0, MOST_OFFSET)?.unwrap_or(0),
+        limit: ctx.params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS),
+        after: ctx.params.one("after")?,
+        total: ctx.params.flag("total")?,
+        explain: ctx.params.flag("explain")?,
+        csv: match ctx.params.one("format")?.as_deref() {
+            None | Some("json") => false,
+            Some("csv") => true,
+            Some(_) => return Err(Problem::bad("format is json or csv")),
+        },
+    };
+    ctx.params.end()?;
+    ask(ctx, page).await
+}
+
+/// The same as a JSON object, for long queries.
+pub async fn post(ctx: Ctx, body: Body) -> Answer {
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, JSON).await?;
+    let wrong = |name: &str, what: &str| Problem::wrong(vec![format!("{name}: {what}")]);
+    let query = match sent.remove("q") {
+        Some(Json::String(query)) => query,
+        _ => return Err(wrong("q", "a query is missing")),
+    };
+    let mut number = |name: &str, least: u64, most: u64, otherwise: u64| match sent.remove(name) {
+        None => Ok(otherwise),
+        Some(json) => json
+            .as_u64()
+            .or_else(|| json.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0).map(|number| number as u64))
+            .filter(|number| (least..=most).contains(number))
+            .ok_or_else(|| wrong(name, &format!("a whole number from {least} to {most}"))),
+    };
+    let (idx, limit) = (number("idx", 0, MOST_OFFSET, 0)?, number("limit", 1, MOST_ROWS, ROWS)?);
+    let after = match sent.remove("after") {
+        None => None,
+        Some(Json::String(after)) => Some(after),
+        Some(_) => return Err(wrong("after", "a text")),
+    };
+    let mut flag = |name: &str| match sent.remove(name) {
+        None => Ok(false),
+        Some(Json::Bool(flag)) => Ok(flag),
+        Some(_) => Err(wrong(name, "true or false")),
+    };
+    let (total, explain) = (flag("total")?, flag("explain")?);
+    nothing_else(&sent)?;
+    ask(ctx, Page { query, idx, limit, after, total, explain, csv: false }).await
+}
+
+async fn ask(ctx: Ctx, page: Page) -> Answer {
+    let mut compiled = compiled(&ctx, &page.query)?;
+    compiled.plan.offset = page.idx;
+    compiled.plan.limit = Some(page.limit);
+    if let Some(after) = &page.after {
+        after_key(&mut compiled, after, page.idx)?;
+    }
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    blocking(move || answer(&app, &compiled, &page)).await
+}
+
+/// Goes on behind a key, which costs the same wherever it is.
+fn after_key(compiled: &mut Compiled, after: &str, idx: u64) -> Answer<()> {
+    use stook_store::plan::{Column, Condition, Test};
+    let plan = &mut compiled.plan;
+    if !plan.sort.is_empty() || plan.distinct || !compiled.aggregates.is_empty() || idx > 0 {
+        return Err(Problem::bad("after is for records in the order of their keys: without sort, unique, aggregates and idx"));
+    }
+    if after.contains('\0') {
+        return Err(Problem::bad("after is a key"));
+    }
+    plan.conditions.push(Condition { column: Column::Key, test: Test::Range { low: Some((Value::text(after), false)), high: None } });
+    Ok(())
+}
+
+fn answer(app: &App, compiled: &Compiled, page: &Page) -> stook_store::Result<Response> {
+    let store = &*app.store;
+    if page.explain {
+        return Ok(json_answer(StatusCode::OK, json!({ "explain": store.explain(&compiled.plan)? }).to_string()));
+    }
+    let names: Vec<&str> = compiled.headings.iter().map(|heading| heading.name.as_str()).collect();
+    let shown = |row: &[Value]| -> Map<String, Json> {
+        let cells = names.iter().zip(row).zip(&compiled.headings);
+        cells.map(|((name, value), heading)| ((*name).to_owned(), value.to_json(&heading.ty))).collect()
+    };
+    if !compiled.aggregates.is_empty() {
+        let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
+        return Ok(json_answer(StatusCode::OK, json!({ "columns": names, "rows": [shown(&row)] }).to_string()));
+    }
+    let rows = store.find(&compiled.plan)?.rows;
+    if page.csv {
+        let text = csv(compiled, &rows);
+        return Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8; header=present")], text).into_response());
+    }
+    let mut body = json!({ "columns": names, "rows": rows.iter().map(|row| shown(row)).collect::<Vec<_>>() });
+    if page.total {
+        body["total"] = store.count(&compiled.plan)?.into();
+    }
+    Ok(json_answer(StatusCode::OK, body.to_string()))
+}
+
+fn csv(compiled: &Compiled, rows: &[Vec<Value>]) -> String {
+    let quoted = |text: &str| {
+        let plain = !text.contains(['"', ',', '\n', '\r']);
+        if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
+    };
+    let line = |cells: Vec<String>| cells.join(",") + "\r\n";
+    let head = line(compiled.headings.iter().map(|heading| quoted(&heading.name)).collect());
+    let cells = |row: &Vec<Value>| row.iter().zip(&compiled.headings).map(|(value, heading)| quoted(&value.show(&heading.ty))).collect();
+    rows.iter().fold(head, |text, row| text + &line(cells(row)))
+}
+
+/// A whole collection, as it is read: `?format=ndjson|csv|marc|marcxml`.
+pub async fn export(mut ctx: Ctx) -> Answer {
+    let collection = ctx.collection()?;
+    let (format, media) = match ctx.params.one("format")?.as_deref() {
+        None | Some("ndjson") => (Format::Ndjson, "application/x-ndjson"),
+        Some("csv") => (Format::Csv, "text/csv; charset=utf-8; header=present"),
+        Some("marc") => (Format::Marc, "application/marc"),
+        Some("marcxml") => (Format::MarcXml, "application/marcxml+xml"),
+        Some(_) => return Err(Problem::bad("format is ndjson, csv, marc or marcxml")),
+    };
+    ctx.params.end()?;
+    let kept = ctx.definition(collection).keep_raw;
+    if matches!(format, Format::Marc | Format::MarcXml) && !kept {
+        return Err(Problem::bad("the collection keeps no documents; it needs `raw: keep`"));
+    }
+    ctx.reaches_store();
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    tokio::task::spawn_blocking(move || {
+        let name = &app.catalogue.collections[collection].name;
+        let mut out = std::io::BufWriter::with_capacity(64 << 10, Sending(sender.clone()));
+        let exported = export::export(&app.catalogue, &*app.store, &tenant, name, format, &mut out, &mut |_| {});
+        let flushed = out.flush();
+        if let Err(error) = exported.map_err(|error| error.to_string()).and_then(|_| flushed.map_err(|error| error.to_string())) {
+            // the peer sees that the answer is cut off
+            let _ = sender.blocking_send(Err(std::io::Error::other(error)));
+        }
+    });
+    let stream = futures_util::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+    let mut response = Response::new(Body::from_stream(stream));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    Ok(response)
+}
+
+/// Writes what a peer is sent. One that is slow makes the writer wait.
+struct Sending(tokio::sync::mpsc::Sender<Result<Bytes, std::io::Error>>);
+
+impl Write for Sending {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
+        sent.map(|()| bytes.len()).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

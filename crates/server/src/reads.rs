@@ -1,0 +1,319 @@
+//! Look-ups by key and by value, in bulk. What the cache holds is answered at once; everything else that is asked for meanwhile
+//! is asked of the store together, by a few threads, so that many requests cost few statements.
+
+use crate::cache::{Cache, Known, ListPlace, Moment, Place};
+use crate::metrics::Metrics;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::put_value;
+use stook_catalogue::value::Value;
+use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::{Detail, Result, Store, StoreError, StoredRecord, Tenant};
+use tokio::sync::oneshot;
+
+/// A record as readers see it.
+#[derive(Debug)]
+pub struct Record {
+    /// Version, golden values, state.
+    pub stored: StoredRecord,
+    /// The same as JSON text.
+    pub json: Bytes,
+}
+
+impl Record {
+    fn new(catalogue: &Catalogue, collection: usize, stored: StoredRecord) -> Self {
+        let json = stook_engine::record::to_json(&catalogue.collections[collection], &stored);
+        Self { stored, json: json.to_string().into() }
+    }
+
+    /// Bytes of memory, about: values take no more than twice their text.
+    pub fn size(&self) -> usize {
+        3 * self.json.len() + 32 * (self.stored.golden.len() + self.stored.state.len())
+    }
+}
+
+/// Records of one collection that somebody asks for.
+struct Ask {
+    tenant: Tenant,
+    collection: usize,
+    keys: Vec<Key>,
+    answer: oneshot::Sender<Result<Vec<Option<Arc<Record>>>>>,
+}
+
+#[derive(Default)]
+struct Line {
+    asks: Mutex<Vec<Ask>>,
+    arrived: Condvar,
+    closed: AtomicBool,
+}
+
+/// Threads that ask the store.
+const THREADS: usize = 2;
+/// Keys asked for at once.
+const TOGETHER: usize = 2_000;
+
+/// Look-ups through the cache.
+pub struct Reads {
+    inner: Arc<Inner>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Inner {
+    catalogue: Arc<Catalogue>,
+    store: Arc<dyn Store>,
+    cache: Option<Cache>,
+    metrics: Arc<Metrics>,
+    line: Line,
+}
+
+impl Reads {
+    /// Look-ups with a cache of about `cache` bytes, or none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, cache: u64, metrics: Arc<Metrics>) -> Result<Self> {
+        let cache = if cache > 0 { Some(Cache::new(&*store, cache)?) } else { None };
+        let inner = Arc::new(Inner { catalogue, store, cache, metrics, line: Line::default() });
+        let mut threads = Vec::new();
+        for _ in 0..THREADS {
+            let own = inner.clone();
+            let started = std::thread::Builder::new().name("reads".into()).spawn(move || own.serve());
+            threads.push(started.map_err(|error| StoreError::Other(error.to_string()))?);
+        }
+        Ok(Self { inner, threads })
+    }
+
+    /// The cache, if there is one.
+    pub fn cache(&self) -> Option<&Cache> {
+        self.inner.cache.as_ref()
+    }
+
+    /// Records by key, in the order of `keys`; those that do not exist for readers are nothing.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn records(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Arc<Record>>>> {
+        if let Some(found) = self.inner.cached(tenant, collection, keys)? {
+            return Ok(found);
+        }
+        let (answer, received) = oneshot::channel();
+        let ask = Ask { tenant: tenant.clone(), collection, keys: keys.to_vec(), answer };
+        self.inner.line.asks.lock().unwrap_or_else(PoisonError::into_inner).push(ask);
+        self.inner.line.arrived.notify_one();
+        received.await.unwrap_or_else(|_| Err(StoreError::Other("the server is ending".into())))
+    }
+
+    /// One record by key.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn record(&self, tenant: &Tenant, collection: usize, key: Key) -> Result<Option<Arc<Record>>> {
+        Ok(self.records(tenant, collection, std::slice::from_ref(&key)).await?.pop().flatten())
+    }
+
+    /// For each value the keys of the records that have it in a column, at most `most` of each, in the order of keys.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn keys(&self, tenant: &Tenant, collection: usize, column: Column, values: &[Value], most: usize) -> Result<Vec<Arc<[Key]>>> {
+        let places: Vec<ListPlace> = values.iter().map(|value| list_place(tenant, collection, column, value)).collect();
+        let inner = &self.inner;
+        let now = inner.now()?;
+        let mut lists: Vec<Option<Arc<[Key]>>> =
+            places.iter().map(|place| inner.cache.as_ref().and_then(|cache| cache.list(place, now.flatten()))).collect();
+        let missing: Vec<usize> = (0..lists.len()).filter(|index| lists[*index].is_none()).collect();
+        inner.metrics.cached("list", lists.len() - missing.len(), missing.len());
+        if !missing.is_empty() {
+            let wanted: Vec<Value> = missing.iter().map(|index| values[*index].clone()).collect();
+            let (own, tenant) = (self.inner.clone(), tenant.clone());
+            let found = tokio::task::spawn_blocking(move || own.find_keys(&tenant, collection, column, &wanted)).await;
+            let (moment, found) = found.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))?;
+            for (index, list) in missing.into_iter().zip(found) {
+                if let Some(cache) = &inner.cache {
+                    cache.put_list(places[index].clone(), moment, list.clone());
+                }
+                lists[index] = Some(list);
+            }
+        }
+        let short = |list: Arc<[Key]>| if list.len() > most { list[..most].into() } else { list };
+        Ok(lists.into_iter().flatten().map(short).collect())
+    }
+}
+
+impl Drop for Reads {
+    fn drop(&mut self) {
+        self.inner.line.closed.store(true, Ordering::SeqCst);
+        self.inner.line.arrived.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn list_place(tenant: &Tenant, collection: usize, column: Column, value: &Value) -> ListPlace {
+    let mut packed = Vec::new();
+    put_value(&mut packed, value);
+    ListPlace { tenant: tenant.clone(), collection, column, value: packed }
+}
+
+/// Most keys of one list that are looked up and kept.
+pub const MOST_LISTED: usize = 10_000;
+
+impl Inner {
+    /// The moment of a read that begins now: none without a cache, none inside where every use is checked.
+    fn now(&self) -> Result<Option<Option<Moment>>> {
+        self.cache.as_ref().map(|cache| cache.now(&*self.store)).transpose()
+    }
+
+    /// All of these, if the cache has them as they are now.
+    fn cached(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Option<Vec<Option<Arc<Record>>>>> {
+        let Some(cache) = &self.cache else { return Ok(None) };
+        let Some(now) = cache.now(&*self.store)? else { return Ok(None) };
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
+            let place = Place { tenant: tenant.clone(), collection, key: key.clone() };
+            match cache.record(&place, Some(now)) {
+                Some(Known::Exact(record)) => found.push(Some(record)),
+                _ => return Ok(None),
+            }
+        }
+        self.metrics.cached("record", keys.len(), 0);
+        Ok(Some(found))
+    }
+
+    fn serve(&self) {
+        while let Some(asks) = self.next() {
+            let mut groups: HashMap<(Tenant, usize), Vec<Ask>> = HashMap::new();
+            for ask in asks {
+                groups.entry((ask.tenant.clone(), ask.collection)).or_default().push(ask);
+            }
+            for ((tenant, collection), asks) in groups {
+                let mut keys: Vec<Key> = asks.iter().flat_map(|ask| ask.keys.iter().cloned()).collect();
+                keys.sort_unstable();
+                keys.dedup();
+                match self.read(&tenant, collection, &keys) {
+                    Ok(found) => {
+                        for ask in asks {
+                            let own = ask.keys.iter().map(|key| found.get(key).cloned()).collect();
+                            let _ = ask.answer.send(Ok(own));
+                        }
+                    }
+                    Err(error) => {
+                        let mut error = Some(error);
+                        for ask in asks {
+                            let own = error.take().unwrap_or_else(|| StoreError::ReadOnly("another look-up failed beside this one".into()));
+                            let _ = ask.answer.send(Err(own));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Vec<Ask>> {
+        let mut asks = self.line.asks.lock().unwrap_or_else(PoisonError::into_inner);
+        while asks.is_empty() {
+            if self.line.closed.load(Ordering::SeqCst) {
+                return None;
+            }
+            asks = self.line.arrived.wait(asks).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut keys = 0;
+        let taken = asks
+            .iter()
+            .take_while(|ask| {
+                keys += ask.keys.len();
+                keys <= TOGETHER
+            })
+            .count();
+        Some(asks.drain(..taken.max(1)).collect())
+    }
+
+    /// Living records among `keys`.
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<HashMap<Key, Arc<Record>>> {
+        let now = self.now()?;
+        let mut found: HashMap<Key, Arc<Record>> = HashMap::with_capacity(keys.len());
+        let mut missing: Vec<Key> = Vec::new();
+        let mut unchecked: Vec<(Key, Arc<Record>)> = Vec::new();
+        for key in keys {
+            let place = || Place { tenant: tenant.clone(), collection, key: key.clone() };
+            match self.cache.as_ref().zip(now).and_then(|(cache, now)| cache.record(&place(), now)) {
+                Some(Known::Exact(record)) => {
+                    found.insert(key.clone(), record);
+                }
+                Some(Known::Version(_, record)) => unchecked.push((key.clone(), record)),
+                None => missing.push(key.clone()),
+            }
+        }
+        if !unchecked.is_empty() {
+            let asked: Vec<Key> = unchecked.iter().map(|(key, _)| key.clone()).collect();
+            self.metrics.asked("versions");
+            let versions = self.store.versions(tenant, collection, &asked)?;
+            for ((key, record), version) in unchecked.into_iter().zip(versions) {
+                if version == Some(record.stored.version) {
+                    found.insert(key, record);
+                } else if version.is_some() {
+                    missing.push(key);
+                }
+            }
+        }
+        self.metrics.cached("record", found.len(), missing.len());
+        if !missing.is_empty() {
+            self.metrics.asked("read");
+            for (key, stored) in missing.iter().zip(self.store.read(tenant, collection, &missing, Detail::Values)?) {
+                let Some(stored) = stored.filter(|stored| stored.alive) else { continue };
+                let record = Arc::new(Record::new(&self.catalogue, collection, stored));
+                if let (Some(cache), Some(now)) = (&self.cache, now) {
+                    cache.put_record(Place { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
+                }
+                found.insert(key.clone(), record);
+            }
+        }
+        Ok(found)
+    }
+
+    fn find_keys(&self, tenant: &Tenant, collection: usize, column: Column, values: &[Value]) -> Result<(Option<Moment>, Vec<Arc<[Key]>>)> {
+        let moment = self.now()?.flatten();
+        let test = if let [only] = values { Test::Equal(only.clone()) } else { Test::In(values.to_vec()) };
+        let mut plan = Plan::all(tenant.clone(), collection);
+        plan.conditions.push(Condition { column, test });
+        plan.columns = vec![Column::Key, column];
+        plan.limit = Some((MOST_LISTED * values.len()) as u64);
+        self.metrics.asked("find");
+        let mut lists: Vec<Vec<Key>> = vec![Vec::new(); values.len()];
+        // folded columns find what is equal but for case
+        let fold = |value: &Value| match (value, column) {
+            (Value::Text(text), Column::Field(index)) if self.catalogue.collections[collection].fields[index].fold => {
+                Value::text(stook_catalogue::fold::fold(text))
+            }
+            (value, _) => value.clone(),
+        };
+        let mut places: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
+        for (index, value) in values.iter().enumerate() {
+            places.entry(packed(&fold(value))).or_default().push(index);
+        }
+        for row in self.store.find(&plan)?.rows {
+            let [key, found] = row.as_slice() else { continue };
+            let Some(key) = key.as_text().and_then(|key| Key::new(key).ok()) else { continue };
+            for element in found.elements() {
+                for index in places.get(&packed(&fold(element))).into_iter().flatten() {
+                    if lists[*index].last() != Some(&key) {
+                        lists[*index].push(key.clone());
+                    }
+                }
+            }
+        }
+        Ok((moment, lists.into_iter().map(Arc::from).collect()))
+    }
+}
+
+fn packed(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_value(&mut out, value);
+    out
+}

@@ -1,0 +1,335 @@
+//! Records: one, many, why they are so, edits.
+
+use crate::problem::{Answer, Problem};
+use crate::reads::Record;
+use crate::request::{Ctx, JSON};
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde_json::{Map, Value as Json, json};
+use stook_catalogue::definition::KeyRule;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::show_timestamp;
+use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
+use stook_engine::record as engine_record;
+use stook_store::StoreError;
+use stook_store::access::Role;
+
+/// Most keys of one look-up.
+pub const MOST_KEYS: usize = 1_000;
+
+/// Runs what asks the store and may wait.
+pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Answer<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(Into::into),
+        Err(error) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the request failed inside: {error}"))),
+    }
+}
+
+/// JSON text as an answer.
+pub fn json_answer(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Body::from(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn etag(revision: i64) -> HeaderValue {
+    HeaderValue::from_str(&format!("\"{revision}\"")).unwrap_or(HeaderValue::from_static("\"0\""))
+}
+
+/// Revisions in `If-Match` or `If-None-Match`; an empty list for `*`. What is no revision of ours matches nothing.
+fn revisions(ctx: &Ctx, name: HeaderName) -> Answer<Option<Vec<i64>>> {
+    let Some(text) = ctx.header(name.clone())? else { return Ok(None) };
+    if text.trim() == "*" {
+        return Ok(Some(Vec::new()));
+    }
+    let mut all = Vec::new();
+    for tag in text.split(',').map(str::trim) {
+        let weak = tag.strip_prefix("W/");
+        let quoted = weak.unwrap_or(tag).strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let Some(inner) = quoted else {
+            return Err(Problem::bad(format!("{name} is * or a list of entity tags in quotes")));
+        };
+        // a tag that this server did not give stands for no revision
+        all.push(if weak.is_some() && name == header::IF_MATCH { -1 } else { inner.parse().unwrap_or(-1) });
+    }
+    Ok(Some(all))
+}
+
+fn not_there(ctx: &Ctx, key: &Key) -> Problem {
+    Problem::missing(format!("there is no {} {:?}", ctx.segment("collection"), key.as_str()))
+}
+
+/// What the catalogue has.
+pub async fn overview(ctx: Ctx) -> Answer {
+    ctx.params.end()?;
+    let collections: Vec<Json> = ctx
+        .app
+        .catalogue
+        .collections
+        .iter()
+        .map(|collection| {
+            let fields: Map<String, Json> =
+                collection.fields.iter().map(|field| (field.name.clone(), field.golden_type().to_string().into())).collect();
+            let state: Map<String, Json> = collection.states.iter().map(|state| (state.name.clone(), state.ty.to_string().into())).collect();
+            let transitions: Vec<&str> = collection.transitions.iter().map(|transition| transition.name.as_str()).collect();
+            json!({ "name": collection.name, "key": collection.key_text, "fields": fields, "state": state, "transitions": transitions })
+        })
+        .collect();
+    let sources: Vec<&str> = ctx.app.catalogue.sources.iter().map(|source| source.name.as_str()).collect();
+    let profiles: Vec<&str> = ctx.app.catalogue.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    let body = json!({
+        "catalogue": ctx.app.catalogue.name,
+        "tenant": ctx.tenant.as_str(),
+        "collections": collections,
+        "sources": sources,
+        "profiles": profiles,
+    });
+    Ok(json_answer(StatusCode::OK, body.to_string()))
+}
+
+/// One record by the key in the path.
+pub async fn get(mut ctx: Ctx) -> Answer {
+    let collection = ctx.collection()?;
+    let key = ctx.key()?;
+    one(ctx, collection, key).await
+}
+
+/// One record by `?key=`.
+pub async fn by_key(mut ctx: Ctx) -> Answer {
+    let collection = ctx.collection()?;
+    let Some(text) = ctx.params.one("key")? else {
+        let name = ctx.segment("collection");
+        return Err(Problem::bad(format!("say ?key=KEY for one record; /v1/{}/query?q={name} lists records", ctx.tenant)));
+    };
+    let key = Key::new(text).map_err(|error| Problem::bad(error.to_string()))?;
+    one(ctx, collection, key).await
+}
+
+async fn one(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
+    let deleted = ctx.params.flag("deleted")?;
+    ctx.params.end()?;
+    let known = revisions(&ctx, header::IF_NONE_MATCH)?;
+    ctx.reaches_store();
+    let (revision, body) = if deleted {
+        let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
+        let read = move || {
+            let name = &app.catalogue.collections[collection].name;
+            let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), true)?;
+            Ok::<_, stook_engine::EngineError>(found.map(|found| (found.stored.version.revision, found.to_json().to_string().into())))
+        };
+        blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?
+    } else {
+        let found: Option<std::sync::Arc<Record>> = ctx.app.reads.record(&ctx.tenant, collection, key.clone()).await?;
+        let found = found.ok_or_else(|| not_there(&ctx, &key))?;
+        (found.stored.version.revision, found.json.clone())
+    };
+    let mut response = match known.is_some_and(|known| known.is_empty() || known.contains(&revision)) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => json_answer(StatusCode::OK, body),
+    };
+    response.headers_mut().insert(header::ETAG, etag(revision));
+    Ok(response)
+}
+
+/// Many records by key: `{"collection": C, "keys": [...]}`.
+pub async fn lookup(ctx: Ctx, body: Body) -> Answer {
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, JSON).await?;
+    let collection = match sent.remove("collection") {
+        Some(Json::String(name)) => match ctx.app.catalogue.collection(&name) {
+            Some((index, _)) => index,
+            None => return Err(Problem::wrong(vec![format!("the catalogue has no collection {name:?}")])),
+        },
+        _ => return Err(Problem::wrong(vec!["collection: the name of a collection is missing".into()])),
+    };
+    let wrong_keys = || Problem::wrong(vec![format!("keys: a list of at most {MOST_KEYS} keys is missing")]);
+    let Some(Json::Array(keys)) = sent.remove("keys").filter(|keys| keys.as_array().is_some_and(|keys| keys.len() <= MOST_KEYS)) else {
+        return Err(wrong_keys());
+    };
+    nothing_else(&sent)?;
+    let keys: Vec<Key> = keys
+        .iter()
+        .map(|key| key.as_str().ok_or_else(wrong_keys).and_then(|key| Key::new(key).map_err(|error| Problem::wrong(vec![error.to_string()]))))
+        .collect::<Answer<_>>()?;
+    ctx.reaches_store();
+    let found = ctx.app.reads.records(&ctx.tenant, collection, &keys).await?;
+    let mut out = Vec::from(&b"{\"records\":["[..]);
+    for (place, record) in found.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(record.as_ref().map_or(b"null", |record| &record.json));
+    }
+    out.extend_from_slice(b"]}");
+    Ok(json_answer(StatusCode::OK, out))
+}
+
+/// # Errors
+/// 422 when members are left that nobody asked for.
+pub fn nothing_else(sent: &Map<String, Json>) -> Answer<()> {
+    match sent.keys().next() {
+        None => Ok(()),
+        Some(name) => Err(Problem::wrong(vec![format!("there is no member {name:?} here")])),
+    }
+}
+
+/// `explain`, `log` or `document` of a record.
+pub async fn more(mut ctx: Ctx) -> Answer {
+    let collection = ctx.collection()?;
+    let key = ctx.key()?;
+    let action = ctx.segment("action").to_owned();
+    match action.as_str() {
+        "explain" => explain(ctx, collection, key).await,
+        "log" => log(ctx, collection, key).await,
+        "document" => document(ctx, collection, key).await,
+        _ => Err(Problem::missing(format!("a record has explain, log and document to be read, not {action:?}"))),
+    }
+}
+
+/// Reads a record with its contributions and shows something of it.
+async fn whole(ctx: &Ctx, collection: usize, key: &Key, show: impl FnOnce(&App, engine_record::WholeRecord<'_>) -> Response + Send + 'static) -> Answer {
+    ctx.reaches_store();
+    let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
+    let read = move || {
+        let name = &app.catalogue.collections[collection].name;
+        let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), true)?;
+        Ok::<_, stook_engine::EngineError>(found.map(|found| show(&app, found)))
+    };
+    blocking(read).await?.ok_or_else(|| not_there(ctx, key))
+}
+
+use crate::App;
+
+async fn explain(ctx: Ctx, collection: usize, key: Key) -> Answer {
+    ctx.params.end()?;
+    whole(&ctx, collection, &key, |app, found| json_answer(StatusCode::OK, found.explain(&app.catalogue).to_string())).await
+}
+
+async fn document(ctx: Ctx, collection: usize, key: Key) -> Answer {
+    ctx.params.end()?;
+    let show = |_: &App, found: engine_record::WholeRecord<'_>| match found.document() {
+        Some((_, bytes)) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes.to_vec()).into_response(),
+        None => Problem::missing("the record has no document; its collection needs `raw: keep`").into_response(),
+    };
+    whole(&ctx, collection, &key, show).await
+}
+
+/// What transitions did to a record, newest first.
+async fn log(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
+    let limit = ctx.params.number("limit", 1, 1_000)?.unwrap_or(100) as usize;
+    let before = ctx.params.number("before", 1, i64::MAX as u64)?.map(|before| before as i64);
+    ctx.params.end()?;
+    ctx.reaches_store();
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    let entries = blocking(move || app.store.log(&tenant, collection, &key, before, limit)).await?;
+    let full = entries.len() == limit;
+    let next = entries.last().filter(|_| full).map(|entry| entry.id);
+    let shown: Vec<Json> = entries
+        .into_iter()
+        .map(|entry| {
+            let at = show_timestamp(entry.at);
+            json!({ "id": entry.id, "at": at, "transition": entry.transition, "caller": entry.caller, "change": entry.change })
+        })
+        .collect();
+    Ok(json_answer(StatusCode::OK, json!({ "entries": shown, "next": next }).to_string()))
+}
+
+/// The media types of a merge patch.
+const PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
+
+/// A new record.
+pub async fn create(ctx: Ctx, body: Body) -> Answer {
+    let collection = ctx.collection()?;
+    change(ctx, collection, None, Some((body, JSON)), Action::Create).await
+}
+
+/// What `api` says of a record, whole.
+pub async fn put(mut ctx: Ctx, body: Body) -> Answer {
+    let collection = ctx.collection()?;
+    let key = ctx.key()?;
+    change(ctx, collection, Some(key), Some((body, JSON)), Action::Put).await
+}
+
+/// What `api` says of a record, changed.
+pub async fn patch(mut ctx: Ctx, body: Body) -> Answer {
+    let collection = ctx.collection()?;
+    let key = ctx.key()?;
+    change(ctx, collection, Some(key), Some((body, PATCH)), Action::Patch).await
+}
+
+/// `api` says that a record is gone.
+pub async fn delete(mut ctx: Ctx) -> Answer {
+    let collection = ctx.collection()?;
+    let key = ctx.key()?;
+    change(ctx, collection, Some(key), None, |_| Action::Delete).await
+}
+
+async fn change(
+    mut ctx: Ctx,
+    collection: usize,
+    key: Option<Key>,
+    body: Option<(Body, &[&str])>,
+    action: impl FnOnce(Fields) -> Action,
+) -> Answer {
+    ctx.caller.need(Role::Write)?;
+    let fields = match body {
+        Some((body, media)) => {
+            let clear = ctx.params.all("clear");
+            ctx.params.end()?;
+            Fields { values: ctx.object(body, media).await?, clear }
+        }
+        None => {
+            ctx.params.end()?;
+            Fields::default()
+        }
+    };
+    let conditions = Conditions { is: revisions(&ctx, header::IF_MATCH)?, is_not: revisions(&ctx, header::IF_NONE_MATCH)? };
+    let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action: action(fields), conditions };
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let edited = blocking(move || app.with_evaluator(|evaluator| edit::run(&app.catalogue, &*app.store, evaluator, edit))).await?;
+    Ok(match edited {
+        Edited::Done { record, .. } if !record.alive => StatusCode::NO_CONTENT.into_response(),
+        Edited::Done { created, record, .. } => {
+            let definition = ctx.definition(collection);
+            let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+            let mut response = json_answer(status, engine_record::to_json(definition, &record).to_string());
+            response.headers_mut().insert(header::ETAG, etag(record.version.revision));
+            if created {
+                let encoded: String = percent(record.key.as_str());
+                let place = format!("/v1/{}/{}/{encoded}", ctx.tenant, definition.name);
+                if let Ok(place) = HeaderValue::from_str(&place) {
+                    response.headers_mut().insert(header::LOCATION, place);
+                }
+            }
+            response
+        }
+        Edited::Wrong(reasons) => return Err(Problem::wrong(reasons)),
+        Edited::Missing => return Err(Problem::missing(format!("there is no such {}", ctx.segment("collection")))),
+        Edited::Exists(key) => {
+            let said = if matches!(ctx.definition(collection).key, KeyRule::Field(_)) { "with this key" } else { "whose key these fields form" };
+            let detail = format!("there is a {} {:?} {said}; PATCH changes it", ctx.segment("collection"), key.as_str());
+            return Err(Problem::new(StatusCode::CONFLICT, detail));
+        }
+        Edited::Changed => return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the record is not the one the request is about; read it again")),
+        Edited::Taken { field, holder } => {
+            let detail = format!("{field}: the record {holder:?} has this value, and it is unique");
+            return Err(Problem::new(StatusCode::CONFLICT, detail).with("field", field).with("holder", holder));
+        }
+    })
+}
+
+/// A key as a segment of a path.
+pub fn percent(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    text.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+impl From<tokio::task::JoinError> for Problem {
+    fn from(error: tokio::task::JoinError) -> Self {
+        StoreError::Other(error.to_string()).into()
+    }
+}

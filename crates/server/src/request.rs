@@ -1,0 +1,277 @@
+//! What handlers are given of a request, checked: tenant, path, query parameters, body.
+
+use crate::App;
+use crate::access::Caller;
+use crate::metrics::Counted;
+use crate::problem::{Answer, Problem};
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::diagnostic::did_you_mean;
+use stook_catalogue::key::Key;
+use stook_store::Tenant;
+
+/// A request, its body aside.
+pub struct Ctx {
+    /// What requests share.
+    pub app: Arc<App>,
+    /// Who calls.
+    pub caller: Caller,
+    /// Whose records.
+    pub tenant: Tenant,
+    /// Values in the path by name.
+    pub path: Vec<(String, String)>,
+    /// Parameters behind the question mark.
+    pub params: Params,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// What it is counted as.
+    pub counted: Arc<Counted>,
+}
+
+impl FromRequestParts<Arc<App>> for Ctx {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let path = Path::<Vec<(String, String)>>::from_request_parts(parts, app).await;
+        let Path(path) = path.map_err(|_| Problem::bad("the path is not UTF-8"))?;
+        let not_guarded = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the route is not behind the guard");
+        let caller = parts.extensions.remove::<Caller>().ok_or_else(not_guarded)?;
+        let counted = parts.extensions.remove::<Arc<Counted>>().ok_or_else(not_guarded)?;
+        let tenant = match path.iter().find(|(name, _)| name == "tenant") {
+            Some((_, named)) => caller.tenant(named)?,
+            None => caller.own_tenant(),
+        };
+        let params = Params::parse(parts.uri.query().unwrap_or_default())?;
+        Ok(Self { app: app.clone(), caller, tenant, path, params, headers: std::mem::take(&mut parts.headers), counted })
+    }
+}
+
+impl Ctx {
+    /// A value in the path.
+    pub fn segment(&self, name: &str) -> &str {
+        self.path.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The collection in the path.
+    ///
+    /// # Errors
+    /// 404 when there is none.
+    pub fn collection(&self) -> Answer<usize> {
+        let name = self.segment("collection");
+        let found = self.app.catalogue.collection(name).map(|(index, _)| index);
+        found.ok_or_else(|| {
+            let known = || self.app.catalogue.collections.iter().map(|collection| collection.name.as_str());
+            let hint = did_you_mean(name, known()).map_or_else(|| format!("it has {}", known().collect::<Vec<_>>().join(", ")), |meant| format!("did you mean {meant}?"));
+            Problem::missing(format!("the catalogue has no collection {name:?}; {hint}"))
+        })
+    }
+
+    /// The definition of a collection.
+    pub fn definition(&self, collection: usize) -> &Collection {
+        &self.app.catalogue.collections[collection]
+    }
+
+    /// The key in the path, or in `?key=` where the path says `-`.
+    ///
+    /// # Errors
+    /// 400 when it cannot be one.
+    pub fn key(&mut self) -> Answer<Key> {
+        let named = if self.segment("key") == "-" { self.params.one("key")? } else { None };
+        let text = named.unwrap_or_else(|| self.segment("key").to_owned());
+        Key::new(text).map_err(|error| Problem::bad(error.to_string()))
+    }
+
+    /// A header's text.
+    ///
+    /// # Errors
+    /// 400 when it is not text.
+    pub fn header(&self, name: HeaderName) -> Answer<Option<&str>> {
+        let text = self.headers.get(&name).map(|value| value.to_str()).transpose();
+        text.map_err(|_| Problem::bad(format!("the header {name} is not text")))
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// 400, 413 or 415.
+    pub async fn json(&self, body: Body, media: &[&str]) -> Answer<Json> {
+        let sent = self.header(header::CONTENT_TYPE)?.unwrap_or("application/json");
+        let sent = sent.split(';').next().unwrap_or_default().trim();
+        if !media.iter().any(|known| sent.eq_ignore_ascii_case(known)) {
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send {}, this is {sent:?}", media.join(" or "))));
+        }
+        let limit = self.app.options.body;
+        let bytes = axum::body::to_bytes(body, limit).await.map_err(|error| {
+            let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+            let mut too_long = false;
+            while let Some(error) = source {
+                too_long |= error.to_string().contains("length limit exceeded");
+                source = error.source();
+            }
+            match too_long {
+                true => Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {limit} bytes")),
+                false => Problem::bad(format!("the body could not be read: {error}")),
+            }
+        })?;
+        serde_json::from_slice(&bytes).map_err(|error| Problem::bad(format!("the body is not JSON: {error}")))
+    }
+
+    /// The body as a JSON object.
+    ///
+    /// # Errors
+    /// 400, 413, 415 or 422.
+    pub async fn object(&self, body: Body, media: &[&str]) -> Answer<Map<String, Json>> {
+        match self.json(body, media).await? {
+            Json::Object(members) => Ok(members),
+            other => {
+                let shown: String = other.to_string().chars().take(40).collect();
+                Err(Problem::wrong(vec![format!("send a JSON object, this is {shown}")]))
+            }
+        }
+    }
+}
+
+/// JSON as handlers take it.
+pub const JSON: &[&str] = &["application/json"];
+
+/// Parameters behind the question mark. Every one must be asked for by the handler before [`Params::end`].
+#[derive(Debug, Default)]
+pub struct Params {
+    left: Vec<(String, String)>,
+    asked: Vec<&'static str>,
+}
+
+impl Params {
+    /// Reads `a=b&c=d`.
+    ///
+    /// # Errors
+    /// 400 when it is not UTF-8 or holds what no text of a record can.
+    pub fn parse(query: &str) -> Answer<Self> {
+        let strict = |part: &str| {
+            let spaced = part.replace('+', " ");
+            let decoded = percent_decoded(&spaced).and_then(|bytes| String::from_utf8(bytes).ok());
+            decoded.filter(|text| !text.contains('\0')).ok_or_else(|| Problem::bad(format!("the parameter {part:?} is not UTF-8 text")))
+        };
+        let mut left = Vec::new();
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            left.push((strict(name)?, strict(value)?));
+        }
+        Ok(Self { left, asked: Vec::new() })
+    }
+
+    /// All values of a parameter, in their order.
+    pub fn all(&mut self, name: &'static str) -> Vec<String> {
+        self.asked.push(name);
+        self.all_named(name)
+    }
+
+    /// The same for names that are not known beforehand.
+    pub fn all_named(&mut self, name: &str) -> Vec<String> {
+        let (own, others) = std::mem::take(&mut self.left).into_iter().partition(|(known, _)| known == name);
+        self.left = others;
+        let own: Vec<(String, String)> = own;
+        own.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// A parameter that may stand once.
+    ///
+    /// # Errors
+    /// 400 when it stands more than once.
+    pub fn one(&mut self, name: &'static str) -> Answer<Option<String>> {
+        let mut all = self.all(name);
+        if all.len() > 1 {
+            return Err(Problem::bad(format!("the parameter {name} stands {} times", all.len())));
+        }
+        Ok(all.pop())
+    }
+
+    /// A number from `least` to `most`.
+    ///
+    /// # Errors
+    /// 400 when it is none.
+    pub fn number(&mut self, name: &'static str, least: u64, most: u64) -> Answer<Option<u64>> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|number| digits && (least..=most).contains(number));
+        number.map(Some).ok_or_else(|| Problem::bad(format!("{name} is a whole number from {least} to {most}")))
+    }
+
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// 400 when it is neither.
+    pub fn flag(&mut self, name: &'static str) -> Answer<bool> {
+        match self.one(name)?.as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(Problem::bad(format!("{name} is true or false"))),
+        }
+    }
+
+    /// Nothing may be left.
+    ///
+    /// # Errors
+    /// 400 that names what is not known.
+    pub fn end(&self) -> Answer<()> {
+        let Some((name, _)) = self.left.first() else { return Ok(()) };
+        let hint = match did_you_mean(name, self.asked.iter().copied()) {
+            Some(meant) => format!("; did you mean {meant}?"),
+            None if self.asked.is_empty() => "; there are none here".into(),
+            None => format!("; there are {}", self.asked.join(", ")),
+        };
+        Err(Problem::bad(format!("there is no parameter {name:?} here{hint}")))
+    }
+}
+
+/// Bytes of percent-encoded text; nothing when an escape is broken.
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|byte| (byte as char).to_digit(16));
+        let (high, low) = (digit()?, digit()?);
+        out.push((high * 16 + low) as u8);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parameters_repeat_and_are_all_used() {
+        let mut params = Params::parse("id=a%2Fb&id=c+d&limit=7&x").expect("parameters");
+        assert_eq!(params.all("id"), ["a/b", "c d"]);
+        assert_eq!(params.number("limit", 1, 10).expect("a number"), Some(7));
+        assert!(params.end().is_err_and(|problem| problem.detail.contains("\"x\"")));
+        for bad in ["a=%ff", "a=%0", "%zz", "a=%00"] {
+            assert!(Params::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_survives_encoding(text in "[^\u{0}]*") {
+            let encoded: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+            let mut params = Params::parse(&format!("a={encoded}")).expect("parameters");
+            prop_assert_eq!(params.all("a"), vec![text]);
+        }
+
+        #[test]
+        fn nothing_panics(query in "[ -~]*") {
+            let _ = Params::parse(&query).map(|mut params| (params.number("a", 0, 9).is_ok(), params.end().is_ok()));
+        }
+    }
+}
