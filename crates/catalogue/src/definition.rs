@@ -3,6 +3,7 @@
 use crate::expr::{Expression, Tables};
 use crate::key::Template;
 use crate::path::{Path, PathLanguage};
+use crate::route::Route;
 use crate::value::{FieldType, Value};
 use regex::Regex;
 use std::collections::BTreeMap;
@@ -27,6 +28,10 @@ pub struct Catalogue {
     pub profiles: Vec<Profile>,
     /// Shares of the workers, by tenant; `else` is everybody else's.
     pub tenants: BTreeMap<String, Share>,
+    /// Declared routes, in the order written.
+    pub routes: Vec<Route>,
+    /// The member of an error's JSON object that holds the sentence, for declared routes; nothing for problem details.
+    pub error_member: Option<String>,
 }
 
 /// The source that edits by API speak as. It has no entry among the sources, only this index.

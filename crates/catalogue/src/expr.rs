@@ -14,6 +14,9 @@ use serde_json::Value as Json;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+/// A value as CEL has it.
+pub type CelValue = Cel;
+
 /// Constant tables by name: key to value, with an optional value for every other key.
 pub type Tables = BTreeMap<String, Table>;
 

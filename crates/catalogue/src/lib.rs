@@ -13,6 +13,7 @@ pub mod marcspec;
 pub mod parse;
 pub mod path;
 pub mod record;
+pub mod route;
 pub mod schema;
 pub mod survivorship;
 pub mod value;

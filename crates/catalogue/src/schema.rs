@@ -27,6 +27,12 @@ pub fn schema() -> Json {
         "refuse": object(&[words::REFUSE], &["when", "reason"]),
         "profile": object(&[words::PROFILE], &["source"]),
         "tenant": object(&[words::TENANT], &[]),
+        "serve": object(&[words::SERVE], &[]),
+        "route": object(&[words::ROUTE, words::LOOK], &[]),
+        "include": object(&[words::LOOK, words::INCLUDE], &["where"]),
+        "match": object(&[words::MATCH], &[]),
+        "page": object(&[words::PAGE], &["number", "size"]),
+        "param": object(&[words::PARAM], &["type"]),
     });
     let mut schema = object(&[words::CATALOGUE], &["catalogue", "collections"]);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -67,6 +73,13 @@ mod tests {
             words::REFUSE,
             words::PROFILE,
             words::TENANT,
+            words::SERVE,
+            words::ROUTE,
+            words::LOOK,
+            words::INCLUDE,
+            words::MATCH,
+            words::PAGE,
+            words::PARAM,
             words::ACCEPT,
             words::CASE,
             words::SURVIVORSHIP_MAP,

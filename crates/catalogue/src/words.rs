@@ -52,6 +52,80 @@ pub const CATALOGUE: &[Word] = &[
         r##"{"type":"object","propertyNames":{"pattern":"^[a-z0-9_-]{1,64}$"},"additionalProperties":{"$ref":"#/$defs/tenant"}}"##,
         "Tenants whose share of the workers is not everybody's; `else` is the share of those that are not named.",
     ),
+    word("serve", r##"{"$ref":"#/$defs/serve"}"##, "How declared routes are served."),
+    word("routes", r##"{"type":"array","items":{"$ref":"#/$defs/route"}}"##, "Look-ups and transitions under paths of their own."),
+];
+
+/// How declared routes are served.
+pub const SERVE: &[Word] =
+    &[word("error", TEXT, "Errors are a JSON object whose only member, of this name, holds the sentence; default: problem details (RFC 9457).")];
+
+/// A route's own words.
+pub const ROUTE: &[Word] = &[
+    word("get", TEXT, "The path, with parameters in braces."),
+    word("post", TEXT, "The same for POST."),
+    word("put", TEXT, "The same for PUT."),
+    word("patch", TEXT, "The same for PATCH."),
+    word("delete", TEXT, "The same for DELETE."),
+    word(
+        "params",
+        r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/param"}]}}"##,
+        "Parameters; those in the path stand there, others behind the question mark or in the body.",
+    ),
+    word("missing", TEXT, "What is said, with 404, where there is no record."),
+    word("distinct", BOOLEAN, "Equal rows once."),
+    word("page", r##"{"$ref":"#/$defs/page"}"##, "The part of the rows that is answered."),
+    word("answer", r#"{"type":"object","additionalProperties":{"enum":["rows","total"]}}"#, "Members of the answer; default: the rows alone."),
+    word("transition", TEXT, "A transition to do."),
+    word("of", r##"{"$ref":"#/$defs/name"}"##, "The collection of the transition's record."),
+    word("key", TEXT, "The record's key, a template over parameters."),
+    word("args", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "Arguments of the transition: params.NAME."),
+];
+
+/// A look-up: of a route, or included.
+pub const LOOK: &[Word] = &[
+    word("one", r##"{"$ref":"#/$defs/name"}"##, "The collection of the one record to look up."),
+    word("list", r##"{"$ref":"#/$defs/name"}"##, "The collection of the records to look up."),
+    word(
+        "where",
+        r##"{"type":"object","minProperties":1,"additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/match"}]}}"##,
+        "Field (or key) to params.NAME, or to a field of the record this is included with. A parameter that is not given is no condition.",
+    ),
+    word("sort", NAMES, "Fields; a trailing - is largest first."),
+    word(
+        "include",
+        r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/include"}}"##,
+        "Records of other collections that belong to these, by name.",
+    ),
+    word("fields", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "What is shown: name to field, include.field or CEL."),
+];
+
+/// What only an include has.
+pub const INCLUDE: &[Word] = &[word(
+    "required",
+    r#"{"oneOf":[{"type":"boolean"},{"type":"object","minProperties":1,"maxProperties":1,"additionalProperties":{"type":"string"}}]}"#,
+    "Where nothing is found the record is left out; or the route is refused: status to sentence.",
+)];
+
+/// A condition that is not equality.
+pub const MATCH: &[Word] = &[word("prefix", TEXT, "Text that begins with params.NAME."), word("contains", TEXT, "Text that has params.NAME inside.")];
+
+/// A page.
+pub const PAGE: &[Word] = &[
+    word("number", TEXT, "params.NAME, from 1."),
+    word("size", TEXT, "params.NAME, rows of a page."),
+    word("most", TEXT, "params.NAME: of more rows none are answered, only their number."),
+];
+
+/// A parameter.
+pub const PARAM: &[Word] = &[
+    word("type", TYPE, "The type; a list takes the parameter repeated."),
+    word("in", r#"{"enum":["query","body"]}"#, "Where it stands; default: query for get and delete, else body."),
+    word("required", r#"{"type":["boolean","string"]}"#, "It must be given; a text is what is said else."),
+    word("default", SCALAR, "Its value when it is not given."),
+    word("one_of", ONE_OF, "The values allowed."),
+    word("min", r#"{"type":"number"}"#, "Smallest number allowed."),
+    word("max", r#"{"type":"number"}"#, "Largest number allowed."),
 ];
 
 /// A source.

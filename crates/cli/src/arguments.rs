@@ -140,7 +140,9 @@ pub enum Command {
         tenant: String,
     },
     /// Make realistic input.
-    #[command(after_help = "Example:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc")]
+    #[command(
+        after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register"
+    )]
     Sample {
         /// What kind.
         name: SampleName,
@@ -156,7 +158,7 @@ pub enum Command {
         /// Number of the first record.
         #[arg(long, default_value_t = 1, value_name = "N")]
         first: u64,
-        /// The file [default: standard output].
+        /// The file [default: standard output]; businesses are four files in a folder.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -402,6 +404,7 @@ pub enum ExportFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SampleName {
     Authorities,
+    Businesses,
 }
 
 /// Orders of keys in a sample.

@@ -11,6 +11,7 @@ use std::path::Path;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
 use stook_lab::sample::authorities::{self, Authorities, Keys};
+use stook_lab::sample::businesses::{self, Businesses};
 
 /// The catalogue a new folder begins with.
 const TEMPLATE: &str = include_str!("template.yaml");
@@ -68,10 +69,17 @@ pub fn schema() -> Outcome {
     Ok(0)
 }
 
+/// Samples that describe each business.
+const SAMPLES: u64 = 5;
+
 pub fn sample(name: SampleName, records: u64, seed: u64, keys: KeyOrder, first: u64, output: Option<&Path>) -> Outcome {
-    let mut out = writer(output)?;
     match name {
+        SampleName::Businesses => {
+            let folder = output.ok_or_else(|| Failure::usage("businesses are several files: name a folder with -o"))?;
+            businesses::write(&Businesses { records, seed, first, versions: SAMPLES }, folder)?;
+        }
         SampleName::Authorities => {
+            let mut out = writer(output)?;
             let keys = if keys == KeyOrder::Random { Keys::Random } else { Keys::Ascending };
             authorities::write(&Authorities { records, seed, keys, first }, &mut out)?;
         }

@@ -47,9 +47,9 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
 /// The syntax in which a source reads what was found.
 pub(crate) fn fitting(found: Syntax, source: &Source, name: &str) -> Result<Syntax> {
     let wanted = source.family;
-    found.as_family(wanted).ok_or_else(|| {
-        EngineError::Wrong(format!("{name} looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name()))
-    })
+    found
+        .as_family(wanted)
+        .ok_or_else(|| EngineError::Wrong(format!("{name} looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name())))
 }
 
 fn modified(metadata: &std::fs::Metadata) -> i64 {

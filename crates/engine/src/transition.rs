@@ -72,7 +72,13 @@ pub enum Ended {
 ///
 /// # Errors
 /// What is wrong, one sentence each.
-pub fn arguments(evaluator: &Evaluator, wanted: &[Argument], given: &Map<String, Json>, caller: &str, now: i64) -> std::result::Result<Arguments, Vec<String>> {
+pub fn arguments(
+    evaluator: &Evaluator,
+    wanted: &[Argument],
+    given: &Map<String, Json>,
+    caller: &str,
+    now: i64,
+) -> std::result::Result<Arguments, Vec<String>> {
     let mut problems = Vec::new();
     let mut args = Map::new();
     for name in given.keys().filter(|name| !wanted.iter().any(|argument| argument.name == **name)) {
@@ -242,7 +248,8 @@ impl Scope<'_> {
             let value = match expression {
                 None => Value::Null,
                 Some(expression) => {
-                    let found = evaluator.evaluate(expression, |name| self.variable(name)).map_err(|error| self.trouble("set", expression, &error))?;
+                    let found =
+                        evaluator.evaluate(expression, |name| self.variable(name)).map_err(|error| self.trouble("set", expression, &error))?;
                     let value = from_cel(&found, &field.ty).map_err(|error| format!("{}: {error}", field.name))?;
                     check(value, &field.ty, &field.one_of).map_err(|error| format!("{}: {error}", field.name))?
                 }
@@ -474,7 +481,8 @@ pub fn pick(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator
 }
 
 fn page(store: &dyn Store, plan: &Plan, after: Option<&Value>) -> Result<Vec<(Key, i64)>> {
-    let mut plan = Plan { columns: vec![Column::Key, Column::Revision], sort: Vec::new(), offset: 0, limit: Some(PAGE), distinct: false, ..plan.clone() };
+    let mut plan =
+        Plan { columns: vec![Column::Key, Column::Revision], sort: Vec::new(), offset: 0, limit: Some(PAGE), distinct: false, ..plan.clone() };
     if let Some(after) = after {
         plan.conditions.push(Condition { column: Column::Key, test: Test::Range { low: Some((after.clone(), false)), high: None } });
     }

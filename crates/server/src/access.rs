@@ -92,9 +92,8 @@ impl Tokens {
     /// # Errors
     /// When the store fails; what is known stays.
     pub fn refresh(&self, store: &dyn Store) -> stook_store::Result<()> {
-        let caller = |Token { id, token, .. }: Token| {
-            (token.digest, Caller { name: token.name.into(), token: id, tenant: token.tenant, role: token.role })
-        };
+        let caller =
+            |Token { id, token, .. }: Token| (token.digest, Caller { name: token.name.into(), token: id, tenant: token.tenant, role: token.role });
         let fresh = store.tokens()?.into_iter().map(caller).collect();
         if let Ok(mut known) = self.known.write() {
             *known = fresh;

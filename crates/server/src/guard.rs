@@ -1,11 +1,11 @@
 //! What every request goes through before it is answered: who calls, a place among those in work, a time limit, counting.
 
+use crate::App;
 use crate::admission::Class;
 use crate::log::{self, Logged};
 use crate::metrics::{Counted, StageName};
 use crate::problem::Problem;
 use crate::request::Ctx;
-use crate::App;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
@@ -39,7 +39,9 @@ impl Default for RequestIds {
 impl RequestIds {
     /// The id the caller sent, if it is a sound one, else a new one.
     fn id(&self, request: &Request) -> HeaderValue {
-        let sound = |value: &&HeaderValue| (1..=64).contains(&value.len()) && value.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+        let sound = |value: &&HeaderValue| {
+            (1..=64).contains(&value.len()) && value.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+        };
         if let Some(sent) = request.headers().get(REQUEST_ID).filter(sound) {
             return sent.clone();
         }

@@ -17,9 +17,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
 use stook_engine::import::{self, Request, Upload};
+use stook_store::StoreError;
 use stook_store::access::Role;
 use stook_store::queue::{Job, JobId, JobState};
-use stook_store::StoreError;
 
 /// A job as it is shown.
 fn shown(job: &Job) -> Json {
@@ -47,7 +47,8 @@ fn shown(job: &Job) -> Json {
 async fn job(ctx: &Ctx) -> Answer<Job> {
     let nothing = || Problem::missing(format!("there is no job {:?} here", ctx.segment("job")));
     let text = ctx.segment("job");
-    let id: JobId = text.parse().ok().filter(|id| *id > 0 && *id <= i64::MAX as u64 && text.bytes().all(|byte| byte.is_ascii_digit())).ok_or_else(nothing)?;
+    let id: JobId =
+        text.parse().ok().filter(|id| *id > 0 && *id <= i64::MAX as u64 && text.bytes().all(|byte| byte.is_ascii_digit())).ok_or_else(nothing)?;
     ctx.reaches_store();
     let app = ctx.app.clone();
     let found = blocking(move || match app.store.job(id) {
@@ -304,7 +305,12 @@ pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::Options, stop: 
             Event::Committed(_) => {}
             Event::Ended(job) => crate::log::write(
                 "job",
-                [("id", job.id.into()), ("tenant", job.tenant.as_str().into()), ("state", job.state.name().into()), ("reason", job.reason.as_deref().into())],
+                [
+                    ("id", job.id.into()),
+                    ("tenant", job.tenant.as_str().into()),
+                    ("state", job.state.name().into()),
+                    ("reason", job.reason.as_deref().into()),
+                ],
             ),
             Event::Trouble(error) => crate::log::write("work", [("error", error.to_string().into())]),
         }

@@ -19,18 +19,19 @@ mod query;
 mod reads;
 mod records;
 mod request;
+mod routes;
 mod tokens;
 mod transitions;
 
 use access::Tokens;
 use admission::{Class, Gate, Limits};
 use axum::Router;
-use axum::routing::{MethodRouter, delete, get, post};
+use axum::routing::{delete, get, post};
 use metrics::Metrics;
 use reads::Reads;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
@@ -151,27 +152,25 @@ impl App {
 
 /// The routes of an application.
 pub fn router(app: &Arc<App>) -> Router {
-    let interactive = |router: Router<Arc<App>>, path: &str, methods: MethodRouter<Arc<App>>| router.route(path, methods);
-    let v1 = Router::new();
-    let v1 = interactive(v1, "/v1/{tenant}", get(records::overview));
-    let v1 = interactive(v1, "/v1/{tenant}/query", get(query::get).post(query::post));
-    let v1 = interactive(v1, "/v1/{tenant}/lookup", post(records::lookup));
-    let v1 = interactive(v1, "/v1/{tenant}/pick", post(transitions::pick));
-    let v1 = interactive(v1, "/v1/{tenant}/jobs", get(jobs::list));
-    let v1 = interactive(v1, "/v1/{tenant}/jobs/{job}", get(jobs::one));
-    let v1 = interactive(v1, "/v1/{tenant}/jobs/{job}/journal", get(jobs::journal));
-    let v1 = interactive(v1, "/v1/{tenant}/jobs/{job}/chunks", get(jobs::chunks));
-    let v1 = interactive(v1, "/v1/{tenant}/jobs/{job}/cancel", post(jobs::cancel));
-    let v1 = interactive(v1, "/v1/{tenant}/jobs/{job}/retry", post(jobs::retry));
-    let v1 = interactive(v1, "/v1/{tenant}/tokens", get(tokens::list).post(tokens::create));
-    let v1 = interactive(v1, "/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
-    let v1 = interactive(v1, "/v1/{tenant}/{collection}", get(records::by_key).post(records::create));
     let item = get(records::get).put(records::put).patch(records::patch).delete(records::delete);
-    let v1 = interactive(v1, "/v1/{tenant}/{collection}/{key}", item);
-    let v1 = interactive(v1, "/v1/{tenant}/{collection}/{key}/{action}", get(records::more).post(transitions::run));
-    let bulk = Router::new()
-        .route("/v1/{tenant}/import", post(jobs::create))
-        .route("/v1/{tenant}/export/{collection}", get(query::export));
+    let v1 = Router::new()
+        .route("/v1/{tenant}", get(records::overview))
+        .route("/v1/{tenant}/query", get(query::get).post(query::post))
+        .route("/v1/{tenant}/lookup", post(records::lookup))
+        .route("/v1/{tenant}/pick", post(transitions::pick))
+        .route("/v1/{tenant}/jobs", get(jobs::list))
+        .route("/v1/{tenant}/jobs/{job}", get(jobs::one))
+        .route("/v1/{tenant}/jobs/{job}/journal", get(jobs::journal))
+        .route("/v1/{tenant}/jobs/{job}/chunks", get(jobs::chunks))
+        .route("/v1/{tenant}/jobs/{job}/cancel", post(jobs::cancel))
+        .route("/v1/{tenant}/jobs/{job}/retry", post(jobs::retry))
+        .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
+        .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke))
+        .route("/v1/{tenant}/{collection}", get(records::by_key).post(records::create))
+        .route("/v1/{tenant}/{collection}/{key}", item)
+        .route("/v1/{tenant}/{collection}/{key}/{action}", get(records::more).post(transitions::run));
+    let v1 = v1.merge(routes::router(&app.catalogue));
+    let bulk = Router::new().route("/v1/{tenant}/import", post(jobs::create)).route("/v1/{tenant}/export/{collection}", get(query::export));
     let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events));
     let open = Router::new()
         .route("/healthz", get(guard::healthy))

@@ -190,7 +190,12 @@ pub async fn more(mut ctx: Ctx) -> Answer {
 }
 
 /// Reads a record with its contributions and shows something of it.
-async fn whole(ctx: &Ctx, collection: usize, key: &Key, show: impl FnOnce(&App, engine_record::WholeRecord<'_>) -> Response + Send + 'static) -> Answer {
+async fn whole(
+    ctx: &Ctx,
+    collection: usize,
+    key: &Key,
+    show: impl FnOnce(&App, engine_record::WholeRecord<'_>) -> Response + Send + 'static,
+) -> Answer {
     ctx.reaches_store();
     let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
@@ -267,13 +272,7 @@ pub async fn delete(mut ctx: Ctx) -> Answer {
     change(ctx, collection, Some(key), None, |_| Action::Delete).await
 }
 
-async fn change(
-    mut ctx: Ctx,
-    collection: usize,
-    key: Option<Key>,
-    body: Option<(Body, &[&str])>,
-    action: impl FnOnce(Fields) -> Action,
-) -> Answer {
+async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<(Body, &[&str])>, action: impl FnOnce(Fields) -> Action) -> Answer {
     ctx.caller.need(Role::Write)?;
     let fields = match body {
         Some((body, media)) => {
@@ -314,7 +313,9 @@ async fn change(
             let detail = format!("there is a {} {:?} {said}; PATCH changes it", ctx.segment("collection"), key.as_str());
             return Err(Problem::new(StatusCode::CONFLICT, detail));
         }
-        Edited::Changed => return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the record is not the one the request is about; read it again")),
+        Edited::Changed => {
+            return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the record is not the one the request is about; read it again"));
+        }
         Edited::Taken { field, holder } => {
             let detail = format!("{field}: the record {holder:?} has this value, and it is unique");
             return Err(Problem::new(StatusCode::CONFLICT, detail).with("field", field).with("holder", holder));

@@ -66,7 +66,8 @@ impl Ctx {
         let found = self.app.catalogue.collection(name).map(|(index, _)| index);
         found.ok_or_else(|| {
             let known = || self.app.catalogue.collections.iter().map(|collection| collection.name.as_str());
-            let hint = did_you_mean(name, known()).map_or_else(|| format!("it has {}", known().collect::<Vec<_>>().join(", ")), |meant| format!("did you mean {meant}?"));
+            let hint = did_you_mean(name, known())
+                .map_or_else(|| format!("it has {}", known().collect::<Vec<_>>().join(", ")), |meant| format!("did you mean {meant}?"));
             Problem::missing(format!("the catalogue has no collection {name:?}; {hint}"))
         })
     }

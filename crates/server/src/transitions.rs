@@ -139,8 +139,7 @@ pub async fn pick(ctx: Ctx, body: Body) -> Answer {
     // without randomness callers only meet more often
     let _ = getrandom::fill(&mut random);
     let turn = u64::from_le_bytes(random);
-    let ended =
-        blocking(move || app.with_evaluator(|evaluator| transition::pick(&app.catalogue, &*app.store, evaluator, &ask, &plan, turn))).await?;
+    let ended = blocking(move || app.with_evaluator(|evaluator| transition::pick(&app.catalogue, &*app.store, evaluator, &ask, &plan, turn))).await?;
     match ended.map(answer).transpose()?.flatten() {
         Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
         None => Err(Problem::new(StatusCode::CONFLICT, "no record satisfies the query and may do this now")),

@@ -1,3 +1,4 @@
 //! Realistic generated input, one file a kind. The same seed gives the same bytes on every machine.
 
 pub mod authorities;
+pub mod businesses;

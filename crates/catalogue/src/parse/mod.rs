@@ -3,6 +3,8 @@
 //! Names are collected first, so that any part may refer to any other; then each part is read. A part with a mistake is
 //! left out and reading goes on: a file's errors are reported together.
 
+mod routes;
+
 use crate::definition::*;
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::expr::{Expression, Table, Tables};
@@ -39,6 +41,9 @@ struct Reader<'t> {
 
 /// Names that mean something in expressions and so cannot name fields.
 const RESERVED: [&str; 12] = ["meta", "args", "now", "caller", "role", "key", "tag", "true", "false", "null", "in", "conflict"];
+
+/// What stands in paths of the API where collections do, now or later.
+const API_WORDS: [&str; 12] = ["query", "lookup", "pick", "jobs", "tokens", "import", "export", "tags", "coverage", "conflicts", "queue", "services"];
 
 /// Most fields of a collection.
 const MAX_FIELDS: usize = 500;
@@ -274,7 +279,10 @@ impl<'t> Reader<'t> {
             self.problem(root, "a catalogue has at least one collection");
         }
         let mut collections = Vec::with_capacity(collection_nodes.len());
-        for (name, _, node) in &collection_nodes {
+        for (name, name_node, node) in &collection_nodes {
+            if API_WORDS.contains(name) {
+                self.problem(name_node, format!("`{name}` is a word of the HTTP API; choose another name"));
+            }
             collections.push(self.collection(name, node, &source_names));
         }
         let mut sources = Vec::with_capacity(source_nodes.len());
@@ -295,8 +303,13 @@ impl<'t> Reader<'t> {
             profiles.extend(self.profile(name, node, &source_names));
         }
         let tenants = self.tenants(root.get("tenants"));
+        let error_member = root.get("serve").and_then(|serve| {
+            self.section(serve, "serve", &[words::SERVE])?;
+            serve.get("error").and_then(|node| self.text_of(node, "the member of errors")).map(str::to_owned)
+        });
+        let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections) } else { Vec::new() };
         let hash = blake3::hash(canonical(root, &[]).as_bytes()).to_hex().to_string();
-        Some(Catalogue { name, hash, tables: Arc::new(tables), patterns, collections, sources, profiles, tenants })
+        Some(Catalogue { name, hash, tables: Arc::new(tables), patterns, collections, sources, profiles, tenants, routes, error_member })
     }
 
     fn tables(&mut self, node: Option<&Node>) -> Tables {

@@ -1,0 +1,409 @@
+//! Declared routes.
+
+use super::Reader;
+use crate::definition::Collection;
+use crate::diagnostic::Diagnostic;
+use crate::expr::Expression;
+use crate::key::Template;
+use crate::route::{Action, Column, Find, Given, How, Leaf, Look, METHODS, Match, Method, Page, Param, ParamPlace, Part, Required, Route};
+use crate::value::{FieldType, from_text};
+use crate::words;
+use crate::yaml::{Kind, Node};
+
+/// Deepest includes of includes.
+const DEEPEST: usize = 5;
+
+/// What names mean inside a route.
+#[derive(Clone, Copy)]
+struct Scope<'s> {
+    collections: &'s [Collection],
+    params: &'s [Param],
+    /// The collection of the record that a look-up is included with.
+    parent: Option<&'s Collection>,
+    depth: usize,
+}
+
+impl Reader<'_> {
+    pub(super) fn routes(&mut self, node: Option<&Node>, collections: &[Collection]) -> Vec<Route> {
+        let mut routes: Vec<Route> = Vec::new();
+        for item in self.items(node, "routes") {
+            let Some(route) = self.route(item, collections) else { continue };
+            // parameters of one place are the same path whatever they are called
+            let shape = |path: &str| path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/");
+            if routes.iter().any(|other| other.method == route.method && shape(&other.path) == shape(&route.path)) {
+                self.problem(item, format!("{} {} is declared twice", route.method.name(), route.path));
+            }
+            routes.push(route);
+        }
+        routes
+    }
+
+    fn route(&mut self, node: &Node, collections: &[Collection]) -> Option<Route> {
+        self.section(node, "a route", &[words::ROUTE, words::LOOK])?;
+        let methods: Vec<(Method, &Node)> = METHODS.iter().filter_map(|(method, word)| Some((*method, node.get(word)?))).collect();
+        let [(method, path_node)] = methods.as_slice() else {
+            self.problem(node, "a route begins with its method and path, such as `get: /things/{id}`");
+            return None;
+        };
+        let path = self.route_path(path_node)?;
+        let in_path: Vec<&str> = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+        let params = self.params(node.get("params"), &in_path, *method);
+        for name in in_path.iter().filter(|name| !params.iter().any(|param| param.name == **name)) {
+            self.problem(path_node, format!("the parameter {{{name}}} of the path has no type under `params`"));
+        }
+        let scope = Scope { collections, params: &params, parent: None, depth: 0 };
+        let action = match node.get("transition") {
+            Some(transition) => self.change(node, transition, &scope)?,
+            None => Action::Find(Box::new(self.find(node, &scope)?)),
+        };
+        if matches!(action, Action::Change { .. }) && *method == Method::Get {
+            self.problem(path_node, "`get` changes nothing; a transition is a post, put, patch or delete");
+        }
+        let missing = node.get("missing").and_then(|node| self.text_of(node, "a sentence")).map(str::to_owned);
+        Some(Route { method: *method, path, params, action, missing })
+    }
+
+    fn route_path(&mut self, node: &Node) -> Option<String> {
+        let path = self.text_of(node, "a path")?.to_owned();
+        let plain =
+            |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~'));
+        let named = |part: &str| plain(part.strip_prefix('{').and_then(|part| part.strip_suffix('}')).unwrap_or(part));
+        let sound = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(named));
+        if !sound {
+            self.problem(node, "a path is /words/and/{parameters}: letters, digits, - _ . ~");
+            return None;
+        }
+        let first = path[1..].split('/').next().unwrap_or_default();
+        if ["v1", "healthz", "readyz", "metrics", "docs", "openapi.json"].contains(&first) || first.starts_with('{') {
+            self.problem(node, format!("paths under /{first} are the API's own"));
+            return None;
+        }
+        Some(path)
+    }
+
+    fn params(&mut self, node: Option<&Node>, in_path: &[&str], method: Method) -> Vec<Param> {
+        let Some(node) = node else { return Vec::new() };
+        let Kind::Map(entries) = &node.kind else {
+            self.problem(node, format!("params are a mapping from names, this is {}", node.shape()));
+            return Vec::new();
+        };
+        let mut params = Vec::new();
+        for (name_node, node) in entries {
+            let name = name_node.text().unwrap_or_default();
+            let sound = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            if !sound {
+                self.problem(name_node, format!("`{name}` is not a parameter: a letter, then letters, digits and _"));
+                continue;
+            }
+            params.extend(self.param(name, node, in_path.contains(&name), method));
+        }
+        params
+    }
+
+    fn param(&mut self, name: &str, node: &Node, in_path: bool, method: Method) -> Option<Param> {
+        let shorthand = !matches!(node.kind, Kind::Map(_));
+        if !shorthand {
+            self.section(node, "a parameter", &[words::PARAM])?;
+        }
+        let ty = if shorthand { self.field_type(node)? } else { self.required(node, "type").and_then(|node| self.field_type(node))? };
+        if ty.element() == &FieldType::Json {
+            self.problem(node, "a parameter is not json");
+        }
+        let asks = matches!(method, Method::Get | Method::Delete);
+        let place = match self.choice(node.get("in"), "place of a parameter", &[("query", ParamPlace::Query), ("body", ParamPlace::Body)]) {
+            _ if in_path => ParamPlace::Path,
+            Some(place) => place,
+            None if asks => ParamPlace::Query,
+            None => ParamPlace::Body,
+        };
+        if place == ParamPlace::Path && ty.is_list() {
+            self.problem(node, "a parameter of the path is not a list");
+        }
+        if place == ParamPlace::Body && asks {
+            self.problem(node, "get and delete have no body");
+        }
+        let required = match node.get("required") {
+            Some(node) if matches!(node.text(), Some("true" | "false")) => {
+                self.boolean(Some(node), "required").then(|| format!("The parameter {name} is required."))
+            }
+            Some(node) => self.text_of(node, "what is said when it is missing").map(str::to_owned),
+            None => None,
+        };
+        let default = node.get("default").and_then(|node| {
+            let text = self.text_of(node, "a default")?.to_owned();
+            from_text(&text, &ty, None).map_err(|error| self.problem(node, error.to_string())).ok()
+        });
+        let mut number = |word: &str| {
+            let node = node.get(word)?;
+            let number = node.text().and_then(|text| text.parse::<f64>().ok());
+            if number.is_none() {
+                self.problem(node, format!("{word} is a number"));
+            }
+            number
+        };
+        let (min, max) = (number("min"), number("max"));
+        let one_of = self.one_of(node.get("one_of"), &ty);
+        Some(Param { name: name.to_owned(), ty, place, required, default, one_of, min, max })
+    }
+
+    fn param_index(&mut self, node: &Node, scope: &Scope<'_>) -> Option<usize> {
+        let text = self.text_of(node, "params.NAME")?.to_owned();
+        let Some(name) = text.strip_prefix("params.") else {
+            self.problem(node, format!("expected a parameter, params.NAME, not `{text}`"));
+            return None;
+        };
+        let found = scope.params.iter().position(|param| param.name == name);
+        if found.is_none() {
+            self.problem(node, format!("there is no parameter `{name}`"));
+        }
+        found
+    }
+
+    fn change(&mut self, node: &Node, transition_node: &Node, scope: &Scope<'_>) -> Option<Action> {
+        let names: Vec<&str> = scope.collections.iter().map(|collection| collection.name.as_str()).collect();
+        let collection = self.required(node, "of").and_then(|node| self.reference(node, "collection", &names))?;
+        let definition = &scope.collections[collection];
+        let transitions: Vec<&str> = definition.transitions.iter().map(|transition| transition.name.as_str()).collect();
+        let transition = self.reference(transition_node, "transition", &transitions)?;
+        let key_node = self.required(node, "key")?;
+        let text = self.text_of(key_node, "a key")?.to_owned();
+        let text = text.strip_prefix("params.").map_or(text.clone(), |name| format!("{{{name}}}"));
+        let key = match Template::parse(&text) {
+            Ok(key) => key,
+            Err((at, message)) => {
+                self.problems.push(Diagnostic::new(self.inside(key_node, at), message));
+                return None;
+            }
+        };
+        for name in key.names() {
+            if !scope.params.iter().any(|param| param.name == name) {
+                self.problem(key_node, format!("there is no parameter `{name}`"));
+            }
+        }
+        let mut args = Vec::new();
+        let known: Vec<&str> = definition.transitions[transition].args.iter().map(|argument| argument.name.as_str()).collect();
+        for (_, name_node, node) in self.named(node.get("args"), "arguments") {
+            let Some(index) = self.reference(name_node, "argument", &known) else { continue };
+            args.extend(self.param_index(node, scope).map(|param| (known[index].to_owned(), param)));
+        }
+        Some(Action::Change { collection, transition, key, args })
+    }
+
+    fn find(&mut self, node: &Node, scope: &Scope<'_>) -> Option<Find> {
+        let look = self.look(node, scope)?;
+        if look.conditions.is_empty() {
+            self.problem(node, "a look-up has conditions: `where: { field: params.NAME }`");
+        }
+        let page = node.get("page").and_then(|page| {
+            self.section(page, "a page", &[words::PAGE])?;
+            let number = self.required(page, "number").and_then(|node| self.param_index(node, scope))?;
+            let size = self.required(page, "size").and_then(|node| self.param_index(node, scope))?;
+            let most = page.get("most").and_then(|node| self.param_index(node, scope));
+            for index in [Some(number), Some(size), most].into_iter().flatten() {
+                let param = &scope.params[index];
+                if param.ty != FieldType::Integer || param.default.is_none() || param.min.is_none() || param.max.is_none() {
+                    self.problem(page, format!("`{}` counts: it is an integer with a default, a min and a max", param.name));
+                }
+            }
+            Some(Page { number, size, most })
+        });
+        let mut answer = Vec::new();
+        if let Some(Node { kind: Kind::Map(entries), .. }) = node.get("answer") {
+            for (name, part) in entries {
+                let part = self.choice(Some(part), "part of an answer", &[("rows", Part::Rows), ("total", Part::Total)]);
+                answer.extend(name.text().map(str::to_owned).zip(part));
+            }
+        }
+        let distinct = self.boolean(node.get("distinct"), "distinct");
+        if look.one && (page.is_some() || distinct) {
+            self.problem(node, "one record has no pages and is distinct already");
+        }
+        Some(Find { look, distinct, page, answer })
+    }
+
+    fn look(&mut self, node: &Node, scope: &Scope<'_>) -> Option<Look> {
+        let names: Vec<&str> = scope.collections.iter().map(|collection| collection.name.as_str()).collect();
+        let (one, name) = match (node.get("one"), node.get("list")) {
+            (Some(name), None) => (true, name),
+            (None, Some(name)) => (false, name),
+            _ => {
+                self.problem(node, "it looks up `one: COLLECTION` or `list: COLLECTION`");
+                return None;
+            }
+        };
+        let collection = self.reference(name, "collection", &names)?;
+        let own = &scope.collections[collection];
+        let mut conditions = Vec::new();
+        if let Some(node) = node.get("where") {
+            let Kind::Map(entries) = &node.kind else {
+                self.problem(node, format!("where is a mapping from fields, this is {}", node.shape()));
+                return None;
+            };
+            for (name, value) in entries {
+                conditions.extend(self.matching(name, value, own, scope));
+            }
+        }
+        let drives = |condition: &Match| match condition.column {
+            Column::Key => condition.how == How::Equal,
+            Column::Field(index) if condition.how == How::Contains => own.fields[index].index.contains,
+            Column::Field(index) => own.fields[index].index.ordered,
+            Column::State(index) => own.states[index].index.ordered,
+        };
+        if !conditions.is_empty() && !conditions.iter().any(drives) {
+            let where_node = node.get("where").unwrap_or(node);
+            self.problem_with_help(where_node, "no condition finds records without reading all of them", "give a field an `index`");
+        }
+        // what finds records comes first
+        conditions.sort_by_key(|condition| !(drives(condition) && condition.how == How::Equal));
+        if scope.parent.is_some() && !conditions.first().is_some_and(|first| drives(first) && first.how == How::Equal) {
+            self.problem(node, "an include needs an equality with `key` or an indexed field: `where: { field: field_of_the_other }`");
+        }
+        let mut sort = Vec::new();
+        for item in self.items(node.get("sort"), "sort") {
+            let Some(text) = self.text_of(item, "a field").map(str::to_owned) else { continue };
+            let (name, descending) = text.strip_suffix('-').map_or((text.as_str(), false), |name| (name, true));
+            sort.extend(self.column(item, name, own).map(|column| (column, descending)));
+        }
+        let mut includes = Vec::new();
+        if node.get("include").is_some() && scope.depth >= DEEPEST {
+            self.problem(node, format!("includes are at most {DEEPEST} deep"));
+            return None;
+        }
+        let inner = Scope { parent: Some(own), depth: scope.depth + 1, ..*scope };
+        for (name, name_node, node) in self.named(node.get("include"), "includes") {
+            if own.field(name).is_some() || own.state(name).is_some() || matches!(name, "key" | "params") {
+                self.problem(name_node, format!("`{name}` is a field already"));
+            }
+            if self.section(node, "an include", &[words::LOOK, words::INCLUDE]).is_none() {
+                continue;
+            }
+            includes.extend(self.look(node, &inner).map(|look| (name.to_owned(), look)));
+        }
+        let required = match node.get("required") {
+            Some(Node { kind: Kind::Map(entries), span, .. }) => match entries.as_slice() {
+                [(code, sentence)] => {
+                    let status = code.text().and_then(|text| text.parse().ok()).filter(|code| (400..500).contains(code));
+                    match (status, sentence.text()) {
+                        (Some(status), Some(sentence)) => Required::Refuse(status, sentence.to_owned()),
+                        _ => {
+                            self.problems.push(Diagnostic::new(span.clone(), "required is true, or a status from 400 to 499 and a sentence"));
+                            Required::Yes
+                        }
+                    }
+                }
+                _ => Required::Yes,
+            },
+            other => {
+                if self.boolean(other, "required") {
+                    Required::Yes
+                } else {
+                    Required::No
+                }
+            }
+        };
+        let shown = self.shown(node.get("fields"), own, &includes);
+        Some(Look { collection, one, conditions, sort, required, includes, shown })
+    }
+
+    fn matching(&mut self, name: &Node, value: &Node, own: &Collection, scope: &Scope<'_>) -> Option<Match> {
+        let column = self.column(name, name.text().unwrap_or_default(), own)?;
+        if let Kind::Map(entries) = &value.kind {
+            self.section(value, "a condition", &[words::MATCH])?;
+            let [(how, with)] = entries.as_slice() else {
+                self.problem(value, "one of prefix and contains");
+                return None;
+            };
+            let how = if how.text() == Some("prefix") { How::Prefix } else { How::Contains };
+            let is_text = match column {
+                Column::Key => how == How::Prefix,
+                Column::Field(index) => own.fields[index].ty == FieldType::Text,
+                Column::State(index) => own.states[index].ty == FieldType::Text,
+            };
+            if !is_text {
+                self.problem(value, "only text has beginnings and parts");
+            }
+            let param = self.param_index(with, scope)?;
+            if scope.params[param].ty != FieldType::Text {
+                self.problem(with, "the parameter is text");
+            }
+            return Some(Match { column, how, with: Given::Param(param) });
+        }
+        let text = self.text_of(value, "params.NAME or a field")?.to_owned();
+        let with = match (text.starts_with("params."), scope.parent) {
+            (true, _) => Given::Param(self.param_index(value, scope)?),
+            (false, Some(parent)) => Given::Parent(self.column(value, &text, parent)?),
+            (false, None) => {
+                self.problem(value, format!("expected a parameter, params.NAME, not `{text}`"));
+                return None;
+            }
+        };
+        if let Given::Param(index) = with {
+            let (wanted, given) = (type_of(column, own), scope.params[index].ty.element());
+            if wanted.element() != given && column != Column::Key {
+                self.problem(value, format!("the parameter is of type {given}, the field of type {wanted}"));
+            }
+        }
+        Some(Match { column, how: How::Equal, with })
+    }
+
+    fn column(&mut self, node: &Node, name: &str, collection: &Collection) -> Option<Column> {
+        if name == "key" {
+            return Some(Column::Key);
+        }
+        if let Some((index, _)) = collection.field(name) {
+            return Some(Column::Field(index));
+        }
+        if let Some((index, _)) = collection.state(name) {
+            return Some(Column::State(index));
+        }
+        self.problem(node, format!("`{}` has no field `{name}`", collection.name));
+        None
+    }
+
+    fn shown(&mut self, node: Option<&Node>, own: &Collection, includes: &[(String, Look)]) -> Vec<(String, Leaf)> {
+        let Some(node) = node else { return Vec::new() };
+        let Kind::Map(entries) = &node.kind else {
+            self.problem(node, format!("fields are a mapping from names, this is {}", node.shape()));
+            return Vec::new();
+        };
+        let mut names: Vec<&str> = own.fields.iter().map(|field| field.name.as_str()).collect();
+        names.extend(own.states.iter().map(|state| state.name.as_str()));
+        names.extend(includes.iter().map(|(name, _)| name.as_str()));
+        names.extend(["key", "params"]);
+        let mut shown = Vec::new();
+        for (name, value) in entries {
+            let Some(text) = self.text_of(value, "what is shown").map(str::to_owned) else { continue };
+            let leaf = self.leaf(value, &text, &names);
+            shown.extend(name.text().map(str::to_owned).zip(leaf));
+        }
+        shown
+    }
+
+    fn leaf(&mut self, node: &Node, text: &str, names: &[&str]) -> Option<Leaf> {
+        let word =
+            |part: &str| part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let parts: Vec<&str> = text.split('.').collect();
+        if parts.iter().all(|part| word(part)) && names.contains(&parts[0]) {
+            return Some(Leaf::Path(parts.into_iter().map(str::to_owned).collect()));
+        }
+        let quoted = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).filter(|inner| !inner.contains(['\'', '\\']));
+        if let Some(constant) = quoted {
+            return Some(Leaf::Text(constant.to_owned()));
+        }
+        match Expression::compile(text, names) {
+            Ok(expression) => Some(Leaf::Expression(expression)),
+            Err((at, message)) => {
+                self.problems.push(Diagnostic::new(self.inside(node, at), message));
+                None
+            }
+        }
+    }
+}
+
+fn type_of(column: Column, collection: &Collection) -> &FieldType {
+    match column {
+        Column::Key => &FieldType::Text,
+        Column::Field(index) => collection.fields[index].golden_type(),
+        Column::State(index) => &collection.states[index].ty,
+    }
+}

@@ -1,0 +1,215 @@
+//! Declared routes: aliases of look-ups and transitions under paths of their own.
+//!
+//! A look-up names a collection and equal fields, includes what other collections have with equal fields, and projects what it
+//! found. Everything is looked up in bulk: one look-up for each include, however many records it is for.
+
+use crate::expr::Expression;
+use crate::key::Template;
+use crate::value::FieldType;
+
+/// A declared route.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// Its method.
+    pub method: Method,
+    /// Its path, with parameters in braces.
+    pub path: String,
+    /// Its parameters.
+    pub params: Vec<Param>,
+    /// What it does.
+    pub action: Action,
+    /// What is said where there is no record.
+    pub missing: Option<String>,
+}
+
+/// Methods of declared routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Asks.
+    Get,
+    /// Asks with a body, or changes.
+    Post,
+    /// Changes.
+    Put,
+    /// Changes.
+    Patch,
+    /// Changes.
+    Delete,
+}
+
+/// Every method with its word.
+pub const METHODS: [(Method, &str); 5] =
+    [(Method::Get, "get"), (Method::Post, "post"), (Method::Put, "put"), (Method::Patch, "patch"), (Method::Delete, "delete")];
+
+impl Method {
+    /// Its word in definitions.
+    pub fn name(self) -> &'static str {
+        METHODS.iter().find(|(method, _)| *method == self).map_or("?", |(_, name)| name)
+    }
+}
+
+/// A parameter of a route.
+#[derive(Debug, Clone)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// Its type; a list takes the parameter repeated.
+    pub ty: FieldType,
+    /// Where it stands.
+    pub place: ParamPlace,
+    /// What is said when it is missing; nothing when it may be.
+    pub required: Option<String>,
+    /// Its value when it is not given, as text of its type.
+    pub default: Option<crate::value::Value>,
+    /// Allowed values; empty for any.
+    pub one_of: Vec<crate::value::Value>,
+    /// Smallest number.
+    pub min: Option<f64>,
+    /// Largest number.
+    pub max: Option<f64>,
+}
+
+/// Where a parameter stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParamPlace {
+    /// In the path.
+    Path,
+    /// Behind the question mark.
+    Query,
+    /// A member of the JSON object that is the body.
+    Body,
+}
+
+/// What a route does.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Looks up.
+    Find(Box<Find>),
+    /// Does a transition.
+    Change {
+        /// The collection's index.
+        collection: usize,
+        /// The transition's index.
+        transition: usize,
+        /// The record's key, from parameters.
+        key: Template,
+        /// Arguments of the transition and the parameters (index) that give them.
+        args: Vec<(String, usize)>,
+    },
+}
+
+/// A look-up of a route.
+#[derive(Debug, Clone)]
+pub struct Find {
+    /// What is looked up and shown.
+    pub look: Look,
+    /// Equal rows once.
+    pub distinct: bool,
+    /// The part of the rows that is answered.
+    pub page: Option<Page>,
+    /// Members of the answer; none for the rows alone.
+    pub answer: Vec<(String, Part)>,
+}
+
+/// A part of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The rows, or the one record.
+    Rows,
+    /// Their number, the page aside.
+    Total,
+}
+
+/// A page by number. The indexes are parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// From 1.
+    pub number: usize,
+    /// Rows of a page.
+    pub size: usize,
+    /// When there are more rows than this, none are answered, but their number is.
+    pub most: Option<usize>,
+}
+
+/// Records of one collection, what is included with them, and what is shown of them.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// The collection's index.
+    pub collection: usize,
+    /// One record, the first by `sort`, rather than a list.
+    pub one: bool,
+    /// What must hold; the first equality finds the records.
+    pub conditions: Vec<Match>,
+    /// Order; the key decides between equals.
+    pub sort: Vec<(Column, bool)>,
+    /// A record for which it finds nothing is left out, or the route is refused with a status and a sentence.
+    pub required: Required,
+    /// Other collections, by the name under which what is found is known.
+    pub includes: Vec<(String, Look)>,
+    /// What is shown: name and value. Nothing for all fields.
+    pub shown: Vec<(String, Leaf)>,
+}
+
+/// What happens when an include finds nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Required {
+    /// It is null, or an empty list.
+    No,
+    /// The record it is for is left out.
+    Yes,
+    /// The route is refused.
+    Refuse(u16, String),
+}
+
+/// A part of a record that is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// Its key.
+    Key,
+    /// A field, by index.
+    Field(usize),
+    /// A state field, by index.
+    State(usize),
+}
+
+/// A condition of a look-up.
+#[derive(Debug, Clone)]
+pub struct Match {
+    /// What is compared.
+    pub column: Column,
+    /// How.
+    pub how: How,
+    /// With what.
+    pub with: Given,
+}
+
+/// How a field is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Equal to it, or to one of them.
+    Equal,
+    /// Text that begins so.
+    Prefix,
+    /// Text that has it inside.
+    Contains,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// A parameter, by index. One that is not given is no condition.
+    Param(usize),
+    /// The record that this is included with.
+    Parent(Column),
+}
+
+/// What is shown of a record.
+#[derive(Debug, Clone)]
+pub enum Leaf {
+    /// A field, an include, or something inside: null where there is nothing.
+    Path(Vec<String>),
+    /// A text that is always the same.
+    Text(String),
+    /// CEL over fields, includes, `key` and `params`.
+    Expression(Expression),
+}

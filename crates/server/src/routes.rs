@@ -1,0 +1,560 @@
+//! Declared routes: look-ups with includes, in bulk, and transitions, under the paths and with the errors that are declared.
+//!
+//! A look-up takes its records by key, or by the values of an indexed field; each include is looked up once for all records it
+//! is for. Nothing of an answer is kept: records and lists of keys are, by the cache.
+
+use crate::App;
+use crate::problem::{Answer, Problem};
+use crate::reads::{MOST_LISTED, Record};
+use crate::records::{blocking, json_answer};
+use crate::request::{Ctx, JSON};
+use crate::transitions;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, on};
+use serde_json::{Map, Value as Json, json};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::expr::{from_cel, json_to_cel, to_cel};
+use stook_catalogue::fold::fold;
+use stook_catalogue::key::Key;
+use stook_catalogue::route::{Action, Column, Find, Given, How, Leaf, Look, Match, Method, Param, ParamPlace, Part, Required, Route};
+use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_engine::transition;
+use stook_store::access::Role;
+use stook_store::plan::{Column as PlanColumn, Condition, Plan, Test};
+
+/// The routes of a catalogue.
+pub fn router(catalogue: &Catalogue) -> Router<Arc<App>> {
+    let mut router = Router::new();
+    for (index, route) in catalogue.routes.iter().enumerate() {
+        let filter = match route.method {
+            Method::Get => MethodFilter::GET,
+            Method::Post => MethodFilter::POST,
+            Method::Put => MethodFilter::PUT,
+            Method::Patch => MethodFilter::PATCH,
+            Method::Delete => MethodFilter::DELETE,
+        };
+        router = router.route(&route.path, on(filter, move |ctx: Ctx, body: Body| serve(ctx, body, index)));
+    }
+    router
+}
+
+async fn serve(ctx: Ctx, body: Body, index: usize) -> Response {
+    let app = ctx.app.clone();
+    match run(ctx, body, index).await {
+        Ok(response) => response,
+        Err(problem) => as_declared(&app.catalogue, problem),
+    }
+}
+
+/// A problem in the form that the catalogue declares.
+fn as_declared(catalogue: &Catalogue, problem: Problem) -> Response {
+    let Some(member) = &catalogue.error_member else { return problem.into_response() };
+    let said = match problem.errors.as_slice() {
+        [] | [_] => json!(problem.detail),
+        several => json!(several),
+    };
+    let status = problem.status;
+    let mut response = problem.into_response();
+    let retry = response.headers_mut().remove(header::RETRY_AFTER);
+    let mut declared = json_answer(status, json!({ member.as_str(): said }).to_string());
+    if let Some(retry) = retry {
+        declared.headers_mut().insert(header::RETRY_AFTER, retry);
+    }
+    declared
+}
+
+async fn run(mut ctx: Ctx, body: Body, index: usize) -> Answer {
+    let app = ctx.app.clone();
+    let route = &app.catalogue.routes[index];
+    let given = Params { all: &route.params, values: parameters(&mut ctx, &route.params, body).await? };
+    match &route.action {
+        Action::Find(find) => {
+            ctx.reaches_store();
+            let found = answer(&ctx, find, &given).await?;
+            let missing = || Problem::missing(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
+            Ok(json_answer(StatusCode::OK, found.ok_or_else(missing)?.to_string()))
+        }
+        Action::Change { .. } => change(ctx, route, &given).await,
+    }
+}
+
+async fn change(ctx: Ctx, route: &Route, given: &Params<'_>) -> Answer {
+    ctx.caller.need(Role::Write)?;
+    let Action::Change { collection, transition, key, args } = &route.action else {
+        return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the route changes nothing"));
+    };
+    let missing = || Problem::missing(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
+    let text = key.fill(|name| {
+        let index = given.all.iter().position(|param| param.name == name)?;
+        given.values[index].as_ref().map(|value| Cow::Owned(value.show(&given.all[index].ty)))
+    });
+    let key = text.and_then(|text| Key::new(text).ok()).ok_or_else(missing)?;
+    let sent: Map<String, Json> =
+        args.iter().filter_map(|(name, param)| Some((name.clone(), given.values[*param].as_ref()?.to_json(&given.all[*param].ty)))).collect();
+    let name = &ctx.definition(*collection).transitions[*transition].name;
+    let call = transitions::call_of(&ctx, &route.path, &format!("{}\n{}", key.as_str(), Json::Object(sent.clone())))?;
+    let ask = transitions::prepare(&ctx, *collection, name, &sent, call)?;
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let ended = blocking(move || app.with_evaluator(|evaluator| transition::run(&app.catalogue, &*app.store, evaluator, &ask, &key))).await?;
+    let done = transitions::answer(ended)?.ok_or_else(missing)?;
+    Ok(json_answer(StatusCode::OK, done.to_string()))
+}
+
+/// Parameters as they were sent.
+struct Params<'p> {
+    all: &'p [Param],
+    values: Vec<Option<Value>>,
+}
+
+impl Params<'_> {
+    fn number(&self, index: usize) -> u64 {
+        self.values[index].as_ref().and_then(Value::as_int).map_or(0, |number| number.max(0) as u64)
+    }
+
+    fn to_json(&self) -> Json {
+        let shown =
+            |(param, value): (&Param, &Option<Value>)| (param.name.clone(), value.as_ref().map_or(Json::Null, |value| value.to_json(&param.ty)));
+        Json::Object(self.all.iter().zip(&self.values).map(shown).collect())
+    }
+}
+
+async fn parameters(ctx: &mut Ctx, params: &[Param], body: Body) -> Answer<Vec<Option<Value>>> {
+    let has_body = params.iter().any(|param| param.place == ParamPlace::Body);
+    let mut texts: Vec<Vec<String>> = Vec::with_capacity(params.len());
+    for param in params {
+        texts.push(match param.place {
+            ParamPlace::Path => vec![ctx.segment(&param.name).to_owned()],
+            ParamPlace::Query => ctx.params.all_named(&param.name),
+            ParamPlace::Body => Vec::new(),
+        });
+    }
+    ctx.params.end()?;
+    let mut sent = if has_body { ctx.object(body, JSON).await.map_err(plain)? } else { Map::new() };
+    let mut problems = Vec::new();
+    let mut values = Vec::with_capacity(params.len());
+    for (param, texts) in params.iter().zip(texts) {
+        let value = match param.place {
+            ParamPlace::Body => match sent.remove(&param.name) {
+                None | Some(Json::Null) => Ok(None),
+                Some(json) => transition::strict_from_json(&json, &param.ty).map(Some),
+            },
+            _ => of_texts(param, &texts),
+        };
+        match value.and_then(|value| checked(param, value)) {
+            Ok(value) => values.push(value),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if let Some(name) = sent.keys().next() {
+        problems.push(format!("There is no parameter {name}."));
+    }
+    if problems.is_empty() { Ok(values) } else { Err(plain(Problem::wrong(problems))) }
+}
+
+/// What is wrong with a request to a declared route is 400.
+fn plain(mut problem: Problem) -> Problem {
+    if problem.status == StatusCode::UNPROCESSABLE_ENTITY {
+        problem.status = StatusCode::BAD_REQUEST;
+    }
+    problem
+}
+
+fn of_texts(param: &Param, texts: &[String]) -> Result<Option<Value>, String> {
+    let element = param.ty.element();
+    let one = |text: &String| {
+        let strict = match element {
+            FieldType::Boolean => matches!(text.as_str(), "true" | "false"),
+            FieldType::Text => !text.contains('\0'),
+            _ => text.trim() == text,
+        };
+        let value = from_text(text, element, None).ok().filter(|_| strict);
+        value.ok_or_else(|| format!("'{text}' is not a valid {} format for property '{}'", element.to_string().to_uppercase(), param.name))
+    };
+    match texts {
+        [] => Ok(None),
+        all if param.ty.is_list() => all.iter().map(one).collect::<Result<_, _>>().map(|values| Some(Value::List(values))),
+        [only] => one(only).map(Some),
+        _ => Err(format!("The parameter {} stands {} times.", param.name, texts.len())),
+    }
+}
+
+fn checked(param: &Param, value: Option<Value>) -> Result<Option<Value>, String> {
+    let Some(value) = value.filter(|value| !value.is_null() && value != &Value::List(Vec::new())) else {
+        return match (&param.default, &param.required) {
+            (Some(default), _) => Ok(Some(default.clone())),
+            (None, Some(sentence)) => Err(sentence.clone()),
+            (None, None) => Ok(None),
+        };
+    };
+    for element in value.elements() {
+        let number = match element {
+            Value::Int(number) => Some(*number as f64),
+            Value::Float(number) => Some(*number),
+            _ => None,
+        };
+        if number.is_some_and(|number| param.min.is_some_and(|min| number < min) || param.max.is_some_and(|max| number > max)) {
+            return Err(format!("The parameter {} is out of range.", param.name));
+        }
+        if !param.one_of.is_empty() && !param.one_of.contains(element) {
+            let choices: Vec<String> = param.one_of.iter().map(|choice| choice.show(&param.ty)).collect();
+            return Err(format!("The parameter {} must be one of {}.", param.name, choices.join(", ")));
+        }
+    }
+    if let (Value::List(items), true) = (&value, param.ty.is_list())
+        && items.len() > crate::records::MOST_KEYS
+    {
+        return Err(format!("The parameter {} stands at most {} times.", param.name, crate::records::MOST_KEYS));
+    }
+    Ok(Some(value))
+}
+
+/// The answer of a look-up; nothing where its one record is missing.
+async fn answer(ctx: &Ctx, find: &Find, given: &Params<'_>) -> Answer<Option<Json>> {
+    let desk = Desk { ctx, given, shown_params: given.to_json() };
+    let look = &find.look;
+    let most = find.page.and_then(|page| page.most).map(|most| given.number(most));
+    let limit = most.unwrap_or(MOST_LISTED as u64).min(MOST_LISTED as u64);
+    let records = match desk.first(look, limit).await? {
+        First::Records(records) => records,
+        // so many that none are shown
+        First::Number(total) => return Ok(Some(composed(find, Json::Array(Vec::new()), total))),
+    };
+    let mut shown = desk.finish(look, vec![records]).await?.pop().unwrap_or(Json::Null);
+    if look.one {
+        return Ok((!shown.is_null()).then(|| composed(find, shown, 1)));
+    }
+    let Json::Array(rows) = &mut shown else { return Ok(Some(shown)) };
+    if find.distinct {
+        let mut seen = std::collections::HashSet::new();
+        rows.retain(|row| seen.insert(row.to_string()));
+    }
+    let total = rows.len() as u64;
+    if most.is_some_and(|most| total > most) {
+        rows.clear();
+    }
+    if let Some(page) = find.page {
+        let (number, size) = (given.number(page.number).max(1), given.number(page.size));
+        let from = (number - 1).saturating_mul(size).min(rows.len() as u64) as usize;
+        let until = from.saturating_add(size as usize).min(rows.len());
+        *rows = rows.drain(from..until).collect();
+    }
+    Ok(Some(composed(find, shown, total)))
+}
+
+fn composed(find: &Find, rows: Json, total: u64) -> Json {
+    if find.answer.is_empty() {
+        return rows;
+    }
+    let mut rows = Some(rows);
+    let member = |(name, part): &(String, Part)| {
+        let value = match part {
+            Part::Rows => rows.take().unwrap_or(Json::Null),
+            Part::Total => total.into(),
+        };
+        (name.clone(), value)
+    };
+    Json::Object(find.answer.iter().map(member).collect())
+}
+
+/// What the first look-up finds.
+enum First {
+    Records(Vec<Arc<Record>>),
+    Number(u64),
+}
+
+/// One request's look-ups.
+struct Desk<'d> {
+    ctx: &'d Ctx,
+    given: &'d Params<'d>,
+    shown_params: Json,
+}
+
+type Found<'f, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'f>>;
+
+impl Desk<'_> {
+    fn collection(&self, look: &Look) -> &Collection {
+        self.ctx.definition(look.collection)
+    }
+
+    /// The records of the route's own look-up, before includes.
+    async fn first(&self, look: &Look, limit: u64) -> Answer<First> {
+        if let Some(first) = look.conditions.first().filter(|first| first.how == How::Equal && indexed(self.collection(look), first.column)) {
+            let values = self.values(first, None);
+            if let Some(values) = values {
+                let groups = self.by_values(look, first.column, vec![values]).await?;
+                let records = groups.into_iter().next().unwrap_or_default();
+                return Ok(First::Records(records.into_iter().filter(|record| self.holds(look, record, None)).collect()));
+            }
+        }
+        let mut plan = Plan::all(self.ctx.tenant.clone(), look.collection);
+        plan.conditions = look.conditions.iter().filter_map(|condition| self.test(condition)).collect();
+        plan.limit = Some(limit + 1);
+        let (app, asked) = (self.ctx.app.clone(), plan.clone());
+        app.metrics.asked("find");
+        let rows = blocking(move || app.store.find(&asked)).await?.rows;
+        if rows.len() as u64 > limit {
+            let app = self.ctx.app.clone();
+            return Ok(First::Number(blocking(move || app.store.count(&plan)).await?));
+        }
+        let keys: Vec<Key> = rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
+        let records = self.ctx.app.reads.records(&self.ctx.tenant, look.collection, &keys).await?;
+        // what was changed since it was found may not satisfy the conditions any more
+        Ok(First::Records(records.into_iter().flatten().filter(|record| self.holds(look, record, None)).collect()))
+    }
+
+    /// Values that a condition compares with; nothing when it is none.
+    fn values(&self, condition: &Match, parent: Option<(&Collection, &Record)>) -> Option<Vec<Value>> {
+        match (condition.with, parent) {
+            (Given::Param(index), _) => {
+                let ty = &self.given.all[index].ty;
+                let values = self.given.values[index].as_ref()?.elements().to_vec();
+                let text = |value: &Value| Value::text(value.show(ty.element()));
+                Some(if condition.column == Column::Key { values.iter().map(text).collect() } else { values })
+            }
+            (Given::Parent(column), Some((collection, record))) => {
+                let (value, ty) = value_of(collection, record, column);
+                let text = |value: &Value| Value::text(value.show(ty.element()));
+                Some(if condition.column == Column::Key { value.elements().iter().map(text).collect() } else { value.elements().to_vec() })
+            }
+            (Given::Parent(_), None) => None,
+        }
+    }
+
+    fn test(&self, condition: &Match) -> Option<Condition> {
+        let mut values = self.values(condition, None)?;
+        let text = |value: Option<&Value>| value.and_then(Value::as_text).unwrap_or_default().to_owned();
+        let test = match condition.how {
+            How::Equal if values.len() == 1 => Test::Equal(values.pop().unwrap_or_default()),
+            How::Equal => Test::In(values),
+            How::Prefix => Test::Prefix(text(values.first())),
+            How::Contains => Test::Wildcard(vec![String::new(), text(values.first()), String::new()]),
+        };
+        Some(Condition { column: plan_column(condition.column), test })
+    }
+
+    /// Whether a record satisfies all conditions.
+    fn holds(&self, look: &Look, record: &Record, parent: Option<(&Collection, &Record)>) -> bool {
+        let collection = self.collection(look);
+        look.conditions.iter().all(|condition| {
+            let Some(wanted) = self.values(condition, parent) else { return true };
+            let (own, _) = value_of(collection, record, condition.column);
+            let folds = matches!(condition.column, Column::Field(index) if collection.fields[index].fold);
+            let form = |value: &Value| match value {
+                Value::Text(text) if folds => Value::text(fold(text)),
+                other => other.clone(),
+            };
+            own.elements().iter().map(form).any(|own| {
+                wanted.iter().map(form).any(|wanted| match condition.how {
+                    How::Equal => own == wanted,
+                    How::Prefix => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.starts_with(wanted)),
+                    How::Contains => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.contains(wanted)),
+                })
+            })
+        })
+    }
+
+    /// Records by the values of a column, for several groups of values at once.
+    async fn by_values(&self, look: &Look, column: Column, groups: Vec<Vec<Value>>) -> Answer<Vec<Vec<Arc<Record>>>> {
+        let (reads, tenant) = (&self.ctx.app.reads, &self.ctx.tenant);
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        let mut distinct: Vec<Value> = Vec::new();
+        let indexes: Vec<Vec<usize>> = groups
+            .iter()
+            .map(|values| {
+                let place = |value: &Value| {
+                    *places.entry(packed(value)).or_insert_with(|| {
+                        distinct.push(value.clone());
+                        distinct.len() - 1
+                    })
+                };
+                let mut all: Vec<usize> = values.iter().map(place).collect();
+                let mut seen = std::collections::HashSet::new();
+                all.retain(|index| seen.insert(*index));
+                all
+            })
+            .collect();
+        let lists: Vec<Arc<[Key]>> = match column {
+            Column::Key => distinct.iter().map(|value| value.as_text().and_then(|text| Key::new(text).ok()).into_iter().collect()).collect(),
+            _ if distinct.is_empty() => Vec::new(),
+            _ => reads.keys(tenant, look.collection, plan_column(column), &distinct, MOST_LISTED).await?,
+        };
+        let mut keys: Vec<Key> = Vec::new();
+        let mut at: HashMap<Key, usize> = HashMap::new();
+        for key in lists.iter().flat_map(|list| list.iter()) {
+            at.entry(key.clone()).or_insert_with(|| {
+                keys.push(key.clone());
+                keys.len() - 1
+            });
+        }
+        let records = if keys.is_empty() { Vec::new() } else { reads.records(tenant, look.collection, &keys).await? };
+        let of_list = |list: &usize| lists[*list].iter().filter_map(|key| records[at[key]].clone()).collect::<Vec<_>>();
+        Ok(indexes.iter().map(|lists| lists.iter().flat_map(of_list).collect()).collect())
+    }
+
+    /// What an include finds for each parent.
+    fn include<'f>(&'f self, look: &'f Look, parent: &'f Collection, parents: &'f [Arc<Record>]) -> Found<'f, Vec<Json>> {
+        Box::pin(async move {
+            let Some(first) = look.conditions.first() else { return Ok(vec![Json::Null; parents.len()]) };
+            let values = parents.iter().map(|record| self.values(first, Some((parent, record))).unwrap_or_default()).collect();
+            let mut groups = self.by_values(look, first.column, values).await?;
+            for (records, own) in groups.iter_mut().zip(parents) {
+                records.retain(|record| self.holds(look, record, Some((parent, own))));
+            }
+            self.finish(look, groups).await
+        })
+    }
+
+    /// Includes, order and projection of groups of records: one answer for each group.
+    fn finish<'f>(&'f self, look: &'f Look, groups: Vec<Vec<Arc<Record>>>) -> Found<'f, Vec<Json>> {
+        Box::pin(async move {
+            let collection = self.collection(look);
+            let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+            let all: Vec<Arc<Record>> = groups.into_iter().flatten().collect();
+            let mut kept = vec![true; all.len()];
+            let mut included: Vec<Vec<Json>> = Vec::with_capacity(look.includes.len());
+            for (_, include) in &look.includes {
+                let found = self.include(include, collection, &all).await?;
+                for (kept, found) in kept.iter_mut().zip(&found) {
+                    let nothing = found.is_null() || found.as_array().is_some_and(Vec::is_empty);
+                    match &include.required {
+                        Required::No => {}
+                        _ if !nothing => {}
+                        Required::Yes => *kept = false,
+                        Required::Refuse(status, sentence) => {
+                            return Err(Problem::new(StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST), sentence.clone()));
+                        }
+                    }
+                }
+                included.push(found);
+            }
+            let mut answers = Vec::with_capacity(sizes.len());
+            let mut from = 0;
+            for size in sizes {
+                let mut rows: Vec<usize> = (from..from + size).filter(|row| kept[*row]).collect();
+                from += size;
+                if !look.sort.is_empty() {
+                    rows.sort_by(|a, b| self.order(look, &all[*a], &all[*b]));
+                }
+                if look.one {
+                    answers.push(rows.first().map_or(Json::Null, |row| self.show(look, &all[*row], &included, *row)));
+                } else {
+                    answers.push(Json::Array(rows.into_iter().map(|row| self.show(look, &all[row], &included, row)).collect()));
+                }
+            }
+            Ok(answers)
+        })
+    }
+
+    fn order(&self, look: &Look, a: &Record, b: &Record) -> std::cmp::Ordering {
+        let collection = self.collection(look);
+        for (column, descending) in &look.sort {
+            let order = value_of(collection, a, *column).0.compare(&value_of(collection, b, *column).0);
+            let order = if *descending { order.reverse() } else { order };
+            if order.is_ne() {
+                return order;
+            }
+        }
+        a.stored.key.cmp(&b.stored.key)
+    }
+
+    fn show(&self, look: &Look, record: &Record, included: &[Vec<Json>], row: usize) -> Json {
+        let collection = self.collection(look);
+        let include = |name: &str| look.includes.iter().position(|(known, _)| known == name).map(|index| &included[index][row]);
+        if look.shown.is_empty() {
+            let mut whole = stook_engine::record::to_json(collection, &record.stored);
+            if let Json::Object(members) = &mut whole {
+                members.extend(look.includes.iter().enumerate().map(|(index, (name, _))| (name.clone(), included[index][row].clone())));
+            }
+            return whole;
+        }
+        let named = |name: &str| -> Json {
+            match include(name) {
+                Some(found) => found.clone(),
+                None if name == "params" => self.shown_params.clone(),
+                None => column_named(collection, name).map_or(Json::Null, |column| {
+                    let (value, ty) = value_of(collection, record, column);
+                    value.to_json(ty)
+                }),
+            }
+        };
+        let leaf = |leaf: &Leaf| match leaf {
+            Leaf::Text(text) => Json::from(text.as_str()),
+            Leaf::Path(path) => match (path.as_slice(), include(&path[0])) {
+                ([_, rest @ ..], Some(found)) => inside(found, rest).clone(),
+                ([only], None) => named(only),
+                ([first, rest @ ..], None) => inside(&named(first), rest).clone(),
+                ([], _) => Json::Null,
+            },
+            Leaf::Expression(expression) => {
+                let variable = |name: &str| match include(name) {
+                    Some(found) => json_to_cel(found),
+                    None if name == "params" => json_to_cel(&self.shown_params),
+                    None => column_named(collection, name).map_or(cel_null(), |column| {
+                        let (value, ty) = value_of(collection, record, column);
+                        to_cel(&value, ty)
+                    }),
+                };
+                let found = self.ctx.app.with_evaluator(|evaluator| evaluator.evaluate(expression, variable));
+                // an expression that fails on a record shows nothing, as a derived field does
+                let value = found.ok().and_then(|found| from_cel(&found, &FieldType::Json).ok());
+                value.map_or(Json::Null, |value| value.to_json(&FieldType::Json))
+            }
+        };
+        Json::Object(look.shown.iter().map(|(name, value)| (name.clone(), leaf(value))).collect())
+    }
+}
+
+fn cel_null() -> stook_catalogue::expr::CelValue {
+    json_to_cel(&Json::Null)
+}
+
+fn inside<'j>(json: &'j Json, path: &[String]) -> &'j Json {
+    path.iter().fold(json, |json, name| json.get(name).unwrap_or(&Json::Null))
+}
+
+fn column_named(collection: &Collection, name: &str) -> Option<Column> {
+    if name == "key" {
+        return Some(Column::Key);
+    }
+    let field = collection.field(name).map(|(index, _)| Column::Field(index));
+    field.or_else(|| collection.state(name).map(|(index, _)| Column::State(index)))
+}
+
+fn value_of<'r>(collection: &'r Collection, record: &'r Record, column: Column) -> (Cow<'r, Value>, &'r FieldType) {
+    match column {
+        Column::Key => (Cow::Owned(Value::text(record.stored.key.as_str())), &FieldType::Text),
+        Column::Field(index) => (Cow::Borrowed(&record.stored.golden[index]), collection.fields[index].golden_type()),
+        Column::State(index) => (Cow::Borrowed(&record.stored.state[index]), &collection.states[index].ty),
+    }
+}
+
+fn indexed(collection: &Collection, column: Column) -> bool {
+    match column {
+        Column::Key => true,
+        Column::Field(index) => collection.fields[index].index.ordered,
+        Column::State(index) => collection.states[index].index.ordered,
+    }
+}
+
+fn plan_column(column: Column) -> PlanColumn {
+    match column {
+        Column::Key => PlanColumn::Key,
+        Column::Field(index) => PlanColumn::Field(index),
+        Column::State(index) => PlanColumn::State(index),
+    }
+}
+
+fn packed(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    stook_catalogue::record::put_value(&mut out, value);
+    out
+}
