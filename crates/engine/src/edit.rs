@@ -78,6 +78,8 @@ pub enum Edited {
     },
     /// The fields are not right, for these reasons.
     Wrong(Vec<String>),
+    /// The fields do not fit the record, for these reasons.
+    Unfit(Vec<String>),
     /// There is no such record.
     Missing,
     /// The record exists already.
@@ -123,7 +125,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator,
     {
         match stook_catalogue::value::from_text(key.as_str(), &collection.fields[*index].ty, None) {
             Ok(value) => said[*index] = Some(value),
-            Err(error) => return Ok(Edited::Wrong(vec![error.to_string()])),
+            Err(error) => return Ok(Edited::Unfit(vec![format!("the key: {error}")])),
         }
     }
     let now = store.clock();
@@ -215,16 +217,15 @@ impl Desk {
         let same = former.as_ref().is_some_and(|former| former.hash == hash);
         contributions.push(Contribution { contributor: API_NAME.into(), as_of, hash, generation: 0, origin, before: None, said, raw: None });
         if contributions.len() > MAX_CONTRIBUTORS {
-            return Ok(Err(Edited::Wrong(vec![format!("the record has {MAX_CONTRIBUTORS} contributors already")])));
+            return Ok(Err(Edited::Unfit(vec![format!("the record has {MAX_CONTRIBUTORS} contributors already")])));
         }
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
         let consolidator = Consolidator::new(&self.catalogue, collection, evaluator);
         let golden = consolidator.survive(&contributions);
-        if self.edit.action != Action::Delete {
-            let problems = self.problems(collection, &golden.values, evaluator);
-            if !problems.is_empty() {
-                return Ok(Err(Edited::Wrong(problems)));
-            }
+        if self.edit.action != Action::Delete
+            && let Some(wrong) = self.wrong(collection, &golden.values, evaluator)
+        {
+            return Ok(Err(wrong));
         }
         let policy = Policy { job: 0, matched: Matched::Update, unmatched: Unmatched::Create };
         let decider = Decider::new(collection, &consolidator, evaluator, policy);
@@ -256,19 +257,22 @@ impl Desk {
     }
 
     /// What is wrong with the record as it would be.
-    fn problems(&self, collection: &Collection, golden: &[Value], evaluator: &Evaluator) -> Vec<String> {
-        let missing = |(field, value): (&stook_catalogue::definition::Field, &Value)| {
-            (field.required && value.is_null()).then(|| format!("{}: it is required", field.name))
-        };
-        let mut problems: Vec<String> = collection.fields.iter().zip(golden).filter_map(missing).collect();
-        match key_of(collection, golden, evaluator) {
-            Ok(key) if key == self.key => {}
-            // a key that documents form from values that did not survive is theirs
-            Ok(_) if matches!(self.edit.action, Action::Patch(_)) && !self.says_of_key(collection) => {}
-            Ok(key) => problems.push(format!("the fields are those of record {:?}, not of {:?}", key.as_str(), self.key.as_str())),
-            Err(reason) => problems.push(reason),
+    fn wrong(&self, collection: &Collection, golden: &[Value], evaluator: &Evaluator) -> Option<Edited> {
+        let is_missing = |index: usize| collection.fields[index].required && golden[index].is_null();
+        let missing: Vec<usize> = (0..golden.len()).filter(|index| is_missing(*index)).collect();
+        if !missing.is_empty() {
+            let reasons = missing.iter().map(|index| format!("{}: it is required", collection.fields[*index].name)).collect();
+            // what was not said is a mistake of the request, what was taken away does not fit the record
+            let unsaid = !matches!(self.edit.action, Action::Patch(_)) && missing.iter().any(|index| self.said[*index].is_none());
+            return Some(if unsaid { Edited::Wrong(reasons) } else { Edited::Unfit(reasons) });
         }
-        problems
+        match key_of(collection, golden, evaluator) {
+            Ok(key) if key == self.key => None,
+            // a key that documents form from values that did not survive is theirs
+            Ok(_) if matches!(self.edit.action, Action::Patch(_)) && !self.says_of_key(collection) => None,
+            Ok(key) => Some(Edited::Unfit(vec![format!("the fields are those of record {:?}, not of {:?}", key.as_str(), self.key.as_str())])),
+            Err(reason) => Some(Edited::Unfit(vec![reason])),
+        }
     }
 
     fn says_of_key(&self, collection: &Collection) -> bool {

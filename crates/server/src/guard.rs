@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use stook_catalogue::diagnostic::did_you_mean;
 use stook_store::access::Role;
 use stook_store::{DEFAULT_TENANT, Tenant};
 
@@ -51,8 +52,8 @@ impl RequestIds {
 }
 
 /// Puts routes of a class behind the guard.
-pub fn guarded(app: &Arc<App>, class: Class, router: Router<Arc<App>>) -> Router {
-    router.route_layer(from_fn_with_state((app.clone(), class), guard)).with_state(app.clone())
+pub fn guarded(app: &Arc<App>, class: Class, router: Router<Arc<App>>) -> Router<Arc<App>> {
+    router.route_layer(from_fn_with_state((app.clone(), class), guard))
 }
 
 async fn guard(State((app, class)): State<(Arc<App>, Class)>, mut request: Request, next: Next) -> Response {
@@ -228,8 +229,15 @@ pub async fn wrong_method(request: Request) -> Problem {
 }
 
 /// The path is not known.
-pub async fn nothing_there(request: Request) -> Problem {
-    Problem::missing(format!("there is nothing at {}; /docs lists what there is", request.uri().path()))
+pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Problem {
+    let path = request.uri().path();
+    let named = path.strip_prefix("/v1/").and_then(|rest| rest.split('/').nth(1)).unwrap_or_default();
+    let known = || app.catalogue.collections.iter().map(|collection| collection.name.as_str());
+    let hint = match did_you_mean(named, known()) {
+        Some(meant) if meant != named => format!("did you mean {meant}?"),
+        _ => "/docs lists what there is".into(),
+    };
+    Problem::missing(format!("there is nothing at {path}; {hint}"))
 }
 
 impl Ctx {

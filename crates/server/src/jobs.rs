@@ -1,5 +1,6 @@
 //! Import jobs by HTTP: made of an upload or of a file on the server, watched, cancelled.
 
+use crate::openapi::MOST_INTEGER;
 use crate::problem::{Answer, Problem};
 use crate::records::{blocking, json_answer};
 use crate::request::Ctx;
@@ -47,8 +48,11 @@ fn shown(job: &Job) -> Json {
 async fn job(ctx: &Ctx) -> Answer<Job> {
     let nothing = || Problem::missing(format!("there is no job {:?} here", ctx.segment("job")));
     let text = ctx.segment("job");
-    let id: JobId =
-        text.parse().ok().filter(|id| *id > 0 && *id <= i64::MAX as u64 && text.bytes().all(|byte| byte.is_ascii_digit())).ok_or_else(nothing)?;
+    let id: JobId = text
+        .parse()
+        .ok()
+        .filter(|id| (1..=MOST_INTEGER as u64).contains(id) && text.bytes().all(|byte| byte.is_ascii_digit()))
+        .ok_or_else(nothing)?;
     ctx.reaches_store();
     let app = ctx.app.clone();
     let found = blocking(move || match app.store.job(id) {
@@ -80,7 +84,7 @@ pub async fn one(ctx: Ctx) -> Answer {
 /// What became of a job's documents.
 pub async fn journal(mut ctx: Ctx) -> Answer {
     let limit = ctx.params.number("limit", 1, 10_000)?.unwrap_or(100) as usize;
-    let after = ctx.params.number("after", 0, i64::MAX as u64)?.unwrap_or(0);
+    let after = ctx.params.number("after", 0, MOST_INTEGER as u64)?.unwrap_or(0);
     let errors = ctx.params.flag("errors")?;
     ctx.params.end()?;
     let job = job(&ctx).await?;

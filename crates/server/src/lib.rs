@@ -26,14 +26,16 @@ mod transitions;
 use access::Tokens;
 use admission::{Class, Gate, Limits};
 use axum::Router;
+use axum::body::Body;
 use axum::routing::{delete, get, post};
 use metrics::Metrics;
 use reads::Reads;
+use request::Ctx;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use stook_catalogue::definition::Catalogue;
+use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_store::Store;
 
@@ -113,7 +115,7 @@ impl App {
         let metrics = Arc::new(Metrics::default());
         let reads = Reads::new(catalogue.clone(), store.clone(), options.cache, metrics.clone())?;
         let tokens = Tokens::read(&*store, options.loopback)?;
-        let openapi = openapi::document(&catalogue, &options).to_string().into();
+        let openapi = openapi::document(&catalogue, None).to_string().into();
         Ok(Arc::new(Self {
             interactive: Gate::new(options.interactive),
             bulk: Gate::new(options.bulk),
@@ -152,7 +154,6 @@ impl App {
 
 /// The routes of an application.
 pub fn router(app: &Arc<App>) -> Router {
-    let item = get(records::get).put(records::put).patch(records::patch).delete(records::delete);
     let v1 = Router::new()
         .route("/v1/{tenant}", get(records::overview))
         .route("/v1/{tenant}/query", get(query::get).post(query::post))
@@ -165,12 +166,14 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/jobs/{job}/cancel", post(jobs::cancel))
         .route("/v1/{tenant}/jobs/{job}/retry", post(jobs::retry))
         .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
-        .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke))
-        .route("/v1/{tenant}/{collection}", get(records::by_key).post(records::create))
-        .route("/v1/{tenant}/{collection}/{key}", item)
-        .route("/v1/{tenant}/{collection}/{key}/{action}", get(records::more).post(transitions::run));
-    let v1 = v1.merge(routes::router(&app.catalogue));
-    let bulk = Router::new().route("/v1/{tenant}/import", post(jobs::create)).route("/v1/{tenant}/export/{collection}", get(query::export));
+        .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
+    let mut v1 = v1.merge(routes::router(&app.catalogue));
+    let mut bulk = Router::new().route("/v1/{tenant}/import", post(jobs::create));
+    for (index, collection) in app.catalogue.collections.iter().enumerate() {
+        v1 = v1.merge(of_collection(index, collection));
+        let export = move |ctx: Ctx| query::export(ctx.about(index));
+        bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export));
+    }
     let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events));
     let open = Router::new()
         .route("/healthz", get(guard::healthy))
@@ -178,10 +181,35 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/openapi.json", get(openapi::serve))
         .route("/docs", get(openapi::page))
         .route("/metrics", get(guard::metrics));
-    guarded(app, Class::Interactive, v1)
+    Router::new()
+        .merge(guarded(app, Class::Interactive, v1))
         .merge(guarded(app, Class::Bulk, bulk))
         .merge(guarded(app, Class::Open, events))
-        .merge(open.with_state(app.clone()))
+        .merge(open)
         .method_not_allowed_fallback(guard::wrong_method)
         .fallback(guard::nothing_there)
+        .with_state(app.clone())
+}
+
+/// The routes of a collection's records.
+fn of_collection(index: usize, collection: &Collection) -> Router<Arc<App>> {
+    let all = format!("/v1/{{tenant}}/{}", collection.name);
+    let one = format!("{all}/{{key}}");
+    let item = get(move |ctx: Ctx| records::get(ctx.about(index)))
+        .put(move |ctx: Ctx, body: Body| records::put(ctx.about(index), body))
+        .patch(move |ctx: Ctx, body: Body| records::patch(ctx.about(index), body))
+        .delete(move |ctx: Ctx| records::delete(ctx.about(index)));
+    let some = get(move |ctx: Ctx| records::by_key(ctx.about(index))).post(move |ctx: Ctx, body: Body| records::create(ctx.about(index), body));
+    let mut router = Router::new()
+        .route(&all, some)
+        .route(&one, item)
+        .route(&format!("{one}/explain"), get(move |ctx: Ctx| records::explain(ctx.about(index))))
+        .route(&format!("{one}/document"), get(move |ctx: Ctx| records::document(ctx.about(index))))
+        .route(&format!("{one}/log"), get(move |ctx: Ctx| records::log(ctx.about(index))));
+    for transition in &collection.transitions {
+        let name = transition.name.clone();
+        let run = move |ctx: Ctx, body: Body| transitions::run(ctx.about(index), name.clone(), body);
+        router = router.route(&format!("{one}/{}", transition.name), post(run));
+    }
+    router
 }

@@ -1,22 +1,722 @@
-//! placeholder
-use crate::{App, Options};
-use axum::extract::State;
+//! The API described in OpenAPI 3.1, made of the catalogue: every collection, transition and declared route with its types.
+//! Asked for with a token, it shows that token's tenant. A page shows the same to people.
+
+use crate::App;
+use crate::problem::{PROBLEM_JSON, Problem};
+use crate::query::{MOST_OFFSET, MOST_ROWS};
+use crate::records::{MOST_KEYS, json_answer};
+use crate::routes::MOST_REPEATED;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
-use stook_catalogue::definition::Catalogue;
+use stook_catalogue::definition::{Argument, Catalogue, Collection, Field, KeyRule};
+use stook_catalogue::key::MAX_KEY_BYTES;
+use stook_catalogue::route::{Action, Find, Leaf, Look, Param, ParamPlace, Part, Route};
+use stook_catalogue::value::{FieldType, Value};
+use stook_store::Tenant;
 
-/// The document.
-pub fn document(_catalogue: &Catalogue, _options: &Options) -> Json {
-    json!({})
+/// Integers that every JSON reader keeps.
+pub const MOST_INTEGER: i64 = 9_007_199_254_740_991;
+/// Text without NUL, which not every store keeps.
+const NO_NUL: &str = "^[^\\u0000]*$";
+
+/// The schema of a value, as the API shows and takes it.
+fn schema(ty: &FieldType) -> Json {
+    match ty {
+        FieldType::Text => json!({ "type": "string", "pattern": NO_NUL }),
+        FieldType::Integer => json!({ "type": "integer", "minimum": -MOST_INTEGER, "maximum": MOST_INTEGER }),
+        FieldType::Size => json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER, "description": "bytes" }),
+        FieldType::Float => json!({ "type": "number" }),
+        FieldType::Boolean => json!({ "type": "boolean" }),
+        FieldType::Timestamp => json!({ "type": "string", "format": "date-time" }),
+        FieldType::Date => json!({ "type": "string", "format": "date" }),
+        FieldType::Duration => json!({ "type": "string", "pattern": "^-?P", "description": "ISO 8601, in hours and less: PT1H30M" }),
+        FieldType::Uuid => json!({ "type": "string", "format": "uuid" }),
+        FieldType::Json => json!({}),
+        FieldType::List(element) => json!({ "type": "array", "items": schema(element) }),
+    }
 }
 
-/// Serves it.
-pub async fn serve(State(app): State<Arc<App>>) -> Response {
-    crate::records::json_answer(axum::http::StatusCode::OK, app.openapi.clone())
+fn limited(ty: &FieldType, one_of: &[Value], min: Option<f64>, max: Option<f64>) -> Json {
+    let mut whole = schema(ty);
+    let own = if ty.is_list() { &mut whole["items"] } else { &mut whole };
+    if !one_of.is_empty() {
+        own["enum"] = one_of.iter().map(|value| value.to_json(ty.element())).collect();
+    }
+    let number = |number: f64| if number.fract() == 0.0 { json!(number as i64) } else { json!(number) };
+    if let Some(min) = min {
+        own["minimum"] = number(min);
+    }
+    if let Some(max) = max {
+        own["maximum"] = number(max);
+    }
+    whole
 }
 
-/// The page.
-pub async fn page(State(_app): State<Arc<App>>) -> Response {
-    "".into_response()
+fn nullable(schema: Json) -> Json {
+    if schema.as_object().is_some_and(Map::is_empty) { schema } else { json!({ "anyOf": [schema, { "type": "null" }] }) }
+}
+
+fn reference(name: &str) -> Json {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// A record as it is answered.
+fn record_schema(collection: &Collection) -> Json {
+    let mut members = Map::new();
+    members.insert("key".into(), json!({ "type": "string" }));
+    for field in &collection.fields {
+        members.insert(field.name.clone(), shown_schema(field.golden_type()));
+    }
+    for state in &collection.states {
+        members.insert(state.name.clone(), shown_schema(&state.ty));
+    }
+    json!({ "type": "object", "properties": members, "required": ["key"], "additionalProperties": false })
+}
+
+/// The schema of a value that is answered, which is not checked as sternly as one that is sent.
+fn shown_schema(ty: &FieldType) -> Json {
+    match ty {
+        FieldType::Text | FieldType::Duration => json!({ "type": "string" }),
+        FieldType::Integer | FieldType::Size => json!({ "type": "integer" }),
+        FieldType::List(element) => json!({ "type": "array", "items": shown_schema(element) }),
+        other => schema(other),
+    }
+}
+
+fn is_of_key(collection: &Collection, field: &Field) -> bool {
+    match &collection.key {
+        KeyRule::Field(index) => collection.fields[*index].name == field.name,
+        KeyRule::Template(template) => template.names().any(|name| name == field.name),
+        KeyRule::Expression(expression) => expression.variables().contains(&field.name),
+    }
+}
+
+/// Kinds of edits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EditKind {
+    Create,
+    Put,
+    Patch,
+}
+
+/// Fields as an edit takes them.
+fn edit_schema(collection: &Collection, edit: EditKind) -> Json {
+    let patch = edit == EditKind::Patch;
+    let contributed = || collection.fields.iter().filter(|field| field.derive.is_none());
+    let needed = |field: &Field| field.required || (is_of_key(collection, field) && !matches!(collection.key, KeyRule::Expression(_)));
+    let one = |field: &Field| {
+        let mut own = limited(&field.ty, &field.one_of, None, None);
+        if needed(field) && field.ty == FieldType::Text {
+            own["minLength"] = 1.into();
+        }
+        if matches!(collection.key, KeyRule::Field(_)) && is_of_key(collection, field) && field.ty == FieldType::Text {
+            own["maxLength"] = MAX_KEY_BYTES.into();
+        }
+        let own = if patch || !needed(field) { nullable(own) } else { own };
+        (field.name.clone(), own)
+    };
+    // the path says a key that is a field
+    let said = |field: &Field| edit == EditKind::Put && matches!(collection.key, KeyRule::Field(_)) && is_of_key(collection, field);
+    let required: Vec<&str> = contributed().filter(|field| !patch && needed(field) && !said(field)).map(|field| field.name.as_str()).collect();
+    let members: Map<String, Json> = contributed().map(one).collect();
+    json!({ "type": "object", "properties": members, "required": required, "additionalProperties": false })
+}
+
+fn arguments_schema(args: &[Argument]) -> Json {
+    let one = |argument: &Argument| {
+        let own = limited(&argument.ty, &argument.one_of, argument.min, argument.max);
+        let own = if argument.required && argument.default.is_none() { own } else { nullable(own) };
+        (argument.name.clone(), own)
+    };
+    let required: Vec<&str> =
+        args.iter().filter(|argument| argument.required && argument.default.is_none()).map(|argument| argument.name.as_str()).collect();
+    let members: Map<String, Json> = args.iter().map(one).collect();
+    json!({ "type": "object", "properties": members, "required": required, "additionalProperties": false })
+}
+
+/// An operation that is being described.
+struct Operation(Json);
+
+impl Operation {
+    fn new(id: &str, tag: &str, summary: &str) -> Self {
+        Self(json!({ "operationId": id, "tags": [tag], "summary": summary, "parameters": [], "responses": {} }))
+    }
+
+    fn parameter(mut self, name: &str, place: &str, required: bool, schema: Json, description: &str) -> Self {
+        if let Some(parameters) = self.0["parameters"].as_array_mut() {
+            let mut own = json!({ "name": name, "in": place, "required": required, "schema": schema, "description": description });
+            if schema_is_array(&own["schema"]) {
+                own["style"] = "form".into();
+                own["explode"] = true.into();
+            }
+            parameters.push(own);
+        }
+        self
+    }
+
+    fn query(self, name: &str, schema: Json, description: &str) -> Self {
+        self.parameter(name, "query", false, schema, description)
+    }
+
+    fn key(self) -> Self {
+        let schema = json!({ "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES });
+        self.parameter("key", "path", true, schema, "The record's key, encoded as one segment; `-` with `?key=` for keys that cannot be one.")
+    }
+
+    fn etags(self, conditions: &[&str]) -> Self {
+        let tags = json!({ "type": "string" });
+        conditions.iter().fold(self, |own, name| own.parameter(name, "header", false, tags.clone(), "Entity tags of the record, or *."))
+    }
+
+    fn call_once(self) -> Self {
+        let schema = json!({ "type": "string", "pattern": "^[\\x21-\\x7e]{1,255}$" });
+        self.parameter("Idempotency-Key", "header", false, schema, "Two requests with the same key are one; kept for a day.")
+    }
+
+    fn body(mut self, required: bool, media: &[&str], schema: Json) -> Self {
+        let content: Map<String, Json> = media.iter().map(|media| ((*media).to_owned(), json!({ "schema": schema }))).collect();
+        self.0["requestBody"] = json!({ "required": required, "content": content });
+        self.problems(&[400, 413, 415, 422])
+    }
+
+    fn answer(mut self, status: u16, description: &str, media: &str, schema: Json) -> Self {
+        self.0["responses"][status.to_string()]["description"] = description.into();
+        self.0["responses"][status.to_string()]["content"][media] = json!({ "schema": schema });
+        self
+    }
+
+    fn json(self, status: u16, description: &str, schema: Json) -> Self {
+        self.answer(status, description, "application/json", schema)
+    }
+
+    fn empty(mut self, status: u16, description: &str) -> Self {
+        self.0["responses"][status.to_string()] = json!({ "description": description });
+        self
+    }
+
+    fn problems(mut self, statuses: &[u16]) -> Self {
+        for status in statuses {
+            let title = StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Problem");
+            if self.0["responses"].get(status.to_string()).is_none() {
+                self = self.answer(*status, title, PROBLEM_JSON, reference("problem"));
+            }
+        }
+        self
+    }
+
+    /// What every guarded operation may answer.
+    fn guarded(self) -> Json {
+        self.problems(&[400, 401, 403, 404, 503]).0
+    }
+
+    fn open(mut self) -> Json {
+        self.0["security"] = json!([]);
+        self.0
+    }
+}
+
+fn schema_is_array(schema: &Json) -> bool {
+    schema["type"] == "array"
+}
+
+fn counted(most: u64) -> Json {
+    json!({ "type": "integer", "minimum": 1, "maximum": most })
+}
+
+/// The document for a tenant, or for whoever asks.
+pub fn document(catalogue: &Catalogue, tenant: Option<&Tenant>) -> Json {
+    let mut paths = Map::new();
+    let tenant_schema = match tenant {
+        Some(tenant) => json!({ "type": "string", "enum": [tenant.as_str()] }),
+        None => json!({ "type": "string", "pattern": "^[a-z0-9_-]{1,64}$" }),
+    };
+    let mut add = |path: String, method: &str, mut operation: Json| {
+        if path.contains("{tenant}")
+            && let Some(parameters) = operation["parameters"].as_array_mut()
+        {
+            parameters
+                .insert(0, json!({ "name": "tenant", "in": "path", "required": true, "schema": tenant_schema, "description": "Whose records." }));
+        }
+        let place = paths.entry(path).or_insert_with(|| json!({}));
+        place[method] = operation;
+    };
+    general(&mut add);
+    for collection in &catalogue.collections {
+        of_collection(collection, &mut add);
+    }
+    for (index, route) in catalogue.routes.iter().enumerate() {
+        add(route.path.clone(), route.method.name(), of_route(catalogue, index, route));
+    }
+    let mut schemas = Map::new();
+    schemas.insert(
+        "problem".into(),
+        json!({
+            "type": "object",
+            "description": "Problem details (RFC 9457).",
+            "properties": {
+                "type": { "type": "string" }, "title": { "type": "string" }, "status": { "type": "integer" }, "detail": { "type": "string" },
+                "errors": { "type": "array", "items": { "type": "string" } }
+            },
+            "required": ["type", "title", "status", "detail"]
+        }),
+    );
+    schemas.insert("job".into(), job_schema());
+    for collection in &catalogue.collections {
+        schemas.insert(collection.name.clone(), record_schema(collection));
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": catalogue.name,
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Records of several sources, consolidated by key. Queries are written as `collection field=value | sort field- | grep field`."
+        },
+        "servers": [{ "url": "/" }],
+        "security": [{ "bearer": [] }, { "basic": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer", "description": "A token made by `stook token create`." },
+                "basic": { "type": "http", "scheme": "basic", "description": "The token is the password." }
+            }
+        }
+    })
+}
+
+fn job_schema() -> Json {
+    let time = json!({ "type": ["string", "null"], "format": "date-time" });
+    json!({
+        "type": "object",
+        "properties": {
+            "id": { "type": "integer" }, "tenant": { "type": "string" }, "source": { "type": "string" }, "profile": { "type": ["string", "null"] },
+            "as_of": time, "files": { "type": "array", "items": { "type": "object" } },
+            "state": { "enum": stook_store::queue::JOB_STATES.map(|(_, name)| name) },
+            "reason": { "type": ["string", "null"] }, "created": time, "finished": time, "cut": { "type": "boolean" },
+            "documents": { "type": "integer" }, "counts": { "type": "object", "additionalProperties": { "type": "integer" } },
+            "chunks_left": { "type": "integer" }, "chunks_dead": { "type": "integer" }
+        },
+        "required": ["id", "tenant", "source", "state", "created", "counts"]
+    })
+}
+
+fn general(add: &mut impl FnMut(String, &str, Json)) {
+    let text = || json!({ "type": "string", "pattern": NO_NUL });
+    let object = || json!({ "type": "object" });
+    let health = |id: &str, summary: &str| {
+        Operation::new(id, "service", summary).answer(200, "It is.", "text/plain", json!({ "type": "string" })).problems(&[503]).open()
+    };
+    add("/healthz".into(), "get", health("healthz", "Whether the process runs"));
+    add("/readyz".into(), "get", health("readyz", "Whether requests can be answered now"));
+    let metrics = Operation::new("metrics", "service", "What is counted, for Prometheus")
+        .answer(200, "OpenMetrics text.", "application/openmetrics-text", json!({ "type": "string" }))
+        .problems(&[401, 403, 503]);
+    add("/metrics".into(), "get", metrics.0);
+
+    add(
+        "/v1/{tenant}".into(),
+        "get",
+        Operation::new("overview", "catalogue", "What the catalogue has").json(200, "Collections and sources.", object()).guarded(),
+    );
+    let rows = || json!({ "type": "object", "properties": { "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "explain": { "type": "array", "items": { "type": "string" } } }, "additionalProperties": false });
+    let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_OFFSET });
+    let query = json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 });
+    let asked = Operation::new("query", "catalogue", "Ask for records")
+        .parameter("q", "query", true, query.clone(), "The query, for example `authority heading=Smith* | sort changed-`.")
+        .query("idx", offset(), "Rows left out at the front.")
+        .query("limit", counted(MOST_ROWS), "Most rows; 50 when it is not given.")
+        .query("after", text(), "Go on behind this key, for queries in the order of keys.")
+        .query("total", json!({ "type": "boolean" }), "Whether all rows are counted.")
+        .query("explain", json!({ "type": "boolean" }), "How the store answers, instead of rows.")
+        .query("format", json!({ "enum": ["json", "csv"] }), "json or csv.")
+        .json(200, "Rows.", rows())
+        .answer(200, "Rows.", "text/csv", json!({ "type": "string" }));
+    add("/v1/{tenant}/query".into(), "get", asked.guarded());
+    let body = json!({
+        "type": "object",
+        "properties": { "q": query, "idx": offset(), "limit": counted(MOST_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" } },
+        "required": ["q"], "additionalProperties": false
+    });
+    let asked = Operation::new("query_long", "catalogue", "Ask for records by a long query").body(true, &["application/json"], body).json(
+        200,
+        "Rows.",
+        rows(),
+    );
+    add("/v1/{tenant}/query".into(), "post", asked.guarded());
+    let keys = json!({ "type": "array", "maxItems": MOST_KEYS, "items": { "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES } });
+    let body = json!({ "type": "object", "properties": { "collection": { "type": "string" }, "keys": keys }, "required": ["collection", "keys"], "additionalProperties": false });
+    let found = json!({ "type": "object", "properties": { "records": { "type": "array", "items": { "type": ["object", "null"] } } }, "required": ["records"] });
+    let lookup = Operation::new("lookup", "catalogue", "Many records by key").body(true, &["application/json"], body).json(
+        200,
+        "Records in the order of the keys, null for none.",
+        found,
+    );
+    add("/v1/{tenant}/lookup".into(), "post", lookup.guarded());
+    let body = json!({ "type": "object", "properties": { "query": query_text(), "transition": { "type": "string", "minLength": 1, "maxLength": 48 }, "args": object() }, "required": ["query", "transition"], "additionalProperties": false });
+    let pick = Operation::new("pick", "catalogue", "A transition of one record that satisfies a query")
+        .call_once()
+        .body(true, &["application/json"], body)
+        .json(200, "What was done.", done_schema())
+        .problems(&[409]);
+    add("/v1/{tenant}/pick".into(), "post", pick.guarded());
+
+    let media = ["application/octet-stream", "application/x-ndjson", "application/json", "text/csv", "application/xml", "application/marc"];
+    let mut import = Operation::new("import", "jobs", "Import documents")
+        .query("profile", text(), "A profile of the catalogue.")
+        .query("source", text(), "A source; it is found by content where only one can read it.")
+        .query("as_of", json!({ "type": "string", "format": "date-time" }), "When the delivery was true.")
+        .query("name", text(), "What the upload is called.")
+        .query("path", text(), "A file in the server's folder, instead of a body.")
+        .body(false, &media, json!({}))
+        .json(202, "The job.", reference("job"))
+        .problems(&[408, 409]);
+    import.0["requestBody"]["description"] = "The documents, also compressed with gzip or zstd.".into();
+    add("/v1/{tenant}/import".into(), "post", import.guarded());
+    let list = |name: &str, items: Json| json!({ "type": "object", "properties": { name: { "type": "array", "items": items }, "next": { "type": ["integer", "null"] } }, "required": [name] });
+    let job = |id: &str, summary: &str| {
+        let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER });
+        Operation::new(id, "jobs", summary).parameter("job", "path", true, number, "The job's number.")
+    };
+    let jobs = Operation::new("jobs", "jobs", "The newest jobs").query("limit", counted(1_000), "Most jobs.").json(
+        200,
+        "Jobs.",
+        list("jobs", reference("job")),
+    );
+    add("/v1/{tenant}/jobs".into(), "get", jobs.guarded());
+    add("/v1/{tenant}/jobs/{job}".into(), "get", job("job", "One job").json(200, "The job.", reference("job")).guarded());
+    let journal = job("journal", "What became of a job's documents")
+        .query("after", json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER }), "Go on behind this document.")
+        .query("limit", counted(10_000), "Most entries.")
+        .query("errors", json!({ "type": "boolean" }), "Only failures and warnings.")
+        .json(200, "Entries.", list("entries", object()));
+    add("/v1/{tenant}/jobs/{job}/journal".into(), "get", journal.guarded());
+    add(
+        "/v1/{tenant}/jobs/{job}/chunks".into(),
+        "get",
+        job("chunks", "Chunks that wait, are worked on or are dead").json(200, "Chunks.", list("chunks", object())).guarded(),
+    );
+    let events = job("events", "A job as it goes on, as server-sent events").answer(
+        200,
+        "Events `progress` and `ended`.",
+        "text/event-stream",
+        json!({ "type": "string" }),
+    );
+    add("/v1/{tenant}/jobs/{job}/events".into(), "get", events.guarded());
+    add(
+        "/v1/{tenant}/jobs/{job}/cancel".into(),
+        "post",
+        job("cancel", "End a job").json(200, "The job.", reference("job")).problems(&[409]).guarded(),
+    );
+    let again = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
+    add("/v1/{tenant}/jobs/{job}/retry".into(), "post", job("retry", "Let dead chunks wait again").json(200, "How many.", again).guarded());
+
+    let token = || json!({ "type": "object", "properties": { "id": { "type": "integer" }, "tenant": { "type": ["string", "null"] }, "role": { "enum": ["read", "write", "admin"] }, "name": { "type": "string" }, "created": { "type": "string", "format": "date-time" }, "token": { "type": "string" } }, "required": ["id", "tenant", "role", "name"] });
+    add(
+        "/v1/{tenant}/tokens".into(),
+        "get",
+        Operation::new("tokens", "tokens", "The tenant's tokens").json(200, "Tokens.", list("tokens", token())).guarded(),
+    );
+    let body = json!({ "type": "object", "properties": { "role": { "enum": ["read", "write", "admin"] }, "name": { "type": "string", "maxLength": 100, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$" } }, "required": ["role", "name"], "additionalProperties": false });
+    let create = Operation::new("create_token", "tokens", "Make a token").body(true, &["application/json"], body).json(
+        201,
+        "The token and its secret, shown this once.",
+        token(),
+    );
+    add("/v1/{tenant}/tokens".into(), "post", create.guarded());
+    let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER });
+    let revoke = Operation::new("revoke_token", "tokens", "Revoke a token")
+        .parameter("token", "path", true, number, "The token's number.")
+        .empty(204, "It is refused from now on.");
+    add("/v1/{tenant}/tokens/{token}".into(), "delete", revoke.guarded());
+}
+
+fn query_text() -> Json {
+    json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 })
+}
+
+fn done_schema() -> Json {
+    json!({ "type": "object", "properties": { "key": { "type": "string" }, "transition": { "type": "string" }, "state": { "type": "object" } }, "required": ["key", "transition", "state"] })
+}
+
+fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Json)) {
+    let name = &collection.name;
+    let all = format!("/v1/{{tenant}}/{name}");
+    let one = format!("{all}/{{key}}");
+    let operation = |id: &str, summary: &str| Operation::new(&format!("{id}_{name}"), name, summary);
+    let key = json!({ "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES });
+    let deleted = |operation: Operation| operation.query("deleted", json!({ "type": "boolean" }), "Also a record that was deleted.");
+    let shown = |operation: Operation| {
+        operation.json(200, "The record; its ETag is its revision.", reference(name)).empty(304, "It is still the one you have.")
+    };
+    let by_key = operation("find", "One record by ?key=").parameter("key", "query", true, key, "The record's key.").etags(&["If-None-Match"]);
+    add(all.clone(), "get", shown(deleted(by_key)).guarded());
+    let clear = |operation: Operation| {
+        let names: Vec<&str> = collection.fields.iter().filter(|field| field.derive.is_none()).map(|field| field.name.as_str()).collect();
+        let schema = json!({ "type": "array", "items": { "enum": names } });
+        operation.query("clear", schema, "Fields that have no value, whatever other sources say.")
+    };
+    let create = clear(operation("create", "Say what a new record is"))
+        .body(true, &["application/json"], edit_schema(collection, EditKind::Create))
+        .json(201, "The record.", reference(name))
+        .problems(&[409, 412]);
+    add(all, "post", create.guarded());
+    add(one.clone(), "get", shown(deleted(operation("get", "One record").key().etags(&["If-None-Match"]))).guarded());
+    let put = clear(operation("put", "Say what a record is, instead of what was said before by the API"))
+        .key()
+        .etags(&["If-Match", "If-None-Match"])
+        .body(true, &["application/json"], edit_schema(collection, EditKind::Put))
+        .json(200, "The record.", reference(name))
+        .json(201, "The record, which is new.", reference(name))
+        .problems(&[409, 412]);
+    add(one.clone(), "put", put.guarded());
+    let patch = clear(operation("patch", "Change what the API says of a record (RFC 7396); null takes a field back"))
+        .key()
+        .etags(&["If-Match"])
+        .body(true, &["application/merge-patch+json", "application/json"], edit_schema(collection, EditKind::Patch))
+        .json(200, "The record.", reference(name))
+        .problems(&[409, 412]);
+    add(one.clone(), "patch", patch.guarded());
+    let delete = operation("delete", "Say that a record is gone").key().etags(&["If-Match"]).empty(204, "It is gone.").problems(&[409, 412]);
+    // a record that others say exists later than this is still there
+    let delete = delete.json(200, "It exists still, by what others say.", reference(name));
+    add(one.clone(), "delete", delete.guarded());
+    add(
+        format!("{one}/explain"),
+        "get",
+        deleted(operation("explain", "Where each value comes from").key()).json(200, "The explanation.", json!({ "type": "object" })).guarded(),
+    );
+    let document = operation("document", "The newest document that is kept").key().empty(204, "None is kept.").answer(
+        200,
+        "As it was delivered.",
+        "application/octet-stream",
+        json!({ "type": "string" }),
+    );
+    add(format!("{one}/document"), "get", document.guarded());
+    let entry = json!({ "type": "object", "properties": { "id": { "type": "integer" }, "at": { "type": "string", "format": "date-time" }, "transition": { "type": "string" }, "caller": { "type": "string" }, "change": { "type": "object" } }, "required": ["id", "at", "transition", "caller", "change"] });
+    let log = deleted(operation("log", "What transitions did, newest first").key())
+        .query("limit", counted(1_000), "Most entries.")
+        .query("before", json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER }), "Go on behind this entry.")
+        .json(200, "Entries.", json!({ "type": "object", "properties": { "entries": { "type": "array", "items": entry }, "next": { "type": ["integer", "null"] } }, "required": ["entries", "next"] }));
+    add(format!("{one}/log"), "get", log.guarded());
+    for transition in &collection.transitions {
+        let needs = transition.args.iter().any(|argument| argument.required && argument.default.is_none());
+        let mut run = operation(&transition.name, &format!("The transition {}", transition.name))
+            .key()
+            .call_once()
+            .body(needs, &["application/json"], arguments_schema(&transition.args))
+            .json(200, "What was done.", done_schema())
+            .problems(&[409]);
+        for refusal in &transition.refuse {
+            run = run.problems(&[refusal.code]);
+        }
+        add(format!("{one}/{}", transition.name), "post", run.guarded());
+    }
+    let mut formats = vec!["ndjson", "csv"];
+    let mut export = Operation::new(&format!("export_{name}"), name, "The whole collection")
+        .answer(200, "Records.", "application/x-ndjson", json!({}))
+        .answer(200, "Records.", "text/csv", json!({}));
+    if collection.keep_raw {
+        formats.extend(["marc", "marcxml"]);
+        export = export.answer(200, "Records.", "application/marc", json!({})).answer(200, "Records.", "application/marcxml+xml", json!({}));
+    }
+    let export = export.query("format", json!({ "enum": formats }), "The format; ndjson when it is not given.");
+    add(format!("/v1/{{tenant}}/export/{name}"), "get", export.guarded());
+}
+
+fn of_route(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
+    let mut operation = Operation::new(&format!("route_{}", index + 1), "routes", &format!("{} {}", route.method.name().to_uppercase(), route.path));
+    let (mut members, mut needed) = (Map::new(), Vec::new());
+    for param in &route.params {
+        let required = param.required.is_some() && param.default.is_none();
+        let own = param_schema(param);
+        match param.place {
+            ParamPlace::Path => operation = operation.parameter(&param.name, "path", true, own, ""),
+            ParamPlace::Query => operation = operation.parameter(&param.name, "query", required, own, ""),
+            ParamPlace::Body => {
+                members.insert(param.name.clone(), if required { own } else { nullable(own) });
+                if required {
+                    needed.push(param.name.as_str());
+                }
+            }
+        }
+    }
+    let error = catalogue.error_member.as_ref().map(|member| {
+        json!({ "type": "object", "properties": { member.as_str(): { "type": ["string", "array"], "items": { "type": "string" } } }, "required": [member] })
+    });
+    let said = |operation: Operation, status: u16, description: &str| match &error {
+        Some(schema) => operation.json(status, description, schema.clone()),
+        None => operation.problems(&[status]),
+    };
+    if !members.is_empty() {
+        let body = json!({ "type": "object", "properties": members, "required": needed, "additionalProperties": false });
+        let content = json!({ "application/json": { "schema": body } });
+        operation.0["requestBody"] = json!({ "required": !needed.is_empty(), "content": content });
+        operation = said(said(operation, 413, "The body is too long."), 415, "The body is not JSON.");
+    }
+    operation = said(operation, 400, "A parameter is wrong.");
+    operation = said(operation, 404, route.missing.as_deref().unwrap_or("There is no such record."));
+    operation = match &route.action {
+        Action::Find(find) => {
+            let answer = find_schema(catalogue, find);
+            refusals(&find.look).into_iter().fold(operation.json(200, "What was found.", answer), |operation, (status, sentence)| {
+                if operation.0["responses"].get(status.to_string()).is_some() { operation } else { said(operation, status, &sentence) }
+            })
+        }
+        Action::Change { collection, transition, .. } => {
+            operation = operation.call_once().json(200, "What was done.", done_schema());
+            operation = said(said(operation, 409, "It was refused."), 422, "The key of the call was used for another request.");
+            let refuse = &catalogue.collections[*collection].transitions[*transition].refuse;
+            refuse
+                .iter()
+                .fold(said(operation, 403, "The token does not allow it."), |operation, refusal| said(operation, refusal.code, "It was refused."))
+        }
+    };
+    // who has no token, or no place, is told so before the route is reached
+    operation.problems(&[401, 403, 503]).0
+}
+
+fn param_schema(param: &Param) -> Json {
+    let mut own = limited(&param.ty, &param.one_of, param.min, param.max);
+    if param.ty.is_list() {
+        own["maxItems"] = MOST_REPEATED.into();
+        own["minItems"] = 1.into();
+    }
+    if param.place == ParamPlace::Path && param.ty == FieldType::Text {
+        own["minLength"] = 1.into();
+        own["maxLength"] = MAX_KEY_BYTES.into();
+    }
+    if let Some(default) = &param.default {
+        own["default"] = default.to_json(&param.ty);
+    }
+    own
+}
+
+fn refusals(look: &Look) -> Vec<(u16, String)> {
+    let of_include = |(_, include): &(String, Look)| {
+        let own = match &include.required {
+            stook_catalogue::route::Required::Refuse(status, sentence) => vec![(*status, sentence.clone())],
+            _ => Vec::new(),
+        };
+        own.into_iter().chain(refusals(include)).collect::<Vec<_>>()
+    };
+    look.includes.iter().flat_map(of_include).collect()
+}
+
+fn find_schema(catalogue: &Catalogue, find: &Find) -> Json {
+    let rows = look_schema(catalogue, &find.look);
+    if find.answer.is_empty() {
+        return rows;
+    }
+    let member =
+        |(name, part): &(String, Part)| (name.clone(), if *part == Part::Rows { rows.clone() } else { json!({ "type": "integer", "minimum": 0 }) });
+    let members: Map<String, Json> = find.answer.iter().map(member).collect();
+    let names: Vec<&String> = find.answer.iter().map(|(name, _)| name).collect();
+    json!({ "type": "object", "properties": members, "required": names, "additionalProperties": false })
+}
+
+fn look_schema(catalogue: &Catalogue, look: &Look) -> Json {
+    let collection = &catalogue.collections[look.collection];
+    let one = if look.shown.is_empty() {
+        json!({ "type": "object" })
+    } else {
+        let member = |(name, leaf): &(String, Leaf)| {
+            let ty = match leaf {
+                Leaf::Text(_) => Some(json!({ "type": "string" })),
+                Leaf::Path(path) if path.len() == 1 => {
+                    let field = collection.field(&path[0]).map(|(_, field)| shown_schema(field.golden_type()));
+                    field.or_else(|| collection.state(&path[0]).map(|(_, state)| shown_schema(&state.ty)))
+                }
+                _ => None,
+            };
+            (name.clone(), ty.map_or(json!({}), nullable))
+        };
+        let members: Map<String, Json> = look.shown.iter().map(member).collect();
+        let names: Vec<&String> = look.shown.iter().map(|(name, _)| name).collect();
+        json!({ "type": "object", "properties": members, "required": names, "additionalProperties": false })
+    };
+    if look.one { one } else { json!({ "type": "array", "items": one }) }
+}
+
+/// The document. Who sends a token is shown the token's tenant.
+pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Response {
+    let sent = request.headers().contains_key(header::AUTHORIZATION);
+    let own = app.tokens.caller(request.headers()).ok().and_then(|caller| caller.tenant).filter(|_| sent);
+    match own {
+        Some(tenant) => json_answer(StatusCode::OK, document(&app.catalogue, Some(&tenant)).to_string()),
+        None => json_answer(StatusCode::OK, app.openapi.clone()),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1d2429;background:#fdfcf9}\
+code,pre{font:14px/1.45 ui-monospace,monospace}pre{background:#f1eee6;padding:.7rem 1rem;overflow:auto;border-radius:4px}\
+details{border-top:1px solid #ddd6c5;padding:.3rem 0}summary{cursor:pointer}summary b{display:inline-block;min-width:4.5rem;color:#7a4b00}\
+h2{margin:2rem 0 .3rem}td{padding:.1rem 1rem .1rem 0;vertical-align:top}\
+@media(prefers-color-scheme:dark){body{color:#e8e4da;background:#191b1d}pre{background:#24272a}details{border-color:#3a3d40}summary b{color:#e0a64a}a{color:#9cc4ff}}";
+
+/// The same document as a page to read.
+pub async fn page(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    let document: Json = serde_json::from_slice(&app.openapi).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let title = escaped(&app.catalogue.name);
+    let mut out = format!(
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>{title}: the API</title><style>{STYLE}</style>\
+         <h1>{title}</h1><p>{} Send a token as <code>Authorization: Bearer TOKEN</code>. The whole as <a href=\"/openapi.json\">OpenAPI 3.1</a>.</p>",
+        escaped(document["info"]["description"].as_str().unwrap_or_default())
+    );
+    let mut by_tag: Vec<(String, Vec<String>)> = Vec::new();
+    for (path, methods) in document["paths"].as_object().into_iter().flatten() {
+        for (method, operation) in methods.as_object().into_iter().flatten() {
+            let tag = operation["tags"][0].as_str().unwrap_or_default();
+            let entry = shown_operation(path, method, operation);
+            match by_tag.iter_mut().find(|(known, _)| known == tag) {
+                Some((_, entries)) => entries.push(entry),
+                None => by_tag.push((tag.to_owned(), vec![entry])),
+            }
+        }
+    }
+    for (tag, entries) in by_tag {
+        out.push_str(&format!("<h2>{}</h2>{}", escaped(&tag), entries.concat()));
+    }
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+    let headers =
+        [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, policy), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    Ok((headers, out).into_response())
+}
+
+fn shown_operation(path: &str, method: &str, operation: &Json) -> String {
+    let mut out = format!(
+        "<details><summary><b>{}</b> <code>{}</code> {}</summary>",
+        method.to_uppercase(),
+        escaped(path),
+        escaped(operation["summary"].as_str().unwrap_or_default())
+    );
+    let parameters = operation["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !parameters.is_empty() {
+        let row = |parameter: &Json| {
+            let text = |name: &str| escaped(parameter[name].as_str().unwrap_or_default());
+            let need = if parameter["required"] == true && parameter["in"] != "path" { ", required" } else { "" };
+            format!("<tr><td><code>{}</code><td>{}{need}<td>{}", text("name"), text("in"), text("description"))
+        };
+        out.push_str(&format!("<table>{}</table>", parameters.iter().map(row).collect::<String>()));
+    }
+    if let Some(content) = operation["requestBody"]["content"].as_object() {
+        for (media, body) in content.iter().take(1) {
+            let schema = serde_json::to_string_pretty(&body["schema"]).unwrap_or_default();
+            out.push_str(&format!("<p>Body, {}:</p><pre>{}</pre>", escaped(media), escaped(&schema)));
+        }
+    }
+    let statuses: Vec<String> = operation["responses"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(status, answer)| format!("{status} {}", answer["description"].as_str().unwrap_or_default()))
+        .collect();
+    out.push_str(&format!("<p>Answers: {}</p></details>", escaped(&statuses.join("; "))));
+    out
 }

@@ -19,8 +19,8 @@ pub struct Problem {
     /// Everything that is wrong, where there is more than one thing.
     pub errors: Vec<String>,
     /// More members, and headers.
-    more: Map<String, Json>,
-    headers: HeaderMap,
+    pub(crate) more: Map<String, Json>,
+    pub(crate) headers: HeaderMap,
 }
 
 /// Results of handlers.

@@ -177,7 +177,7 @@ fn csv(compiled: &Compiled, rows: &[Vec<Value>]) -> String {
 
 /// A whole collection, as it is read: `?format=ndjson|csv|marc|marcxml`.
 pub async fn export(mut ctx: Ctx) -> Answer {
-    let collection = ctx.collection()?;
+    let collection = ctx.collection();
     let (format, media) = match ctx.params.one("format")?.as_deref() {
         None | Some("ndjson") => (Format::Ndjson, "application/x-ndjson"),
         Some("csv") => (Format::Csv, "text/csv; charset=utf-8; header=present"),

@@ -93,18 +93,37 @@ impl Reads {
         self.inner.cache.as_ref()
     }
 
+    /// Look-ups of one request, which sees what was committed before now, or later.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn begin(&self, tenant: &Tenant) -> Result<Looking<'_>> {
+        Ok(Looking { reads: self, tenant: tenant.clone(), now: self.inner.now()? })
+    }
+}
+
+/// Look-ups of one request.
+pub struct Looking<'r> {
+    reads: &'r Reads,
+    tenant: Tenant,
+    /// Nothing without a cache; nothing inside where every use of it is checked.
+    now: Option<Option<Moment>>,
+}
+
+impl Looking<'_> {
     /// Records by key, in the order of `keys`; those that do not exist for readers are nothing.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn records(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Arc<Record>>>> {
-        if let Some(found) = self.inner.cached(tenant, collection, keys)? {
+    pub async fn records(&self, collection: usize, keys: &[Key]) -> Result<Vec<Option<Arc<Record>>>> {
+        let (inner, tenant) = (&self.reads.inner, &self.tenant);
+        if let Some(found) = inner.cached(tenant, collection, keys, self.now.flatten()) {
             return Ok(found);
         }
         let (answer, received) = oneshot::channel();
         let ask = Ask { tenant: tenant.clone(), collection, keys: keys.to_vec(), answer };
-        self.inner.line.asks.lock().unwrap_or_else(PoisonError::into_inner).push(ask);
-        self.inner.line.arrived.notify_one();
+        inner.line.asks.lock().unwrap_or_else(PoisonError::into_inner).push(ask);
+        inner.line.arrived.notify_one();
         received.await.unwrap_or_else(|_| Err(StoreError::Other("the server is ending".into())))
     }
 
@@ -112,25 +131,24 @@ impl Reads {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn record(&self, tenant: &Tenant, collection: usize, key: Key) -> Result<Option<Arc<Record>>> {
-        Ok(self.records(tenant, collection, std::slice::from_ref(&key)).await?.pop().flatten())
+    pub async fn record(&self, collection: usize, key: Key) -> Result<Option<Arc<Record>>> {
+        Ok(self.records(collection, std::slice::from_ref(&key)).await?.pop().flatten())
     }
 
     /// For each value the keys of the records that have it in a column, at most `most` of each, in the order of keys.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn keys(&self, tenant: &Tenant, collection: usize, column: Column, values: &[Value], most: usize) -> Result<Vec<Arc<[Key]>>> {
+    pub async fn keys(&self, collection: usize, column: Column, values: &[Value], most: usize) -> Result<Vec<Arc<[Key]>>> {
+        let (inner, tenant) = (&self.reads.inner, &self.tenant);
         let places: Vec<ListPlace> = values.iter().map(|value| list_place(tenant, collection, column, value)).collect();
-        let inner = &self.inner;
-        let now = inner.now()?;
-        let mut lists: Vec<Option<Arc<[Key]>>> =
-            places.iter().map(|place| inner.cache.as_ref().and_then(|cache| cache.list(place, now.flatten()))).collect();
+        let cached = |place: &ListPlace| inner.cache.as_ref().and_then(|cache| cache.list(place, self.now.flatten()));
+        let mut lists: Vec<Option<Arc<[Key]>>> = places.iter().map(cached).collect();
         let missing: Vec<usize> = (0..lists.len()).filter(|index| lists[*index].is_none()).collect();
         inner.metrics.cached("list", lists.len() - missing.len(), missing.len());
         if !missing.is_empty() {
             let wanted: Vec<Value> = missing.iter().map(|index| values[*index].clone()).collect();
-            let (own, tenant) = (self.inner.clone(), tenant.clone());
+            let (own, tenant) = (inner.clone(), tenant.clone());
             let found = tokio::task::spawn_blocking(move || own.find_keys(&tenant, collection, column, &wanted)).await;
             let (moment, found) = found.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))?;
             for (index, list) in missing.into_iter().zip(found) {
@@ -171,19 +189,18 @@ impl Inner {
     }
 
     /// All of these, if the cache has them as they are now.
-    fn cached(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Option<Vec<Option<Arc<Record>>>>> {
-        let Some(cache) = &self.cache else { return Ok(None) };
-        let Some(now) = cache.now(&*self.store)? else { return Ok(None) };
+    fn cached(&self, tenant: &Tenant, collection: usize, keys: &[Key], now: Option<Moment>) -> Option<Vec<Option<Arc<Record>>>> {
+        let (cache, now) = (self.cache.as_ref()?, now?);
         let mut found = Vec::with_capacity(keys.len());
         for key in keys {
             let place = Place { tenant: tenant.clone(), collection, key: key.clone() };
             match cache.record(&place, Some(now)) {
                 Some(Known::Exact(record)) => found.push(Some(record)),
-                _ => return Ok(None),
+                _ => return None,
             }
         }
         self.metrics.cached("record", keys.len(), 0);
-        Ok(Some(found))
+        Some(found)
     }
 
     fn serve(&self) {

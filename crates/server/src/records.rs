@@ -1,5 +1,7 @@
 //! Records: one, many, why they are so, edits.
 
+use crate::App;
+use crate::openapi::MOST_INTEGER;
 use crate::problem::{Answer, Problem};
 use crate::reads::Record;
 use crate::request::{Ctx, JSON};
@@ -13,8 +15,8 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
 use stook_engine::record as engine_record;
-use stook_store::StoreError;
 use stook_store::access::Role;
+use stook_store::{Detail, StoreError};
 
 /// Most keys of one look-up.
 pub const MOST_KEYS: usize = 1_000;
@@ -41,7 +43,7 @@ fn etag(revision: i64) -> HeaderValue {
 
 /// Revisions in `If-Match` or `If-None-Match`; an empty list for `*`. What is no revision of ours matches nothing.
 fn revisions(ctx: &Ctx, name: HeaderName) -> Answer<Option<Vec<i64>>> {
-    let Some(text) = ctx.header(name.clone())? else { return Ok(None) };
+    let Some(text) = ctx.header(name.clone())?.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
     if text.trim() == "*" {
         return Ok(Some(Vec::new()));
     }
@@ -49,17 +51,15 @@ fn revisions(ctx: &Ctx, name: HeaderName) -> Answer<Option<Vec<i64>>> {
     for tag in text.split(',').map(str::trim) {
         let weak = tag.strip_prefix("W/");
         let quoted = weak.unwrap_or(tag).strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        let Some(inner) = quoted else {
-            return Err(Problem::bad(format!("{name} is * or a list of entity tags in quotes")));
-        };
         // a tag that this server did not give stands for no revision
-        all.push(if weak.is_some() && name == header::IF_MATCH { -1 } else { inner.parse().unwrap_or(-1) });
+        let strong = quoted.filter(|_| weak.is_none() || name != header::IF_MATCH);
+        all.push(strong.and_then(|tag| tag.parse().ok()).unwrap_or(-1));
     }
     Ok(Some(all))
 }
 
 fn not_there(ctx: &Ctx, key: &Key) -> Problem {
-    Problem::missing(format!("there is no {} {:?}", ctx.segment("collection"), key.as_str()))
+    Problem::missing(format!("there is no {} {:?}", ctx.name(), key.as_str()))
 }
 
 /// What the catalogue has.
@@ -92,16 +92,16 @@ pub async fn overview(ctx: Ctx) -> Answer {
 
 /// One record by the key in the path.
 pub async fn get(mut ctx: Ctx) -> Answer {
-    let collection = ctx.collection()?;
+    let collection = ctx.collection();
     let key = ctx.key()?;
     one(ctx, collection, key).await
 }
 
 /// One record by `?key=`.
 pub async fn by_key(mut ctx: Ctx) -> Answer {
-    let collection = ctx.collection()?;
+    let collection = ctx.collection();
     let Some(text) = ctx.params.one("key")? else {
-        let name = ctx.segment("collection");
+        let name = ctx.name();
         return Err(Problem::bad(format!("say ?key=KEY for one record; /v1/{}/query?q={name} lists records", ctx.tenant)));
     };
     let key = Key::new(text).map_err(|error| Problem::bad(error.to_string()))?;
@@ -122,7 +122,7 @@ async fn one(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
         };
         blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?
     } else {
-        let found: Option<std::sync::Arc<Record>> = ctx.app.reads.record(&ctx.tenant, collection, key.clone()).await?;
+        let found: Option<std::sync::Arc<Record>> = ctx.app.reads.begin(&ctx.tenant)?.record(collection, key.clone()).await?;
         let found = found.ok_or_else(|| not_there(&ctx, &key))?;
         (found.stored.version.revision, found.json.clone())
     };
@@ -155,7 +155,7 @@ pub async fn lookup(ctx: Ctx, body: Body) -> Answer {
         .map(|key| key.as_str().ok_or_else(wrong_keys).and_then(|key| Key::new(key).map_err(|error| Problem::wrong(vec![error.to_string()]))))
         .collect::<Answer<_>>()?;
     ctx.reaches_store();
-    let found = ctx.app.reads.records(&ctx.tenant, collection, &keys).await?;
+    let found = ctx.app.reads.begin(&ctx.tenant)?.records(collection, &keys).await?;
     let mut out = Vec::from(&b"{\"records\":["[..]);
     for (place, record) in found.iter().enumerate() {
         if place > 0 {
@@ -176,60 +176,58 @@ pub fn nothing_else(sent: &Map<String, Json>) -> Answer<()> {
     }
 }
 
-/// `explain`, `log` or `document` of a record.
-pub async fn more(mut ctx: Ctx) -> Answer {
-    let collection = ctx.collection()?;
-    let key = ctx.key()?;
-    let action = ctx.segment("action").to_owned();
-    match action.as_str() {
-        "explain" => explain(ctx, collection, key).await,
-        "log" => log(ctx, collection, key).await,
-        "document" => document(ctx, collection, key).await,
-        _ => Err(Problem::missing(format!("a record has explain, log and document to be read, not {action:?}"))),
-    }
-}
-
 /// Reads a record with its contributions and shows something of it.
 async fn whole(
     ctx: &Ctx,
     collection: usize,
     key: &Key,
+    deleted: bool,
     show: impl FnOnce(&App, engine_record::WholeRecord<'_>) -> Response + Send + 'static,
 ) -> Answer {
     ctx.reaches_store();
     let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
         let name = &app.catalogue.collections[collection].name;
-        let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), true)?;
+        let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), deleted)?;
         Ok::<_, stook_engine::EngineError>(found.map(|found| show(&app, found)))
     };
     blocking(read).await?.ok_or_else(|| not_there(ctx, key))
 }
 
-use crate::App;
-
-async fn explain(ctx: Ctx, collection: usize, key: Key) -> Answer {
+/// Where a record's values come from.
+pub async fn explain(mut ctx: Ctx) -> Answer {
+    let (collection, key) = (ctx.collection(), ctx.key()?);
+    let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
-    whole(&ctx, collection, &key, |app, found| json_answer(StatusCode::OK, found.explain(&app.catalogue).to_string())).await
+    whole(&ctx, collection, &key, deleted, |app, found| json_answer(StatusCode::OK, found.explain(&app.catalogue).to_string())).await
 }
 
-async fn document(ctx: Ctx, collection: usize, key: Key) -> Answer {
+/// The newest document a record keeps, as it was delivered.
+pub async fn document(mut ctx: Ctx) -> Answer {
+    let (collection, key) = (ctx.collection(), ctx.key()?);
     ctx.params.end()?;
     let show = |_: &App, found: engine_record::WholeRecord<'_>| match found.document() {
         Some((_, bytes)) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes.to_vec()).into_response(),
-        None => Problem::missing("the record has no document; its collection needs `raw: keep`").into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
     };
-    whole(&ctx, collection, &key, show).await
+    whole(&ctx, collection, &key, false, show).await
 }
 
 /// What transitions did to a record, newest first.
-async fn log(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
+pub async fn log(mut ctx: Ctx) -> Answer {
+    let (collection, key) = (ctx.collection(), ctx.key()?);
     let limit = ctx.params.number("limit", 1, 1_000)?.unwrap_or(100) as usize;
-    let before = ctx.params.number("before", 1, i64::MAX as u64)?.map(|before| before as i64);
+    let deleted = ctx.params.flag("deleted")?;
+    let before = ctx.params.number("before", 1, MOST_INTEGER as u64)?.map(|before| before as i64);
     ctx.params.end()?;
     ctx.reaches_store();
-    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    let entries = blocking(move || app.store.log(&tenant, collection, &key, before, limit)).await?;
+    let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
+    let read = move || {
+        let found = app.store.read(&tenant, collection, std::slice::from_ref(&wanted), Detail::Head)?.pop().flatten();
+        let known = found.is_some_and(|record| record.alive || deleted);
+        if known { app.store.log(&tenant, collection, &wanted, before, limit).map(Some) } else { Ok(None) }
+    };
+    let entries = blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
     let full = entries.len() == limit;
     let next = entries.last().filter(|_| full).map(|entry| entry.id);
     let shown: Vec<Json> = entries
@@ -247,27 +245,27 @@ const PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
 
 /// A new record.
 pub async fn create(ctx: Ctx, body: Body) -> Answer {
-    let collection = ctx.collection()?;
+    let collection = ctx.collection();
     change(ctx, collection, None, Some((body, JSON)), Action::Create).await
 }
 
 /// What `api` says of a record, whole.
 pub async fn put(mut ctx: Ctx, body: Body) -> Answer {
-    let collection = ctx.collection()?;
+    let collection = ctx.collection();
     let key = ctx.key()?;
     change(ctx, collection, Some(key), Some((body, JSON)), Action::Put).await
 }
 
 /// What `api` says of a record, changed.
 pub async fn patch(mut ctx: Ctx, body: Body) -> Answer {
-    let collection = ctx.collection()?;
+    let collection = ctx.collection();
     let key = ctx.key()?;
     change(ctx, collection, Some(key), Some((body, PATCH)), Action::Patch).await
 }
 
 /// `api` says that a record is gone.
 pub async fn delete(mut ctx: Ctx) -> Answer {
-    let collection = ctx.collection()?;
+    let collection = ctx.collection();
     let key = ctx.key()?;
     change(ctx, collection, Some(key), None, |_| Action::Delete).await
 }
@@ -307,10 +305,11 @@ async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<
             response
         }
         Edited::Wrong(reasons) => return Err(Problem::wrong(reasons)),
-        Edited::Missing => return Err(Problem::missing(format!("there is no such {}", ctx.segment("collection")))),
+        Edited::Unfit(reasons) => return Err(Problem { status: StatusCode::CONFLICT, ..Problem::wrong(reasons) }),
+        Edited::Missing => return Err(Problem::missing(format!("there is no such {}", ctx.name()))),
         Edited::Exists(key) => {
             let said = if matches!(ctx.definition(collection).key, KeyRule::Field(_)) { "with this key" } else { "whose key these fields form" };
-            let detail = format!("there is a {} {:?} {said}; PATCH changes it", ctx.segment("collection"), key.as_str());
+            let detail = format!("there is a {} {:?} {said}; PATCH changes it", ctx.name(), key.as_str());
             return Err(Problem::new(StatusCode::CONFLICT, detail));
         }
         Edited::Changed => {

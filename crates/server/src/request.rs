@@ -31,6 +31,8 @@ pub struct Ctx {
     pub headers: HeaderMap,
     /// What it is counted as.
     pub counted: Arc<Counted>,
+    /// The index of the collection it is about, where the route is one of a collection.
+    about: usize,
 }
 
 impl FromRequestParts<Arc<App>> for Ctx {
@@ -47,7 +49,7 @@ impl FromRequestParts<Arc<App>> for Ctx {
             None => caller.own_tenant(),
         };
         let params = Params::parse(parts.uri.query().unwrap_or_default())?;
-        Ok(Self { app: app.clone(), caller, tenant, path, params, headers: std::mem::take(&mut parts.headers), counted })
+        Ok(Self { app: app.clone(), caller, tenant, path, params, headers: std::mem::take(&mut parts.headers), counted, about: 0 })
     }
 }
 
@@ -57,19 +59,19 @@ impl Ctx {
         self.path.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
-    /// The collection in the path.
-    ///
-    /// # Errors
-    /// 404 when there is none.
-    pub fn collection(&self) -> Answer<usize> {
-        let name = self.segment("collection");
-        let found = self.app.catalogue.collection(name).map(|(index, _)| index);
-        found.ok_or_else(|| {
-            let known = || self.app.catalogue.collections.iter().map(|collection| collection.name.as_str());
-            let hint = did_you_mean(name, known())
-                .map_or_else(|| format!("it has {}", known().collect::<Vec<_>>().join(", ")), |meant| format!("did you mean {meant}?"));
-            Problem::missing(format!("the catalogue has no collection {name:?}; {hint}"))
-        })
+    /// The same request, about a collection.
+    pub fn about(self, collection: usize) -> Self {
+        Self { about: collection, ..self }
+    }
+
+    /// The collection it is about.
+    pub fn collection(&self) -> usize {
+        self.about
+    }
+
+    /// The collection's name.
+    pub fn name(&self) -> &str {
+        &self.definition(self.about).name
     }
 
     /// The definition of a collection.

@@ -5,12 +5,13 @@
 
 use crate::App;
 use crate::problem::{Answer, Problem};
-use crate::reads::{MOST_LISTED, Record};
+use crate::reads::{Looking, MOST_LISTED, Record};
 use crate::records::{blocking, json_answer};
 use crate::request::{Ctx, JSON};
 use crate::transitions;
 use axum::Router;
 use axum::body::Body;
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
@@ -30,6 +31,9 @@ use stook_engine::transition;
 use stook_store::access::Role;
 use stook_store::plan::{Column as PlanColumn, Condition, Plan, Test};
 
+/// How often a parameter may be repeated: so that it fits into a request's head.
+pub const MOST_REPEATED: usize = 500;
+
 /// The routes of a catalogue.
 pub fn router(catalogue: &Catalogue) -> Router<Arc<App>> {
     let mut router = Router::new();
@@ -41,17 +45,18 @@ pub fn router(catalogue: &Catalogue) -> Router<Arc<App>> {
             Method::Patch => MethodFilter::PATCH,
             Method::Delete => MethodFilter::DELETE,
         };
-        router = router.route(&route.path, on(filter, move |ctx: Ctx, body: Body| serve(ctx, body, index)));
+        router = router
+            .route(&route.path, on(filter, move |State(app): State<Arc<App>>, ctx: Result<Ctx, Problem>, body: Body| serve(app, ctx, body, index)));
     }
     router
 }
 
-async fn serve(ctx: Ctx, body: Body, index: usize) -> Response {
-    let app = ctx.app.clone();
-    match run(ctx, body, index).await {
-        Ok(response) => response,
-        Err(problem) => as_declared(&app.catalogue, problem),
-    }
+async fn serve(app: Arc<App>, ctx: Result<Ctx, Problem>, body: Body, index: usize) -> Response {
+    let answered = match ctx {
+        Ok(ctx) => run(ctx, body, index).await,
+        Err(problem) => Err(problem),
+    };
+    answered.unwrap_or_else(|problem| as_declared(&app.catalogue, problem))
 }
 
 /// A problem in the form that the catalogue declares.
@@ -210,16 +215,16 @@ fn checked(param: &Param, value: Option<Value>) -> Result<Option<Value>, String>
         }
     }
     if let (Value::List(items), true) = (&value, param.ty.is_list())
-        && items.len() > crate::records::MOST_KEYS
+        && items.len() > MOST_REPEATED
     {
-        return Err(format!("The parameter {} stands at most {} times.", param.name, crate::records::MOST_KEYS));
+        return Err(format!("The parameter {} stands at most {MOST_REPEATED} times.", param.name));
     }
     Ok(Some(value))
 }
 
 /// The answer of a look-up; nothing where its one record is missing.
 async fn answer(ctx: &Ctx, find: &Find, given: &Params<'_>) -> Answer<Option<Json>> {
-    let desk = Desk { ctx, given, shown_params: given.to_json() };
+    let desk = Desk { ctx, given, looking: ctx.app.reads.begin(&ctx.tenant)?, shown_params: given.to_json() };
     let look = &find.look;
     let most = find.page.and_then(|page| page.most).map(|most| given.number(most));
     let limit = most.unwrap_or(MOST_LISTED as u64).min(MOST_LISTED as u64);
@@ -275,6 +280,7 @@ enum First {
 struct Desk<'d> {
     ctx: &'d Ctx,
     given: &'d Params<'d>,
+    looking: Looking<'d>,
     shown_params: Json,
 }
 
@@ -306,7 +312,7 @@ impl Desk<'_> {
             return Ok(First::Number(blocking(move || app.store.count(&plan)).await?));
         }
         let keys: Vec<Key> = rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
-        let records = self.ctx.app.reads.records(&self.ctx.tenant, look.collection, &keys).await?;
+        let records = self.looking.records(look.collection, &keys).await?;
         // what was changed since it was found may not satisfy the conditions any more
         Ok(First::Records(records.into_iter().flatten().filter(|record| self.holds(look, record, None)).collect()))
     }
@@ -364,7 +370,6 @@ impl Desk<'_> {
 
     /// Records by the values of a column, for several groups of values at once.
     async fn by_values(&self, look: &Look, column: Column, groups: Vec<Vec<Value>>) -> Answer<Vec<Vec<Arc<Record>>>> {
-        let (reads, tenant) = (&self.ctx.app.reads, &self.ctx.tenant);
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut distinct: Vec<Value> = Vec::new();
         let indexes: Vec<Vec<usize>> = groups
@@ -385,7 +390,7 @@ impl Desk<'_> {
         let lists: Vec<Arc<[Key]>> = match column {
             Column::Key => distinct.iter().map(|value| value.as_text().and_then(|text| Key::new(text).ok()).into_iter().collect()).collect(),
             _ if distinct.is_empty() => Vec::new(),
-            _ => reads.keys(tenant, look.collection, plan_column(column), &distinct, MOST_LISTED).await?,
+            _ => self.looking.keys(look.collection, plan_column(column), &distinct, MOST_LISTED).await?,
         };
         let mut keys: Vec<Key> = Vec::new();
         let mut at: HashMap<Key, usize> = HashMap::new();
@@ -395,7 +400,7 @@ impl Desk<'_> {
                 keys.len() - 1
             });
         }
-        let records = if keys.is_empty() { Vec::new() } else { reads.records(tenant, look.collection, &keys).await? };
+        let records = if keys.is_empty() { Vec::new() } else { self.looking.records(look.collection, &keys).await? };
         let of_list = |list: &usize| lists[*list].iter().filter_map(|key| records[at[key]].clone()).collect::<Vec<_>>();
         Ok(indexes.iter().map(|lists| lists.iter().flat_map(of_list).collect()).collect())
     }

@@ -1,6 +1,7 @@
 //! Tokens by HTTP. A tenant's admin sees and makes those of the tenant.
 
 use crate::access::new_token;
+use crate::openapi::MOST_INTEGER;
 use crate::problem::{Answer, Problem};
 use crate::records::{blocking, json_answer, nothing_else};
 use crate::request::{Ctx, JSON};
@@ -63,7 +64,7 @@ pub async fn revoke(ctx: Ctx) -> Answer {
     ctx.params.end()?;
     let text = ctx.segment("token");
     let nothing = || Problem::missing(format!("there is no token {text:?} here"));
-    let id: u64 = text.parse().ok().filter(|id| *id <= i64::MAX as u64).ok_or_else(nothing)?;
+    let id: u64 = text.parse().ok().filter(|id| *id <= MOST_INTEGER as u64).ok_or_else(nothing)?;
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let revoked = blocking(move || {

@@ -61,14 +61,13 @@ pub fn prepare(ctx: &Ctx, collection: usize, name: &str, args: &Map<String, Json
     Ok(Arc::new(Ask { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role.name(), call }))
 }
 
-/// `POST /v1/{tenant}/{collection}/{key}/{transition}` with the arguments as a JSON object.
-pub async fn run(mut ctx: Ctx, body: Body) -> Answer {
+/// `POST /v1/{tenant}/COLLECTION/{key}/TRANSITION` with the arguments as a JSON object.
+pub async fn run(mut ctx: Ctx, name: String, body: Body) -> Answer {
     ctx.caller.need(Role::Write)?;
-    let collection = ctx.collection()?;
+    let collection = ctx.collection();
     let key = ctx.key()?;
     ctx.params.end()?;
     let args = arguments(&ctx, body).await?;
-    let name = ctx.segment("action").to_owned();
     let target = format!("{}/{name}", ctx.definition(collection).name);
     let call = call_of(&ctx, &target, &format!("{}\n{}", key.as_str(), Json::Object(args.clone())))?;
     let ask = prepare(&ctx, collection, &name, &args, call)?;
@@ -77,7 +76,7 @@ pub async fn run(mut ctx: Ctx, body: Body) -> Answer {
     let ended = blocking(move || app.with_evaluator(|evaluator| transition::run(&app.catalogue, &*app.store, evaluator, &ask, &wanted))).await?;
     match answer(ended)? {
         Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
-        None => Err(Problem::missing(format!("there is no {} {:?}", ctx.segment("collection"), key.as_str()))),
+        None => Err(Problem::missing(format!("there is no {} {:?}", ctx.name(), key.as_str()))),
     }
 }
 

@@ -568,7 +568,10 @@ impl<'t> Reader<'t> {
         let mut names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).chain(state_names.iter().copied()).collect();
         names.extend(["args", "now", "caller", "role", "key"]);
         let mut transitions = Vec::new();
-        for (name, _, node) in self.named(node.get("transitions"), "transitions") {
+        for (name, name_node, node) in self.named(node.get("transitions"), "transitions") {
+            if ["explain", "log", "document"].contains(&name) {
+                self.problem(name_node, format!("`{name}` is a word of the HTTP API; choose another name"));
+            }
             if self.section(node, "a transition", &[words::TRANSITION]).is_none() {
                 continue;
             }
