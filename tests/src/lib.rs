@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
+pub mod http;
+
 use serde_json::Value as Json;
 use std::ffi::OsStr;
 use std::io::Write;

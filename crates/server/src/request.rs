@@ -8,12 +8,16 @@ use axum::body::Body;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use futures_util::StreamExt;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::key::Key;
 use stook_store::Tenant;
+
+/// Bytes of a body that are read at most, whatever is done with them.
+const DRAINED: usize = 16 << 20;
 
 /// A request, its body aside.
 pub struct Ctx {
@@ -108,20 +112,27 @@ impl Ctx {
         if !media.iter().any(|known| sent.eq_ignore_ascii_case(known)) {
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send {}, this is {sent:?}", media.join(" or "))));
         }
-        let limit = self.app.options.body;
-        let bytes = axum::body::to_bytes(body, limit).await.map_err(|error| {
-            let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-            let mut too_long = false;
-            while let Some(error) = source {
-                too_long |= error.to_string().contains("length limit exceeded");
-                source = error.source();
-            }
-            match too_long {
-                true => Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {limit} bytes")),
-                false => Problem::bad(format!("the body could not be read: {error}")),
-            }
-        })?;
+        let bytes = self.bytes(body).await?;
         serde_json::from_slice(&bytes).map_err(|error| Problem::bad(format!("the body is not JSON: {error}")))
+    }
+
+    /// The whole body. Of one that is too long some more is read, so that its sender hears of it.
+    async fn bytes(&self, body: Body) -> Answer<Vec<u8>> {
+        let limit = self.app.options.body;
+        let too_long = || Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {limit} bytes"));
+        let (mut bytes, mut length) = (Vec::new(), 0);
+        let mut stream = body.into_data_stream();
+        while let Some(next) = stream.next().await {
+            let next = next.map_err(|error| Problem::bad(format!("the body could not be read: {error}")))?;
+            length += next.len();
+            if length > DRAINED {
+                return Err(too_long());
+            }
+            if length <= limit {
+                bytes.extend_from_slice(&next);
+            }
+        }
+        if length > limit { Err(too_long()) } else { Ok(bytes) }
     }
 
     /// The body as a JSON object.

@@ -1,0 +1,687 @@
+//! The HTTP API through the binary: records, edits, transitions, jobs, tokens, declared routes; both stores where it matters.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::{Value as Json, json};
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use stook_lab::postgres::Server;
+use stook_tests::http::Served;
+use stook_tests::{LIBRARY, Place, authorities, repository};
+
+fn server() -> Option<&'static Server> {
+    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+    let start = || match Server::start(&["fsync=off"]) {
+        Ok(server) => Some(server),
+        Err(reason) => {
+            println!("skipped: {reason}");
+            None
+        }
+    };
+    SERVER.get_or_init(start).as_ref()
+}
+
+/// A place of each kind that there is.
+fn places(definition: &str) -> Vec<Place> {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let mut places = vec![Place::new(definition)];
+    if let Some(server) = server() {
+        let url = format!("{}?schema=serve{}", server.url("postgres"), NEXT.fetch_add(1, Ordering::SeqCst));
+        let place = Place::on_server(definition, url);
+        place.ok(&["prepare"]);
+        places.push(place);
+    }
+    places
+}
+
+const THINGS: &str = "
+catalogue: things
+sources:
+  files: { format: json, into: thing, as_of: meta.received }
+collections:
+  thing:
+    key: code
+    fields:
+      code:  text
+      title: { type: text, required: true, index: equal }
+      mail:  { type: text, fold: true, unique: true }
+      size:  integer
+      notes: [text]
+      long:  { type: text, derive: \"title + '!'\" }
+    state:
+      status: { type: text, seed: \"'free'\", index: equal }
+      holder: text
+      count:  { type: integer, seed: \"0\" }
+    transitions:
+      take:
+        args: { who: { type: text, required: true }, days: { type: integer, default: \"3\", min: 1, max: 9 } }
+        refuse:
+          - { when: \"status != 'free'\", reason: \"'it is ' + status\" }
+          - { when: \"args.who == 'nobody'\", reason: \"'nobody may not'\", code: 403 }
+        set: { status: \"'taken'\", holder: args.who, count: \"count + 1\" }
+      give_back: { set: { status: \"'free'\", holder: null } }
+";
+
+#[test]
+fn records_are_edited_as_contributions_of_the_api() {
+    for place in places(THINGS) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let made = stook.call("POST", "/v1/main/thing", &json!({"code": "a/b", "title": "One", "size": 3}));
+        assert_eq!(made.header("location"), Some("/v1/main/thing/a%2Fb"));
+        let first = made.header("etag").unwrap().to_owned();
+        assert_eq!(made.with(201), json!({"key": "a/b", "code": "a/b", "title": "One", "size": 3, "long": "One!", "status": "free", "count": 0}));
+        assert_eq!(stook.call("POST", "/v1/main/thing", &json!({"code": "a/b", "title": "x"})).status, 409);
+        for path in ["/v1/main/thing/a%2Fb", "/v1/main/thing?key=a/b", "/v1/main/thing/-?key=a/b"] {
+            assert_eq!(stook.get(path).with(200)["title"], "One");
+        }
+        // conditions
+        let patch = |tag: &str, body: &Json| {
+            stook.send("PATCH", "/v1/main/thing/a%2Fb", &[("if-match", tag), ("content-type", "application/json")], body.to_string().as_bytes())
+        };
+        assert_eq!(patch("\"1\"", &json!({"title": "no"})).status, 412);
+        let second = patch(&first, &json!({"title": "Two", "size": null}));
+        assert_eq!(second.status, 200, "{}", second.text());
+        assert!(second.header("etag") != Some(first.as_str()) && second.json().get("size").is_none());
+        assert_eq!(patch(&first, &json!({"title": "late"})).status, 412, "the first revision is gone");
+        let tag = second.header("etag").unwrap();
+        let unchanged = stook.send("GET", "/v1/main/thing/a%2Fb", &[("if-none-match", tag)], b"");
+        assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
+        // a file says something else; the newest wins, a cleared field stays clear
+        let file = stook
+            .send("POST", "/v1/main/import?source=files&as_of=2020-01-01T00:00:00Z", &[], br#"{"code":"a/b","title":"Old","size":7,"notes":["n"]}"#)
+            .with(202);
+        assert_eq!(stook.ended("main", &file)["state"], "completed");
+        let now = stook.get("/v1/main/thing/a%2Fb").with(200);
+        assert_eq!((&now["title"], &now["size"], &now["notes"]), (&json!("Two"), &json!(7), &json!(["n"])), "what the API does not say others do");
+        let cleared = stook.call("PATCH", "/v1/main/thing/a%2Fb?clear=size", &json!({})).with(200);
+        assert_eq!(cleared.get("size"), None);
+        let explained = stook.get("/v1/main/thing/a%2Fb/explain").with(200);
+        assert_eq!(explained["fields"]["title"]["from"], json!(["api"]));
+        assert_eq!(explained["fields"]["title"]["lost"][0]["contributor"], "files");
+        // mistakes, all at once
+        let wrong = stook.call("PATCH", "/v1/main/thing/a%2Fb", &json!({"size": "big", "colour": 1, "long": "x", "status": "free"})).with(422);
+        assert_eq!(wrong["errors"].as_array().unwrap().len(), 4, "{wrong}");
+        assert_eq!(stook.call("PUT", "/v1/main/thing/other", &json!({"code": "a/b", "title": "x"})).status, 409);
+        // one record per value
+        stook.call("PATCH", "/v1/main/thing/a%2Fb", &json!({"mail": "Ann@x"})).with(200);
+        let taken = stook.call("POST", "/v1/main/thing", &json!({"code": "c", "title": "C", "mail": "ANN@X"})).with(409);
+        assert_eq!((&taken["field"], &taken["holder"]), (&json!("mail"), &json!("a/b")));
+        // gone, shown on request, and back
+        assert_eq!(stook.send("DELETE", "/v1/main/thing/a%2Fb", &[], b"").status, 204);
+        assert_eq!(stook.get("/v1/main/thing/a%2Fb").status, 404);
+        assert_eq!(stook.get("/v1/main/thing/a%2Fb?deleted=true").status, 200);
+        assert_eq!(stook.send("DELETE", "/v1/main/thing/a%2Fb", &[], b"").status, 404);
+        let back = stook.call("POST", "/v1/main/thing", &json!({"code": "a/b", "title": "Back"}));
+        assert!(back.header("etag").unwrap() > tag, "a revision is never given twice");
+        back.with(201);
+        // many at once
+        let many = stook.call("POST", "/v1/main/lookup", &json!({"collection": "thing", "keys": ["none", "a/b"]})).with(200);
+        assert_eq!((&many["records"][0], &many["records"][1]["title"]), (&Json::Null, &json!("Back")));
+    }
+}
+
+#[test]
+fn of_edits_at_once_every_answered_one_is_in_the_history() {
+    for place in places(THINGS) {
+        let stook = Served::new(&place, &["--workers", "0"]);
+        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "0"})).with(201);
+        // compare and set: every success saw the one before
+        let wins: usize = std::thread::scope(|scope| {
+            let client = stook.client(None);
+            let threads: Vec<_> = (0..8)
+                .map(|thread| {
+                    let client = client.clone();
+                    scope.spawn(move || {
+                        let mut wins = 0;
+                        for round in 0..25 {
+                            let seen = client.get("/v1/main/thing/a");
+                            let body = json!({"size": seen.json()["size"].as_i64().unwrap_or(0) + 1, "title": format!("{thread}.{round}")});
+                            let headers = [("if-match", seen.header("etag").unwrap()), ("content-type", "application/json")];
+                            wins += usize::from(client.send("PATCH", "/v1/main/thing/a", &headers, body.to_string().as_bytes()).status == 200);
+                        }
+                        wins
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(stook.get("/v1/main/thing/a").with(200)["size"], json!(wins));
+        assert!(wins >= 25);
+    }
+}
+
+#[test]
+fn transitions_come_one_after_the_other_and_are_logged() {
+    for place in places(THINGS) {
+        let stook = Served::new(&place, &["--workers", "0"]);
+        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).with(201);
+        let take = |who: &str| stook.call("POST", "/v1/main/thing/a/take", &json!({"who": who}));
+        let winners: Vec<u16> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..12).map(|who| scope.spawn(move || take(&format!("w{who}")).status)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(winners.iter().filter(|status| **status == 200).count(), 1, "{winners:?}");
+        assert!(winners.iter().all(|status| matches!(status, 200 | 409)));
+        // every reason that holds
+        let refused = take("nobody").with(409);
+        assert_eq!(refused["errors"], json!(["it is taken", "nobody may not"]));
+        assert_eq!(stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).status, 200);
+        assert_eq!(take("nobody").status, 403);
+        for wrong in [json!({}), json!({"who": 1}), json!({"who": "x", "days": 10}), json!({"who": "x", "why": "y"})] {
+            assert_eq!(stook.call("POST", "/v1/main/thing/a/take", &wrong).status, 422, "{wrong}");
+        }
+        assert_eq!(stook.call("POST", "/v1/main/thing/none/take", &json!({"who": "x"})).status, 404);
+        assert_eq!(stook.call("POST", "/v1/main/thing/a/steal", &json!({})).status, 404);
+        let log = stook.get("/v1/main/thing/a/log").with(200);
+        let done: Vec<&str> = log["entries"].as_array().unwrap().iter().map(|entry| entry["transition"].as_str().unwrap()).collect();
+        assert_eq!(done, ["give_back", "take"]);
+        assert_eq!(log["entries"][1]["change"]["before"], json!({"status": "free", "holder": null, "count": 0}));
+        // an import does not touch state, nor does a deletion forget it
+        stook.call("POST", "/v1/main/thing/a/take", &json!({"who": "ann"})).with(200);
+        stook.call("PATCH", "/v1/main/thing/a", &json!({"title": "B"})).with(200);
+        assert_eq!(stook.send("DELETE", "/v1/main/thing/a", &[], b"").status, 204);
+        assert_eq!(stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).status, 404);
+        let back = stook.call("PUT", "/v1/main/thing/a", &json!({"title": "C"})).with(201);
+        assert_eq!((&back["status"], &back["holder"], &back["count"]), (&json!("taken"), &json!("ann"), &json!(2)));
+    }
+}
+
+#[test]
+fn a_call_with_a_key_is_done_once() {
+    for place in places(THINGS) {
+        let stook = Served::new(&place, &["--workers", "0"]);
+        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).with(201);
+        let take = |key: &str, who: &str| {
+            let headers = [("idempotency-key", key), ("content-type", "application/json")];
+            stook.send("POST", "/v1/main/thing/a/take", &headers, json!({"who": who}).to_string().as_bytes())
+        };
+        let answers: HashSet<(u16, String)> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| take("k1", "ann"))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).map(|reply| (reply.status, reply.text())).collect()
+        });
+        assert_eq!(answers.len(), 1, "all are told the same: {answers:?}");
+        assert_eq!(take("k1", "ann").status, 200, "also later, when it would be refused");
+        assert_eq!(take("k1", "bob").status, 422, "another request");
+        assert_eq!(take("k2", "bob").status, 409);
+        stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).with(200);
+        assert_eq!(take("k2", "bob").status, 200, "a refusal is not kept");
+        assert_eq!(stook.get("/v1/main/thing/a").with(200)["count"], 2);
+        // a retried pick takes no second record
+        for code in ["b", "c"] {
+            stook.call("POST", "/v1/main/thing", &json!({"code": code, "title": "free"})).with(201);
+        }
+        let pick = || {
+            let body = json!({"query": "thing title=free", "transition": "take", "args": {"who": "eve"}});
+            stook
+                .send("POST", "/v1/main/pick", &[("idempotency-key", "p"), ("content-type", "application/json")], body.to_string().as_bytes())
+                .with(200)
+        };
+        assert_eq!(pick(), pick());
+        let free = stook.get("/v1/main/query?q=thing%20title=free%20status=free").with(200);
+        assert_eq!(free["rows"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn two_callers_never_pick_the_same_record() {
+    for place in places(THINGS) {
+        let things: String = (0..300).map(|number| json!({"code": format!("t{number:03}"), "title": "pool"}).to_string() + "\n").collect();
+        place.import(&[&place.file("things.ndjson", things)]);
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let body = json!({"query": "thing title=pool status=free", "transition": "take", "args": {"who": "x"}});
+        let picked: Vec<String> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..12)
+                .map(|_| {
+                    let (client, body) = (stook.client(None), &body);
+                    scope.spawn(move || {
+                        let mut own = Vec::new();
+                        loop {
+                            let reply = client.call("POST", "/v1/main/pick", body);
+                            if reply.status == 409 {
+                                return own;
+                            }
+                            own.push(reply.with(200)["key"].as_str().unwrap().to_owned());
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let different: HashSet<&String> = picked.iter().collect();
+        assert_eq!((picked.len(), different.len()), (300, 300));
+    }
+}
+
+#[test]
+fn queries_are_paged_counted_and_explained() {
+    for place in places(THINGS) {
+        let things: String = (0..250)
+            .map(|number| json!({"code": format!("t{number:03}"), "title": format!("g{}", number % 5), "size": number}).to_string() + "\n")
+            .collect();
+        place.import(&[&place.file("things.ndjson", things)]);
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let page = stook.get("/v1/main/query?q=thing%20title=g3%20|%20sort%20size-%20|%20grep%20code,size&limit=2&idx=1&total=true").with(200);
+        assert_eq!(page, json!({"columns": ["code", "size"], "rows": [{"code": "t243", "size": 243}, {"code": "t238", "size": 238}], "total": 50}));
+        let posted = stook.call("POST", "/v1/main/query", &json!({"q": "thing title=g3 | sum(size), count(code)"})).with(200);
+        assert_eq!(posted["rows"], json!([{"sum(size)": (0..250).filter(|n| n % 5 == 3).sum::<i64>(), "count(code)": 50}]));
+        // all records by key, page after page
+        let (mut after, mut keys) = (String::new(), Vec::new());
+        loop {
+            let page = stook.get(&format!("/v1/main/query?q=thing%20|%20grep%20key&limit=100&after={after}")).with(200);
+            let own: Vec<String> = page["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect();
+            let Some(last) = own.last() else { break };
+            after.clone_from(last);
+            keys.extend(own);
+        }
+        assert_eq!(keys, (0..250).map(|number| format!("t{number:03}")).collect::<Vec<_>>());
+        let csv = stook.get("/v1/main/query?q=thing%20code=t001%20|%20grep%20code,title&format=csv");
+        assert_eq!((csv.text().as_str(), csv.status), ("code,title\r\nt001,g1\r\n", 200));
+        assert_eq!(stook.get("/v1/main/export/thing").text().lines().count(), 250);
+        assert!(stook.get("/v1/main/query?q=thing%20title=g3&explain=true").with(200)["explain"][0].as_str().unwrap().contains("index"));
+        let mistake = stook.get("/v1/main/query?q=thing%20titel=g3").with(400);
+        assert!(mistake["detail"].as_str().unwrap().contains("did you mean `title`") && mistake["at"] == json!(6), "{mistake}");
+    }
+}
+
+#[test]
+fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
+    for place in places(LIBRARY) {
+        std::fs::create_dir(place.path("in")).unwrap();
+        std::fs::write(place.path("in/few.mrc"), authorities(20, 3, 900_000)).unwrap();
+        std::fs::write(place.path("secret.mrc"), authorities(1, 4, 990_000)).unwrap();
+        std::os::unix::fs::symlink(place.path("secret.mrc"), place.path("in/link.mrc")).unwrap();
+        let files = place.path("in").display().to_string();
+        let stook = Served::new(&place, &["--workers", "1", "--files", &files]);
+        // as it comes, and compressed
+        for (bytes, first) in [(authorities(3_000, 1, 1), 1), (stook_tests::gzip(&authorities(2_500, 1, 100_001)), 2)] {
+            let job = stook.send("POST", "/v1/main/import?name=names&source=loc", &[], &bytes).with(202);
+            let ended = stook.ended("main", &job);
+            assert_eq!((&ended["state"], &ended["counts"]["failed"]), (&json!("completed"), &json!(0)), "{first}: {ended}");
+        }
+        assert_eq!(stook.get("/v1/main/query?q=authority%20|%20count(key)").with(200)["rows"][0]["count(key)"], 5_500);
+        // the journal in pages
+        let (mut after, mut lines) = (0, 0);
+        loop {
+            let page = stook.get(&format!("/v1/main/jobs/1/journal?limit=700&after={after}")).with(200);
+            lines += page["entries"].as_array().unwrap().len();
+            let Some(next) = page["next"].as_u64() else { break };
+            after = next;
+        }
+        assert_eq!(lines, 3_000);
+        let events = stook.get("/v1/main/jobs/1/events");
+        assert!(events.text().starts_with("event: ended\ndata: {") && events.header("content-type") == Some("text/event-stream"));
+        // a file of the server's folder, and none beside it
+        let job = stook.send("POST", "/v1/main/import?path=few.mrc&source=loc", &[], b"").with(202);
+        assert_eq!(stook.ended("main", &job)["counts"]["created"], 20);
+        for outside in ["../secret.mrc", "/etc/passwd", "link.mrc", "none.mrc", "%2e%2e/secret.mrc", "."] {
+            assert_eq!(stook.send("POST", &format!("/v1/main/import?path={outside}&source=loc"), &[], b"").status, 404, "{outside}");
+        }
+        // what is no such file, and what ends early
+        assert_eq!(stook.send("POST", "/v1/main/import?source=loc", &[], b"barcode,lccn\nb1,x\n").status, 422);
+        let mut cut = std::net::TcpStream::connect(stook.address()).unwrap();
+        let part = &authorities(3_000, 9, 700_001)[..1_500_000];
+        write!(cut, "POST /v1/main/import?source=loc&name=cut HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9999999\r\n\r\n").unwrap();
+        cut.write_all(part).unwrap();
+        cut.flush().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        drop(cut);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let newest = stook.get("/v1/main/jobs?limit=1").with(200)["jobs"][0].clone();
+            if newest["files"][0]["name"] == "upload:cut" && newest["state"] == "failed" {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{newest}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        drop(stook);
+        // nobody works: a job waits, and goes
+        let idle = Served::new(&place, &["--workers", "0"]);
+        let job = idle.send("POST", "/v1/main/import?source=loc", &[], &authorities(2_000, 5, 300_001)).with(202);
+        let path = format!("/v1/main/jobs/{}", job["id"]);
+        assert_eq!(idle.get(&format!("{path}/chunks")).with(200)["chunks"].as_array().unwrap().len(), 2);
+        assert_eq!(idle.call("POST", &format!("{path}/cancel"), &json!({})).with(200)["state"], "cancelled");
+        assert_eq!(idle.call("POST", &format!("{path}/cancel"), &json!({})).status, 409);
+        assert_eq!(idle.get("/v1/main/jobs/999").status, 404);
+    }
+}
+
+#[test]
+fn tokens_say_who_calls_and_what_is_allowed() {
+    let place = Place::new(THINGS);
+    let stook = Served::new(&place, &["--workers", "0"]);
+    stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).with(201);
+    // a page of somebody else in a browser on this machine is not this machine
+    assert_eq!(stook.send("GET", "/v1/main/thing/a", &[("host", "evil.example")], b"").status, 401);
+    assert_eq!(stook.send("GET", "/v1/main/thing/a", &[("origin", "http://evil.example")], b"").status, 401);
+    assert_eq!(stook.get("/v1/other/thing/a").status, 404, "without a token there is one tenant");
+    let token = |role: &str, tenant: &str| {
+        let made: Json = serde_json::from_str(&place.ok(&["token", "create", "--role", role, "--tenant", tenant, "--name", role, "--json"])).unwrap();
+        made["token"].as_str().unwrap().to_owned()
+    };
+    let (read, write, admin, every) = (token("read", "main"), token("write", "main"), token("admin", "main"), token("admin", "*"));
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(stook.get("/v1/main/thing/a").status, 401, "now that there are tokens, one is needed");
+    assert_eq!(stook.get("/healthz").status, 200);
+    let of = |token: &str| stook.client(Some(token));
+    assert_eq!(of(&read).get("/v1/main/thing/a").status, 200);
+    for (method, path, body) in [
+        ("POST", "/v1/main/thing", json!({"code": "b", "title": "B"})),
+        ("PATCH", "/v1/main/thing/a", json!({"title": "B"})),
+        ("POST", "/v1/main/thing/a/take", json!({"who": "x"})),
+        ("POST", "/v1/main/pick", json!({"query": "thing", "transition": "give_back"})),
+        ("POST", "/v1/main/import?source=files", json!({})),
+        ("POST", "/v1/main/tokens", json!({"role": "admin", "name": "x"})),
+    ] {
+        assert_eq!(of(&read).call(method, path, &body).status, 403, "{method} {path}");
+    }
+    assert_eq!(of(&write).call("PATCH", "/v1/main/thing/a", &json!({"title": "B"})).status, 200);
+    assert_eq!(of(&write).get("/v1/main/tokens").status, 403);
+    assert_eq!(of(&admin).get("/v1/other/thing/a").status, 404);
+    assert_eq!(of(&every).call("POST", "/v1/other/thing", &json!({"code": "a", "title": "theirs"})).status, 201);
+    // as Basic
+    let basic = |secret: &str| {
+        let encoded = base64(format!("anybody:{secret}").as_bytes());
+        stook.client(None).send("GET", "/v1/main/thing/a", &[("authorization", &format!("Basic {encoded}"))], b"").status
+    };
+    assert_eq!((basic(&read), basic("wrong")), (200, 401));
+    // made and revoked by the API: at once
+    let made = of(&admin).call("POST", "/v1/main/tokens", &json!({"role": "read", "name": "short"})).with(201);
+    let secret = made["token"].as_str().unwrap();
+    assert_eq!(of(secret).get("/v1/main/thing/a").status, 200);
+    let listed = of(&admin).get("/v1/main/tokens").text();
+    assert!(listed.contains("\"short\"") && !listed.contains(secret));
+    assert_eq!(of(&admin).send("DELETE", &format!("/v1/main/tokens/{}", made["id"]), &[], b"").status, 204);
+    assert_eq!(of(secret).get("/v1/main/thing/a").status, 401);
+    let file = std::fs::read(place.store()).unwrap();
+    assert!(!file.windows(secret.len()).any(|bytes| bytes == secret.as_bytes()), "the secret is not stored");
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for place in 0..4 {
+            out.push(if place <= three.len() { DIGITS[(bits >> (18 - 6 * place)) as usize & 63] as char } else { '=' });
+        }
+    }
+    out
+}
+
+/// Every operation of the document, asked by another tenant's admin: nothing there is found, shown or changed.
+#[test]
+fn no_route_shows_or_changes_what_is_another_tenants() {
+    let definition = std::fs::read_to_string(repository().join("examples/authorities/catalogue.yaml")).unwrap();
+    let place = Place::new(&definition);
+    place.import(&[&place.file("names.mrc", authorities(5, 1, 1)), "--tenant", "acme"]);
+    place.import(&[&place.file("items.csv", "barcode,lccn\nb1,x\n"), "--tenant", "acme", "--profile", "stock"]);
+    let token = |tenant: &str| place.ok(&["token", "create", "--role", "admin", "--tenant", tenant]).trim().to_owned();
+    let (theirs, own) = (token("acme"), token("rival"));
+    let stook = Served::new(&place, &["--workers", "1"]).with_token(&theirs);
+    let before = (stook.get("/v1/acme/item/b1").with(200), stook.get("/v1/acme/query?q=authority").with(200), stook.get("/v1/acme/jobs").with(200));
+    let heading = before.1["rows"][0]["heading"].as_str().unwrap();
+    let document = stook.get("/openapi.json").with(200);
+    let rival = stook.client(Some(&own));
+    let mut asked = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            if !path.contains("{tenant}") {
+                continue;
+            }
+            asked += 1;
+            let key = if path.contains("/item") { "b1" } else { "n%20%2000000001%20" };
+            let fill = |tenant: &str| path.replace("{tenant}", tenant).replace("{key}", key).replace("{job}", "1").replace("{token}", "1");
+            let query: Vec<String> = operation["parameters"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|parameter| parameter["in"] == "query" && parameter["required"] == true)
+                .map(|parameter| format!("{}={}", parameter["name"].as_str().unwrap(), if parameter["name"] == "q" { "authority" } else { key }))
+                .collect();
+            let body = match operation["operationId"].as_str().unwrap() {
+                "query_long" => json!({"q": "authority"}),
+                "lookup" => json!({"collection": "item", "keys": ["b1"]}),
+                "pick" => json!({"query": "item", "transition": "check_in"}),
+                "check_out_item" => json!({"patron": "x"}),
+                "create_token" => json!({"role": "read", "name": "x"}),
+                _ => json!({}),
+            };
+            let send = |path: &str| {
+                let media = if method == "patch" { "application/merge-patch+json" } else { "application/json" };
+                let body = if operation.get("requestBody").is_some() { body.to_string() } else { String::new() };
+                rival.send(&method.to_uppercase(), &format!("{path}?{}", query.join("&")), &[("content-type", media)], body.as_bytes())
+            };
+            assert_eq!(send(&fill("acme")).status, 404, "{method} {path}");
+            // under its own name it sees nothing of the other
+            let answer = send(&fill("rival"));
+            assert!(!answer.text().contains(heading), "{method} {path}: {}", answer.text());
+            assert!(answer.status < 500, "{method} {path}: {}", answer.text());
+        }
+    }
+    assert!(asked > 30, "{asked}");
+    let after = (stook.get("/v1/acme/item/b1").with(200), stook.get("/v1/acme/query?q=authority").with(200), stook.get("/v1/acme/jobs").with(200));
+    assert_eq!(before, after);
+}
+
+#[test]
+fn what_was_accepted_is_finished_when_it_ends() {
+    let place = Place::new(THINGS);
+    let things: String = (0..20_000).map(|number| json!({"code": format!("t{number}"), "title": "x"}).to_string() + "\n").collect();
+    place.import(&[&place.file("things.ndjson", things)]);
+    let stook = Served::new(&place, &["--workers", "1"]);
+    let client = stook.client(None);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let asking = std::thread::spawn(move || {
+        let mut answered = 0;
+        loop {
+            // the connection may be closed between two requests, never inside one
+            match client.try_send("GET", "/v1/main/query?q=thing&limit=10000", &[], b"") {
+                Ok(reply) => {
+                    assert_eq!(reply.status, 200);
+                    assert_eq!(reply.json()["rows"].as_array().unwrap().len(), 10_000);
+                    answered += 1;
+                    let _ = sender.send(());
+                }
+                Err(_) => return answered,
+            }
+        }
+    });
+    receiver.recv().unwrap();
+    assert_eq!(stook.end(), Some(0));
+    assert!(asking.join().unwrap() >= 1);
+    place.assert_sound();
+}
+
+#[test]
+fn the_register_answers_as_its_callers_expect() {
+    let definition = std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap();
+    for place in places(&definition) {
+        let folder = place.path("data").display().to_string();
+        place.ok(&["sample", "businesses", "--records", "60", "-o", &folder]);
+        for (file, source) in
+            [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")]
+        {
+            place.import(&[&format!("{folder}/{file}"), "--source", source]);
+        }
+        // one business that no exercise uses
+        let unlinked = json!({"sampleUnitRef": "11110000001", "sampleUnitType": "B", "sampleSummaryId": "s-new", "runame1": "Quiet", "runame2": "and", "runame3": "Co"});
+        place.import(&[&place.file("one.json", unlinked.to_string()), "--source", "sample"]);
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let base = "/party-api/v1";
+        let by_ref = stook.get(&format!("{base}/businesses/ref/49900000007")).with(200);
+        let names: Vec<&str> = by_ref.as_object().unwrap().keys().map(String::as_str).collect();
+        for wanted in ["id", "sampleUnitRef", "sampleUnitType", "sampleSummaryId", "name", "trading_as", "associations", "attributes"] {
+            assert!(names.contains(&wanted), "{names:?}");
+        }
+        let id = by_ref["id"].as_str().unwrap();
+        let by_id = stook.get(&format!("{base}/businesses/id/{id}")).with(200);
+        assert_eq!(by_id.as_object().unwrap().len(), 7);
+        assert_eq!((&by_id["sampleUnitRef"], &by_id["name"]), (&by_ref["sampleUnitRef"], &by_ref["name"]));
+        // each exercise shows the version of its sample
+        let links: Vec<Json> =
+            std::fs::read_to_string(format!("{folder}/links.ndjson")).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for link in &links {
+            let shown =
+                stook.get(&format!("{base}/businesses/id/{id}?collection_exercise_id={}", link["collectionExerciseId"].as_str().unwrap())).with(200);
+            assert_eq!(shown["sampleSummaryId"], link["sample"]);
+        }
+        let error = |path: &str, status: u16| stook.get(&format!("{base}{path}")).with(status)["description"].clone();
+        assert_eq!(error("/businesses", 400), "The parameter id is required.");
+        assert_eq!(error("/businesses?id=gibberish", 400), "'gibberish' is not a valid UUID format for property 'id'");
+        assert_eq!(error("/businesses/id/123", 400), "'123' is not a valid UUID format for property 'id'");
+        assert_eq!(error("/businesses/id/67e55044-10b1-426f-9247-bb680e5fe0c8", 404), "Business with party id does not exist");
+        assert_eq!(error("/businesses/ref/123", 404), "Business with reference does not exist.");
+        assert_eq!(error("/businesses/ref/11110000001", 400), "Business with reference does not have any active attributes.");
+        let unknown = "67e55044-10b1-426f-9247-bb680e5fe0c8";
+        let other = stook.get(&format!("{base}/businesses/ref/49900000008")).with(200);
+        let quiet = stook.get("/v1/main/business/11110000001").with(200);
+        let several = format!("{base}/businesses?id={id}&id={unknown}&id={}&id={}", quiet["id"].as_str().unwrap(), other["id"].as_str().unwrap());
+        let several = stook.get(&several).with(200);
+        let refs: Vec<&Json> = several.as_array().unwrap().iter().map(|business| &business["sampleUnitRef"]).collect();
+        assert_eq!(refs, ["49900000007", "49900000008"], "unknown ones and those without active attributes are left out");
+        assert_eq!(stook.get(&format!("{base}/businesses?id={unknown}")).with(200), json!([]));
+        // search
+        let search = |query: &str| stook.get(&format!("{base}/businesses/search?{query}")).with(200);
+        let phrase = by_ref["name"].as_str().unwrap().to_uppercase().replace(' ', "%20");
+        assert!(search(&format!("query={phrase}"))["businesses"].as_array().unwrap().iter().any(|hit| hit["ruref"] == "49900000007"));
+        assert_eq!(search("query=Quiet%20and")["total_business_count"], 0, "not active");
+        assert_eq!(search("query=%25")["total_business_count"], 0, "a per cent sign is one");
+        let all = search("query=499&limit=1000");
+        let total = all["total_business_count"].as_u64().unwrap() as usize;
+        assert_eq!(all["businesses"].as_array().unwrap().len(), total);
+        let pages: Vec<Json> = (1..=total.div_ceil(50))
+            .flat_map(|page| search(&format!("query=499&limit=50&page={page}"))["businesses"].as_array().unwrap().clone())
+            .collect();
+        assert_eq!(&Json::from(pages), &all["businesses"], "no row twice, none lost");
+        assert_eq!(search("query=499&page=1000")["businesses"], json!([]));
+        let capped = search("query=499&max_rec=10");
+        assert_eq!((&capped["businesses"], capped["total_business_count"].as_u64().unwrap() > 10), (&json!([]), true));
+        assert_eq!(stook.get(&format!("{base}/businesses/search?query=a&limit=many")).status, 400);
+        // a person, and what changes
+        let row = std::fs::read_to_string(format!("{folder}/enrolments.csv")).unwrap();
+        let cells: Vec<&str> = row.lines().nth(1).unwrap().split(',').collect();
+        let change = json!({"business_id": cells[0], "respondent_id": cells[1], "survey_id": cells[2], "change_flag": "SUSPENDED"});
+        stook.call("PUT", &format!("{base}/respondents/change_enrolment_status"), &change).with(200);
+        let person = stook.get(&format!("{base}/respondents/id/{}", cells[1])).with(200);
+        let shown = person["associations"].as_array().unwrap().iter().flat_map(|association| association["enrolments"].as_array().unwrap().clone());
+        assert!(shown.into_iter().any(|enrolment| enrolment == json!({"surveyId": cells[2], "enrolmentStatus": "SUSPENDED"})), "{person}");
+        let business = stook.get(&format!("{base}/businesses?id={}", cells[0])).with(200);
+        assert!(business[0]["associations"].as_array().unwrap().iter().any(|association| association["partyId"] == cells[1]));
+        let mut wrong = change.clone();
+        wrong["change_flag"] = json!("GONE");
+        assert_eq!(stook.call("PUT", &format!("{base}/respondents/change_enrolment_status"), &wrong).status, 400);
+        wrong = change;
+        wrong["survey_id"] = json!(unknown);
+        assert_eq!(stook.call("PUT", &format!("{base}/respondents/change_enrolment_status"), &wrong).status, 404);
+    }
+}
+
+/// An include is looked up once, however many records it is for.
+#[test]
+fn look_ups_do_not_grow_with_the_records_they_are_for() {
+    let definition = std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap();
+    for place in places(&definition) {
+        let folder = place.path("data").display().to_string();
+        place.ok(&["sample", "businesses", "--records", "120", "-o", &folder]);
+        for (file, source) in
+            [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")]
+        {
+            place.import(&[&format!("{folder}/{file}"), "--source", source]);
+        }
+        let stook = Served::new(&place, &["--workers", "0", "--cache", "0"]);
+        let ids: Vec<String> = stook.get("/v1/main/query?q=business%20|%20grep%20id&limit=100").with(200)["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect();
+        let cost = |ids: &[String]| {
+            let before = stook.counted("stook_store_calls_total", "");
+            let found = stook.get(&format!("/party-api/v1/businesses?id={}", ids.join("&id="))).with(200);
+            assert_eq!(found.as_array().unwrap().len(), ids.len());
+            stook.counted("stook_store_calls_total", "") - before
+        };
+        let (one, hundred) = (cost(&ids[..1]), cost(&ids));
+        // two questions (keys by value, records by key) for the route and each of its five includes, at most
+        assert!(hundred <= 12 && one <= hundred, "{one} for one, {hundred} for a hundred");
+    }
+}
+
+#[test]
+fn bad_requests_are_told_what_is_wrong() {
+    for place in places(THINGS) {
+        let stook = Served::new(&place, &["--workers", "0"]);
+        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).with(201);
+        let evil = ["'; DROP TABLE r_thing; --", "\" OR 1=1", "%", "\\", "\u{1F4A3}", "../../etc/passwd", "${jndi:ldap://x}", "\r\nx: y", "{{7*7}}"];
+        for text in evil {
+            let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            for path in [
+                format!("/v1/main/thing/{encoded}"),
+                format!("/v1/{encoded}/thing/a"),
+                format!("/v1/main/{encoded}/a"),
+                format!("/v1/main/thing?key={encoded}"),
+                format!("/v1/main/query?q=thing%20title='{encoded}'"),
+                format!("/v1/main/query?q=thing&after={encoded}"),
+                format!("/v1/main/jobs/{encoded}"),
+                format!("/v1/main/thing/a/log?before={encoded}"),
+            ] {
+                let reply = stook.get(&path);
+                assert!(matches!(reply.status, 200 | 400 | 404), "{path}: {} {}", reply.status, reply.text());
+                if reply.status >= 400 {
+                    assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{path}");
+                    assert!(reply.json()["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
+                }
+            }
+            let body = json!({"code": text, "title": text});
+            assert_eq!(stook.call("POST", "/v1/main/thing", &body).with(201)["title"], text, "text is text");
+        }
+        assert_eq!(stook.get("/v1/main/query?q=thing").with(200)["rows"].as_array().unwrap().len(), evil.len() + 1);
+        let json_type = [("content-type", "application/json")];
+        let deep = format!("{{\"title\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        for (body, status) in [
+            (&b"{"[..], 400),
+            (b"\xff\xfe", 400),
+            (b"[1]", 422),
+            (b"null", 422),
+            (deep.as_bytes(), 400),
+            (br#"{"code":"b","title":"x","size":1e400}"#, 400),
+            (br#"{"code":"b","title":"x","size":99999999999999999999}"#, 422),
+            (br#"{"code":"b","title":"a\u0000b"}"#, 422),
+        ] {
+            let reply = stook.send("POST", "/v1/main/thing", &json_type, body);
+            assert_eq!(reply.status, status, "{} {}", String::from_utf8_lossy(&body[..body.len().min(60)]), reply.text());
+        }
+        let large = vec![b' '; 2 << 20];
+        assert_eq!(stook.send("POST", "/v1/main/thing", &json_type, &large).status, 413);
+        assert_eq!(stook.send("POST", "/v1/main/thing", &[("content-type", "text/xml")], b"<a/>").status, 415);
+        for (path, status) in [
+            ("/v1/main/thing/%ff", 400),
+            ("/v1/main/query?q=%ff", 400),
+            ("/v1/main/thing/a%00", 400),
+            ("/v1/main/query?limit=-1&q=thing", 400),
+            ("/v1/main/query?q=thing&limit=99999", 400),
+            ("/nothing", 404),
+        ] {
+            assert_eq!(stook.get(path).status, status, "{path}");
+        }
+        // heads that are none
+        for head in [
+            "GET / HTTP/9.9\r\n\r\n",
+            "\0\0\0\0\r\n\r\n",
+            "GET /v1/main HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n",
+            &format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(200_000)),
+        ] {
+            let mut stream = std::net::TcpStream::connect(stook.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let _ = stream.write_all(head.as_bytes());
+            let mut answer = String::new();
+            let _ = stream.read_to_string(&mut answer);
+            assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+        }
+        assert_eq!(stook.get("/readyz").status, 200);
+    }
+}
