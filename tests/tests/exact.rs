@@ -1,0 +1,225 @@
+//! The cache is exact: a read returns what was committed last before it began, or something later, whoever wrote it. Random
+//! reads, edits, transitions and imports of several clients and processes, checked against what each of them was answered.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::{Value as Json, json};
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use stook_lab::postgres::Server;
+use stook_tests::http::{Client, Served};
+use stook_tests::{Dice, Place};
+
+const COUNTERS: &str = "
+catalogue: counters
+sources:
+  files: { format: json, into: counter, as_of: meta.received }
+collections:
+  counter:
+    key: code
+    fields:
+      code:   text
+      edited: integer
+      filed:  integer
+      group:  { type: text, index: equal }
+    state:
+      moved: { type: integer, seed: \"0\" }
+    transitions:
+      move: { args: { to: { type: integer, required: true } }, set: { moved: args.to } }
+routes:
+  - get: /counters
+    params: { group: { type: text, required: true } }
+    list: counter
+    where: { group: params.group }
+    fields: { code: code, edited: edited }
+";
+
+const KEYS: usize = 12;
+const RUN: Duration = Duration::from_secs(8);
+
+/// What is known of one number that only grows: it was begun to be written up to `begun`, and is at least `floor`.
+#[derive(Default)]
+struct Known {
+    begun: AtomicI64,
+    floor: AtomicI64,
+}
+
+#[derive(Default)]
+struct Counter {
+    edited: Known,
+    moved: Known,
+    filed: Known,
+    /// Whoever writes it, one at a time, so that its numbers grow.
+    writer: Mutex<()>,
+}
+
+impl Known {
+    fn write(&self, write: impl FnOnce(i64)) {
+        let next = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        write(next);
+        self.floor.fetch_max(next, Ordering::SeqCst);
+    }
+
+    /// Checks what was read against what was known when the read began.
+    #[track_caller]
+    fn saw(&self, floor: i64, value: &Json, what: &str) {
+        let value = value.as_i64().unwrap_or(0);
+        let most = self.begun.load(Ordering::SeqCst);
+        assert!((floor..=most).contains(&value), "{what}: {value} was read, it was at least {floor} before and at most {most}");
+        // a later read must not see less
+        self.floor.fetch_max(value, Ordering::SeqCst);
+    }
+}
+
+fn check(place: &Place, clients: &[Client], imports: bool) {
+    let counters: Vec<Counter> = (0..KEYS).map(|_| Counter::default()).collect();
+    let created: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    for key in 0..KEYS {
+        let made = clients[0].call("POST", "/v1/main/counter", &json!({"code": format!("k{key}"), "edited": 0, "group": format!("g{}", key % 3)}));
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let over = AtomicBool::new(false);
+    let reads = AtomicU64::new(0);
+    let writes = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (counters, over, writes, created) = (&counters, &over, &writes, &created);
+            scope.spawn(move || {
+                let mut dice = Dice::new(seed);
+                while !over.load(Ordering::SeqCst) {
+                    let client = &clients[dice.below(clients.len() as u64) as usize];
+                    let key = dice.below(KEYS as u64) as usize;
+                    let counter = &counters[key];
+                    let _alone = counter.writer.lock().unwrap();
+                    let path = format!("/v1/main/counter/k{key}");
+                    match dice.below(9) {
+                        0..4 => counter.edited.write(|number| {
+                            client.call("PATCH", &path, &json!({"edited": number})).with(200);
+                        }),
+                        4..8 => counter.moved.write(|number| {
+                            client.call("POST", &format!("{path}/move"), &json!({"to": number})).with(200);
+                        }),
+                        _ => {
+                            let code = format!("new{}", writes.load(Ordering::SeqCst) * 10 + seed);
+                            client.call("PUT", &format!("/v1/main/counter/{code}"), &json!({"edited": 1, "group": "g0"})).with(201);
+                            created.lock().unwrap().push(code);
+                        }
+                    }
+                    writes.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        if imports {
+            let (counters, over) = (&counters, &over);
+            scope.spawn(move || {
+                while !over.load(Ordering::SeqCst) {
+                    let numbers: Vec<i64> = counters.iter().map(|counter| counter.filed.begun.fetch_add(1, Ordering::SeqCst) + 1).collect();
+                    let lines: String =
+                        numbers.iter().enumerate().map(|(key, number)| json!({"code": format!("k{key}"), "filed": number}).to_string() + "\n").collect();
+                    let file = place.file("filed.ndjson", lines);
+                    // each delivery is later than the one before
+                    place.ok(&["import", &file, "--source", "files", "--as-of", &now()]);
+                    for (counter, number) in counters.iter().zip(numbers) {
+                        counter.filed.floor.fetch_max(number, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+        for seed in 0..4 {
+            let (counters, over, reads, created) = (&counters, &over, &reads, &created);
+            scope.spawn(move || {
+                let mut dice = Dice::new(1_000 + seed);
+                while !over.load(Ordering::SeqCst) {
+                    let client = &clients[dice.below(clients.len() as u64) as usize];
+                    let key = dice.below(KEYS as u64) as usize;
+                    let counter = &counters[key];
+                    let floors = [&counter.edited, &counter.moved, &counter.filed].map(|known| known.floor.load(Ordering::SeqCst));
+                    let record = match dice.below(4) {
+                        0 => {
+                            // through a list of keys
+                            let there: HashSet<String> = created.lock().unwrap().iter().cloned().collect();
+                            let group = client.get(&format!("/counters?group=g{}", key % 3)).with(200);
+                            let rows = group.as_array().unwrap();
+                            if key % 3 == 0 {
+                                let codes: HashSet<&str> = rows.iter().map(|row| row["code"].as_str().unwrap()).collect();
+                                assert!(there.iter().all(|code| codes.contains(code.as_str())), "a record that was there is not listed");
+                            }
+                            let own = rows.iter().find(|row| row["code"] == format!("k{key}")).expect("it was always there");
+                            counter.edited.saw(floors[0], &own["edited"], "edited in a list");
+                            reads.fetch_add(1, Ordering::SeqCst);
+                            continue;
+                        }
+                        1 => {
+                            let keys: Vec<String> = (0..KEYS).map(|key| format!("k{key}")).collect();
+                            let all = client.call("POST", "/v1/main/lookup", &json!({"collection": "counter", "keys": keys})).with(200);
+                            all["records"][key].clone()
+                        }
+                        _ => client.get(&format!("/v1/main/counter/k{key}")).with(200),
+                    };
+                    counter.edited.saw(floors[0], &record["edited"], "edited");
+                    counter.moved.saw(floors[1], &record["moved"], "moved");
+                    counter.filed.saw(floors[2], &record["filed"], "filed");
+                    reads.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let until = Instant::now() + RUN;
+        while Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        over.store(true, Ordering::SeqCst);
+    });
+    let (reads, writes) = (reads.into_inner(), writes.into_inner());
+    assert!(reads > 500 && writes > 50, "{reads} reads, {writes} writes");
+}
+
+fn now() -> String {
+    let output = std::process::Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S.%NZ"]).output().expect("a date");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// The cache was used, or the check shows nothing.
+fn was_used(stook: &Served) {
+    let hits = stook.counted("stook_cache_total", "hit");
+    assert!(hits > 100, "{hits} hits");
+}
+
+#[test]
+fn on_a_file_beside_imports_of_another_process() {
+    let place = Place::new(COUNTERS);
+    let stook = Served::new(&place, &["--workers", "1"]);
+    check(&place, &[stook.client(None)], true);
+    was_used(&stook);
+    place.assert_sound();
+}
+
+#[test]
+fn on_a_file_that_nobody_else_writes() {
+    let place = Place::new(COUNTERS);
+    let stook = Served::new(&place, &["--workers", "1"]);
+    check(&place, &[stook.client(None)], false);
+    was_used(&stook);
+}
+
+#[test]
+fn on_a_file_with_two_servers() {
+    let place = Place::new(COUNTERS);
+    let (one, two) = (Served::new(&place, &["--workers", "1"]), Served::new(&place, &["--workers", "1"]));
+    check(&place, &[one.client(None), two.client(None)], false);
+    place.assert_sound();
+}
+
+#[test]
+fn on_a_server_with_several_processes() {
+    let server = match Server::start(&["fsync=off"]) {
+        Ok(server) => server,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let place = Place::on_server(COUNTERS, format!("{}?schema=exact", server.url("postgres")));
+    place.ok(&["prepare"]);
+    let (one, two, three) = (Served::new(&place, &[]), Served::new(&place, &["--workers", "1"]), Served::new(&place, &["--cache", "0"]));
+    check(&place, &[one.client(None), two.client(None), three.client(None)], true);
+    was_used(&one);
+}
