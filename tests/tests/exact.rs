@@ -116,8 +116,11 @@ fn check(place: &Place, clients: &[Client], imports: bool) {
             scope.spawn(move || {
                 while !over.load(Ordering::SeqCst) {
                     let numbers: Vec<i64> = counters.iter().map(|counter| counter.filed.begun.fetch_add(1, Ordering::SeqCst) + 1).collect();
-                    let lines: String =
-                        numbers.iter().enumerate().map(|(key, number)| json!({"code": format!("k{key}"), "filed": number}).to_string() + "\n").collect();
+                    let lines: String = numbers
+                        .iter()
+                        .enumerate()
+                        .map(|(key, number)| json!({"code": format!("k{key}"), "filed": number}).to_string() + "\n")
+                        .collect();
                     let file = place.file("filed.ndjson", lines);
                     // each delivery is later than the one before
                     place.ok(&["import", &file, "--source", "files", "--as-of", &now()]);

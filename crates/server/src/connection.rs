@@ -1,6 +1,7 @@
 //! Connections: accepting, what a slow or silent peer may do, ending in order.
 
 use crate::{App, log, router};
+use axum::Router;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -30,7 +31,15 @@ const TOKENS_AGAIN: Duration = Duration::from_secs(1);
 /// # Errors
 /// When connections cannot be accepted at all.
 pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let service = router(&app);
+    let routes = router(&app);
+    serve_routes(app, routes, listener, stop).await
+}
+
+/// The same for other routes than the application's own.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
     let places = Arc::new(Semaphore::new(app.options.connections.max(1)));
     let graceful = GracefulShutdown::new();
     let refresher = tokio::spawn(refresh_tokens(app.clone()));

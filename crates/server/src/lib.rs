@@ -39,7 +39,7 @@ use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_store::Store;
 
-pub use connection::serve;
+pub use connection::{serve, serve_routes};
 pub use guard::guarded;
 pub use jobs::work;
 pub use log::Logged;

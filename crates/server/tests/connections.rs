@@ -1,0 +1,191 @@
+//! What slow, silent, many and greedy peers may do: little.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use axum::Router;
+use axum::routing::get;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stook_catalogue::parse::parse;
+use stook_server::admission::{Class, Limits};
+use stook_server::{App, Logged, Options, guarded, serve, serve_routes};
+use stook_store::sqlite::{self, SqliteStore};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const THINGS: &str = "catalogue: things\nsources:\n  files: { format: json, into: thing, as_of: meta.received }\ncollections:\n  thing: { key: code, fields: { code: text, text: text } }\n";
+
+struct Running {
+    app: Arc<App>,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+async fn start(options: Options, routes: impl FnOnce(&Arc<App>) -> Option<Router>) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let catalogue = Arc::new(parse(THINGS).unwrap());
+    let store = SqliteStore::open(&folder.path().join("s.sqlite"), catalogue.clone(), sqlite::Options::default()).unwrap();
+    let app = App::new(catalogue, Arc::new(store), Options { log: Logged::Nothing, ..options }).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let own = app.clone();
+    let never = std::future::pending::<()>();
+    match routes(&app) {
+        Some(routes) => tokio::spawn(async move { serve_routes(own, routes, listener, never).await }),
+        None => tokio::spawn(async move { serve(own, listener, never).await }),
+    };
+    Running { app, address, _folder: folder }
+}
+
+fn impatient() -> Options {
+    let stall = Duration::from_millis(400);
+    Options { stall, request_time: Duration::from_millis(800), ..Options::default() }
+}
+
+/// Everything a peer says until it closes the connection, which it must do soon.
+async fn until_closed(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
+    let _ = read.expect("the connection is closed");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// One request on a connection of its own: status, head, and how long it took.
+async fn ask(address: SocketAddr, path: &str) -> Option<(u16, String, Duration)> {
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes()).await.ok()?;
+    let answer = until_closed(&mut stream).await;
+    let status = answer.split(' ').nth(1)?.parse().ok()?;
+    Some((status, answer.to_lowercase(), began.elapsed()))
+}
+
+#[tokio::test]
+async fn peers_that_send_slowly_are_cut() {
+    let running = start(impatient(), |_| None).await;
+    // a head that never ends, a byte now and then
+    let mut slow = TcpStream::connect(running.address).await.unwrap();
+    let began = Instant::now();
+    for byte in b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" {
+        if slow.write_all(&[*byte]).await.is_err() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if began.elapsed() > Duration::from_secs(5) {
+            panic!("it listens for ever");
+        }
+    }
+    // nothing at all, and nothing behind an answer
+    let mut silent = TcpStream::connect(running.address).await.unwrap();
+    assert_eq!(until_closed(&mut silent).await, "");
+    let mut idle = TcpStream::connect(running.address).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    assert!(until_closed(&mut idle).await.starts_with("HTTP/1.1 200"));
+    // a body that never comes, of an edit and of an upload
+    for path in ["thing", "import?source=files"] {
+        let mut body = TcpStream::connect(running.address).await.unwrap();
+        let head = format!("POST /v1/main/{path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{");
+        body.write_all(head.as_bytes()).await.unwrap();
+        let answer = until_closed(&mut body).await;
+        assert!(answer.starts_with("HTTP/1.1 503") || answer.starts_with("HTTP/1.1 408"), "{path}: {answer}");
+    }
+    assert_eq!(ask(running.address, "/healthz").await.unwrap().0, 200);
+}
+
+#[tokio::test]
+async fn peers_that_take_nothing_are_cut_and_hold_nothing() {
+    let running = start(impatient(), |_| None).await;
+    // more than sockets hold
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    let line = format!("{{\"code\":\"K\",\"text\":\"{}\"}}\n", "x".repeat(2_000));
+    let lines: String = (0..15_000).map(|number| line.replace('K', &number.to_string())).collect();
+    let head =
+        format!("POST /v1/main/import?source=files HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", lines.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(lines.as_bytes()).await.unwrap();
+    assert!(until_closed(&mut stream).await.starts_with("HTTP/1.1 202"));
+    let app = running.app.clone();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let options = stook_engine::work::Options { workers: 2, lease_seconds: 60, drain: true };
+    tokio::task::spawn_blocking(move || stook_server::work(&app, &options, &stop)).await.unwrap().unwrap();
+    let mut greedy = Vec::new();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        stream.write_all(b"GET /v1/main/export/thing HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        greedy.push(stream);
+    }
+    // all places of exports are taken by peers that do not read, until they are cut
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let (status, answer, _) = ask(running.address, "/v1/main/export/thing").await.unwrap();
+        if status == 200 {
+            assert!(answer.len() > lines.len(), "a whole one");
+            break;
+        }
+        assert_eq!(status, 503);
+        assert!(Instant::now() < deadline, "their places are theirs for ever");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // meanwhile somebody who waits for a record is answered
+    assert_eq!(ask(running.address, "/v1/main/thing/7").await.unwrap().0, 200);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_are_told_so() {
+    let running = start(Options { connections: 5, ..Options::default() }, |_| None).await;
+    let mut held = Vec::new();
+    for _ in 0..5 {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        held.push(stream);
+    }
+    let (status, answer, _) = ask(running.address, "/healthz").await.unwrap();
+    assert!(status == 503 && answer.contains("retry-after"), "{answer}");
+    held.clear();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(ask(running.address, "/healthz").await.unwrap().0, 200);
+}
+
+/// Ten times what can be done: every request is answered, those that cannot be done are told when to try again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn overload_is_answered() {
+    let limits = Limits { most: 8, wait: Duration::from_millis(15) };
+    let hold = |app: &Arc<App>| {
+        let hold = || async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            "held"
+        };
+        Some(guarded(app, Class::Interactive, Router::new().route("/hold", get(hold))).with_state(app.clone()))
+    };
+    let running = start(Options { interactive: limits, ..Options::default() }, hold).await;
+    let address = running.address;
+    let mut clients = Vec::new();
+    let until = Instant::now() + Duration::from_secs(4);
+    for _ in 0..80 {
+        clients.push(tokio::spawn(async move {
+            let mut seen: BTreeMap<u16, u64> = BTreeMap::new();
+            while Instant::now() < until {
+                let (status, answer, _) = ask(address, "/hold").await.expect("every request is answered");
+                assert!(status == 200 || answer.contains("retry-after: 1"), "{answer}");
+                *seen.entry(status).or_default() += 1;
+            }
+            seen
+        }));
+    }
+    let mut seen: BTreeMap<u16, u64> = BTreeMap::new();
+    for client in clients {
+        for (status, count) in client.await.unwrap() {
+            *seen.entry(status).or_default() += count;
+        }
+    }
+    assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [200, 503], "{seen:?}");
+    assert!(seen[&200] > 200, "work goes on: {seen:?}");
+    for _ in 0..20 {
+        assert_eq!(ask(address, "/hold").await.unwrap().0, 200, "afterwards all is as before");
+    }
+}

@@ -1,0 +1,74 @@
+//! The OpenAPI document against the server that it describes, by schemathesis.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use stook_tests::http::Served;
+use stook_tests::{Place, authorities, repository};
+
+fn schemathesis() -> Option<PathBuf> {
+    let named = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from);
+    let of_home = || Some(Path::new(&std::env::var_os("HOME")?).join(".cache/stook/venv/bin/python"));
+    let program = named.or_else(of_home)?.with_file_name("schemathesis");
+    if program.exists() {
+        return Some(program);
+    }
+    println!("skipped: no schemathesis beside STOOK_TEST_PYTHON");
+    None
+}
+
+fn check(place: &Place) {
+    let Some(program) = schemathesis() else { return };
+    let token = place.ok(&["token", "create", "--role", "admin"]).trim().to_owned();
+    let stook = Served::new(place, &["--workers", "1"]).with_token(&token);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(repository().join("tests/reference/schemathesis.toml"), folder.path().join("schemathesis.toml")).unwrap();
+    let url = format!("http://{}/openapi.json", stook.address());
+    let authorization = format!("Authorization: Bearer {token}");
+    let output = Command::new("timeout")
+        .arg("400")
+        .arg(program)
+        .args(["run", &url, "-H", &authorization, "--seed", "1", "-n", "15", "-w", "1", "--generation-database", "none", "--no-color"])
+        .args(["--phases", "examples,coverage,fuzzing,stateful", "--request-timeout", "10", "--max-failures", "20"])
+        // a stream is no answer to compare; a revoked token would be the one in use
+        .args(["--exclude-path-regex", "/events$", "--exclude-operation-id", "revoke_token"])
+        .current_dir(folder.path())
+        .output()
+        .expect("schemathesis starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}\n{}", String::from_utf8_lossy(&output.stderr), stook.logged());
+    assert!(said.contains(" passed"), "{said}");
+    assert_eq!(stook.get("/readyz").status, 200);
+}
+
+#[test]
+fn authorities_are_served_as_documented() {
+    let place = Place::new(&std::fs::read_to_string(repository().join("examples/authorities/catalogue.yaml")).unwrap());
+    place.import(&[&place.file("names.mrc", authorities(50, 1, 1))]);
+    place.import(&[&place.file("items.csv", "barcode,lccn\nb1,x\nb2,y\n"), "--profile", "stock"]);
+    check(&place);
+}
+
+#[test]
+fn businesses_are_served_as_documented() {
+    let place = Place::new(&std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap());
+    let folder = place.path("data").display().to_string();
+    place.ok(&["sample", "businesses", "--records", "20", "-o", &folder]);
+    for (file, source) in
+        [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")]
+    {
+        place.import(&[&format!("{folder}/{file}"), "--source", source]);
+    }
+    check(&place);
+}
+
+#[test]
+fn the_document_is_a_page_too() {
+    let place = Place::new(&std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap());
+    let stook = Served::new(&place, &["--workers", "0"]);
+    let page = stook.get("/docs");
+    assert!(page.text().contains("/party-api/v1/businesses/search") && page.header("content-security-policy").is_some());
+    let document = stook.get("/openapi.json").with(200);
+    assert_eq!(document["openapi"], "3.1.0");
+}
