@@ -145,7 +145,7 @@ fn check(place: &Place, clients: &[Client], imports: bool) {
                             let there: HashSet<String> = created.lock().unwrap().iter().cloned().collect();
                             let group = client.get(&format!("/counters?group=g{}", key % 3)).with(200);
                             let rows = group.as_array().unwrap();
-                            if key % 3 == 0 {
+                            if key.is_multiple_of(3) {
                                 let codes: HashSet<&str> = rows.iter().map(|row| row["code"].as_str().unwrap()).collect();
                                 assert!(there.iter().all(|code| codes.contains(code.as_str())), "a record that was there is not listed");
                             }

@@ -222,7 +222,7 @@ impl Cache {
     }
 
     /// Records in it.
-    pub fn len(&self) -> usize {
+    pub fn records(&self) -> usize {
         self.records.len()
     }
 

@@ -206,7 +206,7 @@ pub async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Re
         ("interactive_waiting", app.interactive.waiting()),
         ("bulk_in_work", app.bulk.in_work()),
         ("bulk_waiting", app.bulk.waiting()),
-        ("cache_records", app.reads.cache().map_or(0, crate::cache::Cache::len)),
+        ("cache_records", app.reads.cache().map_or(0, crate::cache::Cache::records)),
         ("cache_bytes", app.reads.cache().map_or(0, |cache| cache.size() as usize)),
     ] {
         metrics.set(what, value as u64);

@@ -1,8 +1,8 @@
 //! What a request is answered that cannot be done: problem details (RFC 9457), always with a sentence that says what to do.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use stook_engine::EngineError;
 use stook_store::StoreError;
 
@@ -19,8 +19,8 @@ pub struct Problem {
     /// Everything that is wrong, where there is more than one thing.
     pub errors: Vec<String>,
     /// More members, and headers.
-    pub(crate) more: Map<String, Json>,
-    pub(crate) headers: HeaderMap,
+    pub(crate) more: Vec<(String, Json)>,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Results of handlers.
@@ -29,7 +29,7 @@ pub type Answer<T = Response> = Result<T, Problem>;
 impl Problem {
     /// A problem of this status.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), errors: Vec::new(), more: Map::new(), headers: HeaderMap::new() }
+        Self { status, detail: detail.into(), errors: Vec::new(), more: Vec::new(), headers: Vec::new() }
     }
 
     /// The request makes no sense.
@@ -55,13 +55,13 @@ impl Problem {
 
     /// With a header.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
+        self.headers.push((name, value));
         self
     }
 
     /// With a member.
     pub fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
-        self.more.insert(name.to_owned(), value.into());
+        self.more.push((name.to_owned(), value.into()));
         self
     }
 
@@ -106,7 +106,8 @@ impl IntoResponse for Problem {
             }
             members.extend(self.more);
         }
-        let mut response = (self.status, self.headers, body.to_string()).into_response();
+        let mut response = (self.status, body.to_string()).into_response();
+        response.headers_mut().extend(self.headers);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         response
     }

@@ -179,6 +179,9 @@ fn list_place(tenant: &Tenant, collection: usize, column: Column, value: &Value)
     ListPlace { tenant: tenant.clone(), collection, column, value: packed }
 }
 
+/// Keys of records with a value in common.
+type Listed = Arc<[Key]>;
+
 /// Most keys of one list that are looked up and kept.
 pub const MOST_LISTED: usize = 10_000;
 
@@ -294,7 +297,7 @@ impl Inner {
         Ok(found)
     }
 
-    fn find_keys(&self, tenant: &Tenant, collection: usize, column: Column, values: &[Value]) -> Result<(Option<Moment>, Vec<Arc<[Key]>>)> {
+    fn find_keys(&self, tenant: &Tenant, collection: usize, column: Column, values: &[Value]) -> Result<(Option<Moment>, Vec<Listed>)> {
         let moment = self.now()?.flatten();
         let test = if let [only] = values { Test::Equal(only.clone()) } else { Test::In(values.to_vec()) };
         let mut plan = Plan::all(tenant.clone(), collection);
