@@ -63,6 +63,34 @@ pub fn of_equal_calls_at_once_one_is_done(place: &Place) {
     }
 }
 
+pub fn a_unit_that_does_not_wait_is_told_when_a_record_is_held(place: &Place) {
+    let desk = Desk::open(place, ITEMS);
+    desk.put("a", &[("code", text("a"))]);
+    desk.put("b", &[("code", text("b"))]);
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (arrive, arrived) = std::sync::mpsc::channel();
+    // it holds the record while it thinks
+    let holding = desk.work().write(touch(0, "a", None, b"")).resolve(move |_| {
+        let _ = arrive.send(());
+        let _ = released.recv();
+        Ok(Vec::new())
+    });
+    let holding = desk.store.submit(Box::new(holding), Urgency::Interactive);
+    arrived.recv().expect("it is at work");
+    let hurry = |name: &str| -> Pending {
+        desk.store.submit(Box::new(desk.work().write(desk.write_of(name, &[("code", text(name))])).without_waiting()), Urgency::Interactive)
+    };
+    let (held, free) = (hurry("a"), hurry("b"));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    drop(release);
+    holding.wait().expect("it goes on");
+    // where units come one after the other nothing is held
+    assert!(matches!(held.wait(), Err(StoreError::Held) | Ok(_)));
+    free.wait().expect("nobody held it");
+    let (result, _) = desk.work().write(desk.write_of("a", &[("code", text("a"))])).without_waiting().commit(&*desk.store);
+    result.expect("nobody holds it now");
+}
+
 pub fn what_transitions_did_is_listed_newest_first(place: &Place) {
     let desk = Desk::open(place, ITEMS);
     for name in ["out", "in", "lost"] {
@@ -112,8 +140,10 @@ pub fn versions_are_those_that_reading_gives(place: &Place) {
 }
 
 /// Stand before, stand, and the keys told when it was done.
+type Told = (i64, i64, Option<Vec<String>>);
+
 #[derive(Default)]
-struct Heard(Mutex<Vec<(i64, i64, Option<Vec<String>>)>>);
+struct Heard(Mutex<Vec<Told>>);
 
 impl Watch for Heard {
     fn committing(&self, before: i64, stand: i64) {
