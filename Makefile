@@ -8,10 +8,10 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint test bench bench-import bench-postgres demo build reference postgres
+.PHONY: help fmt lint test bench bench-import bench-postgres bench-serve demo build peer reference postgres
 
 help:
-	@echo "make fmt | lint | test | bench | bench-import | bench-postgres | demo"
+	@echo "make fmt | lint | test | bench | bench-import | bench-postgres | bench-serve | demo"
 
 build:
 	cargo build --release --quiet --package stook-cli
@@ -42,7 +42,7 @@ postgres:
 test: reference postgres lint
 	cargo test --workspace --quiet --no-fail-fast
 
-bench: bench-import bench-postgres
+bench: bench-import bench-postgres bench-serve
 
 bench-import: reference build
 	cargo build --release --quiet --package stook-benches
@@ -52,6 +52,19 @@ bench-import: reference build
 bench-postgres: postgres build
 	cargo build --release --quiet --package stook-benches
 	$(BENCH) postgres
+
+# What a team would write in Python, to be measured beside ours.
+PEER := $(CACHE)/peer
+export STOOK_PEER_PYTHON ?= $(PEER)/bin/python
+peer:
+	@if [ -x $(STOOK_PEER_PYTHON) ] && $(STOOK_PEER_PYTHON) -c 'import flask, sqlalchemy, gunicorn, gevent' 2>/dev/null; then :; else \
+	  { python3 -m venv $(PEER) && $(PEER)/bin/pip install --quiet --disable-pip-version-check -r benches/peers/register.txt; } \
+	  || echo "skipped: no Python packages of the peer; figures beside it are left out"; fi
+
+bench-serve: postgres peer build
+	cargo build --release --quiet --package stook-benches
+	@command -v wrk >/dev/null || echo "note: install wrk for these figures"
+	$(BENCH) serve
 
 # Runs a command and shows it as a person would type it.
 define stook

@@ -8,8 +8,10 @@ mod figures;
 mod import;
 mod leases;
 mod limits;
+mod load;
 mod postgres;
 mod process;
+mod serve;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,6 +36,9 @@ fn main() -> ExitCode {
         ["visit-marc", file] => return limits::visit_marc(file),
         ["look-ups", store, catalogue] => return limits::look_ups(store, catalogue),
         ["leases", store, seconds, keep] => return leases::run(store, seconds.parse().unwrap_or(5.0), keep.parse().unwrap_or(0)),
+        ["hello", bytes] => return load::hello(bytes.parse().unwrap_or(300)),
+        ["hold", most, wait] => return load::hold(most.parse().unwrap_or(8), wait.parse().unwrap_or(15)),
+        ["open-loop", plan] => return load::open_loop(plan),
         _ => {}
     }
     let Ok(own) = std::env::current_exe() else { return ExitCode::FAILURE };
@@ -41,12 +46,13 @@ fn main() -> ExitCode {
     let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).filter(|path| path.exists());
     let setting = Setting { stook: own.with_file_name("stook"), own, root, python };
     let mut figures = figures::Figures::default();
-    let groups: &[&str] = if words.is_empty() { &["import", "postgres"] } else { &words };
+    let groups: &[&str] = if words.is_empty() { &["import", "postgres", "serve"] } else { &words };
     for group in groups {
         let result = match *group {
             "import" => import::run(&setting, &mut figures),
             "postgres" => postgres::run(&setting, &mut figures),
-            other => Err(format!("there is no group `{other}`; there are import and postgres")),
+            "serve" => serve::run(&setting, &mut figures),
+            other => Err(format!("there is no group `{other}`; there are import, postgres and serve")),
         };
         if let Err(error) = result {
             eprintln!("stook-bench: {error}");

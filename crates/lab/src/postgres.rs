@@ -119,6 +119,11 @@ impl Server {
         run(command(&self.binaries.join("pg_ctl")).args(["stop", "-w", "-m", mode, "-D"]).arg(self.folder.join("data")))
     }
 
+    /// The number of its first process.
+    pub fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(self.folder.join("data/postmaster.pid")).ok()?.lines().next()?.trim().parse().ok()
+    }
+
     /// The URL of one of its databases.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://stook@127.0.0.1:{}/{database}", self.port)

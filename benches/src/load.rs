@@ -1,0 +1,163 @@
+//! What the served side is compared with, and load that does not wait for answers.
+//!
+//! `hello` is a bare server of the same library that answers a fixed body; `hold` is a guarded route that takes 20 ms. In
+//! `open-loop` requests begin when a plan says, whether earlier ones are answered or not, and the time of an answer counts from
+//! then.
+
+use axum::Router;
+use axum::routing::get;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stook_catalogue::parse::parse;
+use stook_server::admission::{Class, Limits};
+use stook_server::{App, Logged, Options, guarded, serve_routes};
+use stook_store::sqlite::{self, SqliteStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Mutex, mpsc};
+
+fn run(work: impl Future<Output = Result<(), String>>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(work)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("stook-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn listen() -> Result<TcpListener, String> {
+    let socket = tokio::net::TcpSocket::new_v4().map_err(|error| error.to_string())?;
+    socket.bind(([127, 0, 0, 1], 0).into()).map_err(|error| error.to_string())?;
+    let listener = socket.listen(4_096).map_err(|error| error.to_string())?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    // as `stook serve` says it
+    eprintln!("serving on http://{address} for comparison");
+    Ok(listener)
+}
+
+/// A server that answers a body of this size and does nothing else.
+pub fn hello(bytes: usize) -> ExitCode {
+    run(async move {
+        let body: &'static str = "x".repeat(bytes).leak();
+        let routes = Router::new().route("/{*any}", get(move || async move { ([("content-type", "application/json")], body) }));
+        axum::serve(listen().await?, routes).await.map_err(|error| error.to_string())
+    })
+}
+
+/// A guarded route that takes 20 ms.
+pub fn hold(most: usize, wait: u64) -> ExitCode {
+    run(async move {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let text =
+            "catalogue: c\nsources:\n  s: { format: json, into: t, as_of: meta.received }\ncollections:\n  t: { key: k, fields: { k: text } }\n";
+        let catalogue = Arc::new(parse(text).map_err(|problems| format!("{problems:?}"))?);
+        let store = SqliteStore::open(&folder.path().join("s"), catalogue.clone(), sqlite::Options::default()).map_err(|error| error.to_string())?;
+        let interactive = Limits { most, wait: Duration::from_millis(wait) };
+        let options = Options { interactive, log: Logged::Nothing, ..Options::default() };
+        let app = App::new(catalogue, Arc::new(store), options).map_err(|error| error.to_string())?;
+        let held = || async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            "held"
+        };
+        let routes = guarded(&app, Class::Interactive, Router::new().route("/hold", get(held))).with_state(app.clone());
+        serve_routes(app, routes, listen().await?, std::future::pending()).await.map_err(|error| error.to_string())
+    })
+}
+
+/// Most connections of an open-loop run.
+const CONNECTIONS: usize = 512;
+
+/// Runs a plan, `{"address", "headers", "requests": [[at_us, method, path, body]...]}` in a file, and prints what was seen:
+/// answers by status and their times in microseconds, sorted.
+pub fn open_loop(plan: &str) -> ExitCode {
+    let plan = plan.to_owned();
+    run(async move {
+        let text = std::fs::read(&plan).map_err(|error| error.to_string())?;
+        let plan: Json = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let address: Arc<str> = plan["address"].as_str().unwrap_or_default().into();
+        let headers: String = plan["headers"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| format!("{name}: {}\r\n", value.as_str().unwrap_or_default()))
+            .collect();
+        let (free, idle) = mpsc::unbounded_channel::<TcpStream>();
+        let idle = Arc::new(Mutex::new(idle));
+        let open = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let began = Instant::now() + Duration::from_millis(50);
+        let mut waiting = Vec::new();
+        for request in plan["requests"].as_array().into_iter().flatten() {
+            let due = began + Duration::from_micros(request[0].as_u64().unwrap_or(0));
+            let (method, path, body) = (request[1].as_str().unwrap_or("GET"), request[2].as_str().unwrap_or("/"), request[3].as_str().unwrap_or(""));
+            let length =
+                if body.is_empty() { String::new() } else { format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()) };
+            let bytes = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}{length}\r\n{body}").into_bytes();
+            tokio::time::sleep_until(due.into()).await;
+            let (free, idle, open, address) = (free.clone(), idle.clone(), open.clone(), address.clone());
+            waiting.push(tokio::spawn(async move {
+                let kept = idle.lock().await.try_recv().ok();
+                let stream = match kept {
+                    Some(stream) => Some(stream),
+                    None if open.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < CONNECTIONS => TcpStream::connect(&*address).await.ok(),
+                    None => idle.lock().await.recv().await,
+                };
+                let Some(mut stream) = stream else { return (0, due.elapsed()) };
+                let _ = stream.set_nodelay(true);
+                let answer = tokio::time::timeout(Duration::from_secs(30), exchange(&mut stream, &bytes)).await;
+                let took = due.elapsed();
+                match answer {
+                    Ok(Some(status)) => {
+                        let _ = free.send(stream);
+                        (status, took)
+                    }
+                    _ => {
+                        open.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        (0, took)
+                    }
+                }
+            }));
+        }
+        let mut seen: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
+        for answer in waiting {
+            let (status, took) = answer.await.map_err(|error| error.to_string())?;
+            seen.entry(status).or_default().push(took.as_micros() as u64);
+        }
+        let seen: BTreeMap<String, Vec<u64>> = seen
+            .into_iter()
+            .map(|(status, mut times)| {
+                times.sort_unstable();
+                (status.to_string(), times)
+            })
+            .collect();
+        println!("{}", json!(seen));
+        Ok(())
+    })
+}
+
+/// Sends a request and reads its whole answer; its status.
+async fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Option<u16> {
+    stream.write_all(bytes).await.ok()?;
+    let mut buffer = Vec::with_capacity(4_096);
+    let head = loop {
+        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if stream.read_buf(&mut buffer).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let text = String::from_utf8_lossy(&buffer[..head]).to_lowercase();
+    let status = text.split(' ').nth(1)?.parse().ok()?;
+    let length: usize = text.lines().find_map(|line| line.strip_prefix("content-length:")).and_then(|length| length.trim().parse().ok()).unwrap_or(0);
+    while buffer.len() < head + length {
+        if stream.read_buf(&mut buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some(status)
+}

@@ -1,0 +1,620 @@
+//! Group `serve`: the HTTP API beside a bare server, beside what a team would write in Python, under more load than it can
+//! take, and while imports run.
+//!
+//! What serves is bound to the first core, with its database; what asks is bound to the second. Rates are compared as
+//! processor time of the served side per request: on shared cores the asking side's own cost would hide half of a difference.
+
+use crate::Setting;
+use crate::figures::{Figures, Samples};
+use crate::process::{Result, execute};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use stook_lab::postgres::Server;
+use stook_lab::sample::businesses::{id, reference};
+
+const ROUNDS: usize = 5;
+/// Businesses of the register.
+const BUSINESSES: u64 = 10_000;
+/// Seconds of one run under load.
+const SECONDS: u64 = 3;
+const SERVED: &str = "0";
+const ASKING: &str = "1";
+
+struct Bench<'s> {
+    setting: &'s Setting,
+    folder: PathBuf,
+    server: Option<Server>,
+}
+
+/// A program that serves, bound to its core.
+struct Running {
+    child: Child,
+    address: String,
+    token: Option<String>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    fn start(program: &Path, arguments: &[&str], token: Option<String>) -> Result<Self> {
+        let failed = |error: std::io::Error| format!("{}: {error}", program.display());
+        let mut command = Command::new("taskset");
+        command.args(["-c", SERVED]).arg(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(failed)?;
+        let mut lines = BufReader::new(child.stderr.take().ok_or("no standard error")?);
+        let mut first = String::new();
+        lines.read_line(&mut first).map_err(failed)?;
+        let address = first.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next()).map(str::to_owned);
+        std::thread::spawn(move || lines.lines().map_while(std::result::Result::ok).for_each(drop));
+        match address {
+            Some(address) => Ok(Self { child, address, token }),
+            None => Err(format!("{} does not serve: {first}", program.display())),
+        }
+    }
+
+    fn headers(&self) -> Json {
+        match &self.token {
+            Some(token) => json!({ "authorization": token }),
+            None => json!({}),
+        }
+    }
+}
+
+/// Processor time of a process and all below it, in seconds.
+fn processor(pid: u32) -> f64 {
+    let fields = |id: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let rest: Vec<String> = text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
+        Some(rest)
+    };
+    let mut wanted = vec![pid.to_string()];
+    let mut ticks = 0.0;
+    let all: Vec<String> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .collect();
+    while let Some(id) = wanted.pop() {
+        let Some(own) = fields(&id) else { continue };
+        ticks += own[11..13].iter().filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>();
+        wanted.extend(all.iter().filter(|other| fields(other).is_some_and(|other| other[1] == id)).cloned());
+    }
+    ticks / 100.0
+}
+
+fn memory(pid: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok()).unwrap_or(f64::NAN) / 1024.0
+}
+
+/// Times of answers by status, in microseconds, sorted.
+struct Seen(BTreeMap<String, Vec<u64>>);
+
+impl Seen {
+    fn percentile(&self, status: &str, share: f64) -> f64 {
+        let times = self.0.get(status).map(Vec::as_slice).unwrap_or_default();
+        let place = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
+        times.get(place).map_or(f64::NAN, |time| *time as f64 / 1_000.0)
+    }
+
+    fn count(&self, status: &str) -> u64 {
+        self.0.get(status).map_or(0, |times| times.len() as u64)
+    }
+
+    fn others(&self, statuses: &[&str]) -> u64 {
+        self.0.iter().filter(|(status, _)| !statuses.contains(&status.as_str())).map(|(_, times)| times.len() as u64).sum()
+    }
+}
+
+fn one(value: f64) -> Samples {
+    let mut samples = Samples::default();
+    samples.push(value);
+    samples
+}
+
+impl Bench<'_> {
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn stook(&self, catalogue: &str, store: &str, words: &[&str]) -> Result<crate::process::Ran> {
+        let catalogue = self.setting.root.join("examples").join(catalogue).display().to_string();
+        let all: Vec<&str> = ["-C", catalogue.as_str(), "--store", store].into_iter().chain(words.iter().copied()).collect();
+        execute(&self.setting.stook, &all)
+    }
+
+    fn url(&self, schema: &str) -> Option<String> {
+        self.server.as_ref().map(|server| format!("{}?schema={schema}", server.url("postgres")))
+    }
+
+    fn database(&self) -> f64 {
+        self.server.as_ref().and_then(Server::processor_seconds).unwrap_or(0.0)
+    }
+
+    /// Serves a store, asked with a token.
+    fn serve(&self, catalogue: &str, store: &str, words: &[&str]) -> Result<Running> {
+        let made = self.stook(catalogue, store, &["token", "create", "--role", "admin", "--json"])?.output;
+        let made: Json = serde_json::from_str(&made).map_err(|error| format!("{made}: {error}"))?;
+        let token = format!("Bearer {}", made["token"].as_str().unwrap_or_default());
+        let folder = self.setting.root.join("examples").join(catalogue).display().to_string();
+        let mut all = vec!["-C", folder.as_str(), "--store", store, "serve", "--listen", "127.0.0.1:0"];
+        all.extend_from_slice(words);
+        Running::start(&self.setting.stook, &all, Some(token))
+    }
+
+    /// Closed loop on random paths of a file; requests a second, and processor time of the served side per request in µs.
+    fn wrk(&self, running: &Running, paths: &str, connections: &str, with_database: bool) -> Result<(f64, f64)> {
+        let script = self.setting.root.join("benches/peers/paths.lua").display().to_string();
+        let (url, time) = (format!("http://{}", running.address), format!("{SECONDS}s"));
+        let header = running.token.as_ref().map(|token| format!("Authorization: {token}")).unwrap_or_else(|| "x-none: 1".into());
+        let cost = || processor(running.child.id()) + if with_database { self.database() } else { 0.0 };
+        let before = cost();
+        let arguments = ["-c", ASKING, "wrk", "-t1", "-c", connections, "-d", &time, "-H", &header, "-s", &script, &url, "--", paths];
+        let ran = execute(Path::new("taskset"), &arguments)?;
+        let used = cost() - before;
+        let number = |name: &str| -> Option<f64> {
+            ran.output.lines().find_map(|line| line.trim().strip_prefix(name).map(|rest| rest.trim().split([' ', 's']).next()?.parse().ok()))?
+        };
+        if ran.output.contains("Non-2xx") || ran.output.contains("Socket errors") {
+            return Err(format!("not all requests were answered:\n{}", ran.output));
+        }
+        let rate = number("Requests/sec:").ok_or_else(|| ran.output.clone())?;
+        Ok((rate, used * 1e6 / (rate * SECONDS as f64)))
+    }
+
+    /// Open loop: each request with the microsecond at which it begins.
+    fn open_loop(&self, running: &Running, requests: Vec<Json>) -> Result<Seen> {
+        let plan = self.path("plan.json");
+        let whole = json!({ "address": running.address, "headers": running.headers(), "requests": requests });
+        std::fs::write(&plan, whole.to_string()).map_err(|error| error.to_string())?;
+        let own = self.setting.own.display().to_string();
+        let ran = execute(Path::new("taskset"), &["-c", ASKING, &own, "open-loop", &plan])?;
+        Ok(Seen(serde_json::from_str(&ran.output).map_err(|error| error.to_string())?))
+    }
+
+    fn lines(&self, name: &str, lines: impl Iterator<Item = String>) -> Result<String> {
+        let path = self.path(name);
+        std::fs::write(&path, lines.map(|line| line + "\n").collect::<String>()).map_err(|error| error.to_string())?;
+        Ok(path)
+    }
+
+    fn load_register(&self, store: &str) -> Result<()> {
+        let data = self.path("register");
+        if !Path::new(&data).exists() {
+            execute(&self.setting.stook, &["sample", "businesses", "--records", &BUSINESSES.to_string(), "-o", &data])?;
+        }
+        for (file, source) in
+            [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")]
+        {
+            self.stook("businesses", store, &["import", &format!("{data}/{file}"), "--source", source])?;
+        }
+        Ok(())
+    }
+}
+
+pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
+    for program in ["wrk", "taskset"] {
+        if Command::new(program).arg("-V").output().is_err() {
+            println!("skipped: {program} is not installed (Debian: apt install wrk util-linux), no figures of the group serve");
+            return Ok(());
+        }
+    }
+    let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
+    let server = Server::start(&["shared_buffers=512MB", "max_connections=200"]);
+    if let Err(reason) = &server {
+        println!("skipped: {reason}; no figures on PostgreSQL and none beside the peer");
+    }
+    let bench = Bench { setting, folder: folder.path().to_owned(), server: server.ok() };
+    if let Some(pid) = bench.server.as_ref().and_then(|server| server.pid()) {
+        // its processes inherit the core
+        execute(Path::new("taskset"), &["-a", "-p", "-c", SERVED, &pid.to_string()])?;
+    }
+    let file = bench.path("register.sqlite");
+    bench.load_register(&file)?;
+    let on_server = bench.url("register");
+    if let Some(url) = &on_server {
+        bench.stook("businesses", url, &["prepare"])?;
+        bench.load_register(url)?;
+    }
+    hot(&bench, figures, &file, on_server.as_deref())?;
+    if bench.server.is_some() {
+        peer(&bench, figures, &file, on_server.as_deref())?;
+    }
+    matrix(&bench, figures, &file)?;
+    bulk(&bench, figures)?;
+    overload(&bench, figures)?;
+    circulation(&bench, figures, &bench.path("items.sqlite"), "file")?;
+    if let Some(url) = bench.url("items") {
+        bench.stook("authorities", &url, &["prepare"])?;
+        circulation(&bench, figures, &url, "PostgreSQL")?;
+    }
+    Ok(())
+}
+
+/// One record by key.
+fn hot(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<&str>) -> Result<()> {
+    let hot = bench.lines("hot.txt", (1..=200).map(|number| format!("/v1/main/business/{}", reference(number))))?;
+    let all = bench.lines("all.txt", (1..=BUSINESSES).map(|number| format!("/v1/main/business/{}", reference(number))))?;
+    let hello = Running::start(&bench.setting.own, &["hello", "120"], None)?;
+    let warm = bench.serve("businesses", file, &["--workers", "0"])?;
+    let cold = bench.serve("businesses", file, &["--workers", "0", "--cache", "0"])?;
+    let postgres = on_server.map(|url| bench.serve("businesses", url, &["--workers", "0"])).transpose()?;
+    let (mut bare, mut of_file, mut uncached, mut of_server) = <(Samples, Samples, Samples, Samples)>::default();
+    for round in 0..=ROUNDS {
+        let (_, least) = bench.wrk(&hello, &hot, "64", false)?;
+        let (_, cached) = bench.wrk(&warm, &hot, "64", false)?;
+        let (_, read) = bench.wrk(&cold, &all, "64", false)?;
+        let served = postgres.as_ref().map(|running| bench.wrk(running, &hot, "64", true)).transpose()?;
+        if round > 0 {
+            bare.push(least);
+            of_file.push(cached);
+            uncached.push(read);
+            served.into_iter().for_each(|(_, cost)| of_server.push(cost));
+        }
+    }
+    let beside = |cost: &Samples| cost.over(&bare);
+    let limit = format!("bare axum hello {:.1}", bare.median());
+    figures.judged_at_most("get by key, hot, file", &of_file, "CPU µs", &limit, &beside(&of_file), 2.0);
+    figures.judged_at_most("get by key, cache off, uniform keys, file", &uncached, "CPU µs", &limit, &beside(&uncached), 4.0);
+    if on_server.is_some() {
+        figures.judged_at_most("get by key, hot, PostgreSQL (its CPU too)", &of_server, "CPU µs", &limit, &beside(&of_server), 4.0);
+    }
+    Ok(())
+}
+
+/// The three routes beside what a team would write.
+fn peer(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<&str>) -> Result<()> {
+    let python = std::env::var_os("STOOK_PEER_PYTHON").map(PathBuf::from).filter(|python| python.exists());
+    let (Some(python), Some(server)) = (python, &bench.server) else {
+        println!("skipped: no Python with the peer's packages (STOOK_PEER_PYTHON), no figures beside it");
+        return Ok(());
+    };
+    let peers = bench.setting.root.join("benches/peers");
+    let database = format!("{}/peer", server.url("postgres").rsplit_once('/').map_or("", |(base, _)| base));
+    execute(&server.program("psql"), &["-X", "-q", "-d", &server.url("postgres"), "-c", "CREATE DATABASE peer"])?;
+    let script = peers.join("register.py").display().to_string();
+    execute(&python, &[&script, "load", &database.replace("postgres://", "postgresql://"), &bench.path("register")])?;
+    let port = "28471";
+    let mut command = Command::new("taskset");
+    command.args(["-c", SERVED]).arg(python.with_file_name("gunicorn"));
+    command.args(["--no-control-socket", "-k", "gevent", "-w", "2", "--chdir"]).arg(&peers);
+    command.args(["--bind", &format!("127.0.0.1:{port}"), "register:make()"]);
+    command.env("DATABASE_URL", database.replace("postgres://", "postgresql://")).env("REGISTER_USER", "user").env("REGISTER_PASSWORD", "secret");
+    command.env("REGISTER_POOL", "45").env("PYTHONDONTWRITEBYTECODE", "1").stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().map_err(|error| error.to_string())?;
+    // user:secret
+    let python_served = Running { child, address: format!("127.0.0.1:{port}"), token: Some("Basic dXNlcjpzZWNyZXQ=".into()) };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while std::net::TcpStream::connect(&python_served.address).is_err() {
+        if Instant::now() > deadline {
+            return Err("the peer does not come up".into());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let own = bench.serve("businesses", file, &["--workers", "0"])?;
+    let on_server = on_server.map(|url| bench.serve("businesses", url, &["--workers", "0"])).transpose()?;
+    let routes = [("/businesses?id=", true), ("/businesses/id/", true), ("/businesses/ref/", false)];
+    for (route, by_id) in routes {
+        let name = |number: u64| if by_id { id(&reference(number)).to_string() } else { reference(number) };
+        let paths = |prefix: &str| (1..=BUSINESSES).map(|number| format!("{prefix}{route}{}", name(number))).collect::<Vec<_>>();
+        let theirs = bench.lines("theirs.txt", paths("").into_iter())?;
+        let ours = bench.lines("ours.txt", paths("/party-api/v1").into_iter())?;
+        let (mut peer_rate, mut peer_cost, mut cost, mut served_cost) = <(Samples, Samples, Samples, Samples)>::default();
+        for round in 0..=3 {
+            let (rate, of_peer) = bench.wrk(&python_served, &theirs, "32", true)?;
+            let (_, of_own) = bench.wrk(&own, &ours, "32", false)?;
+            let of_server = on_server.as_ref().map(|running| bench.wrk(running, &ours, "32", true)).transpose()?;
+            if round > 0 {
+                peer_rate.push(rate);
+                peer_cost.push(1e6 / of_peer);
+                cost.push(1e6 / of_own);
+                of_server.into_iter().for_each(|(_, cost)| served_cost.push(1e6 / cost));
+            }
+        }
+        figures.ratio(&format!("{route}, file"), &cost, "req/CPU s", "Flask register", &peer_cost, 20.0);
+        if on_server.is_some() {
+            figures.ratio(&format!("{route}, PostgreSQL, its CPU too"), &served_cost, "req/CPU s", "Flask register", &peer_cost, 1.0);
+        }
+        // open loop at 0.9 of what the peer can do
+        let rate = 0.9 * peer_rate.median();
+        let planned = |paths: Vec<String>| -> Vec<Json> {
+            let every = 1e6 / rate;
+            (0..(8.0 * rate) as usize).map(|number| json!([(number as f64 * every) as u64, "GET", paths[number * 7919 % paths.len()], ""])).collect()
+        };
+        let slow = bench.open_loop(&python_served, planned(paths("")))?;
+        let fast = bench.open_loop(&own, planned(paths("/party-api/v1")))?;
+        let (slow, fast) = (one(slow.percentile("200", 0.99)), one(fast.percentile("200", 0.99)));
+        let beside = format!("Flask register {:.0} ms", slow.median());
+        let what = format!("p99 of {route} at {rate:.0}/s");
+        figures.judged_at_most(&what, &fast, "ms", &beside, &fast.over(&slow), 1.0 / 20.0);
+    }
+    posts(bench, figures, &python_served)
+}
+
+/// New businesses one by one, by eight clients that wait for each answer, beside the peer.
+fn posts(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running) -> Result<()> {
+    let (mut own, mut of_server, mut theirs) = <(Samples, Samples, Samples)>::default();
+    for round in 0..3 {
+        let fresh = bench.path(&format!("posts{round}.sqlite"));
+        let body = |number: u64| {
+            let ref_ = 80_000_000_000 + round * 1_000_000 + number;
+            (
+                ref_,
+                json!({ "ref": ref_.to_string(), "sample": "s1", "name": format!("Posted {number}"), "trading_as": "Post", "attributes": { "region": "GB", "currency": "S" } }),
+            )
+        };
+        let running = bench.serve("businesses", &fresh, &["--workers", "0"])?;
+        own.push(by_eight(&running, 4_000, |number| ("/v1/main/version".into(), body(number).1.to_string()))?);
+        drop(running);
+        if let Some(url) = bench.url("posts") {
+            if round == 0 {
+                bench.stook("businesses", &url, &["prepare"])?;
+            }
+            let running = bench.serve("businesses", &url, &["--workers", "0"])?;
+            of_server.push(by_eight(&running, 2_000, |number| ("/v1/main/version".into(), body(number).1.to_string()))?);
+        }
+        let flat = |number: u64| {
+            let (ref_, _) = body(number);
+            json!({ "sampleUnitRef": ref_.to_string(), "sampleUnitType": "B", "sampleSummaryId": "s1", "runame1": "Posted", "runame2": number.to_string(), "runame3": "x", "tradstyle1": "Post", "tradstyle2": "", "tradstyle3": "", "region": "GB", "currency": "S" })
+        };
+        theirs.push(by_eight(python_served, 800, |number| ("/businesses".into(), flat(number).to_string()))?);
+    }
+    figures.ratio("single POSTs by 8 clients, durable, file", &own, "req/s", "Flask register", &theirs, 8.0);
+    if bench.server.is_some() {
+        figures.ratio("single POSTs by 8 clients, durable, PostgreSQL", &of_server, "req/s", "Flask register", &theirs, 1.0);
+    }
+    Ok(())
+}
+
+fn by_eight(running: &Running, count: u64, request: impl Fn(u64) -> (String, String) + Sync) -> Result<f64> {
+    use std::io::{Read, Write};
+    let began = Instant::now();
+    let failed = std::sync::Mutex::new(None::<String>);
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let (request, failed) = (&request, &failed);
+            scope.spawn(move || {
+                let work = || -> std::io::Result<()> {
+                    let mut stream = std::net::TcpStream::connect(&running.address)?;
+                    stream.set_nodelay(true)?;
+                    for number in (client..count).step_by(8) {
+                        let (path, body) = request(number);
+                        let token = running.token.as_deref().unwrap_or_default();
+                        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+                        stream.write_all((head + &body).as_bytes())?;
+                        let mut answer = Vec::new();
+                        let mut buffer = [0; 8_192];
+                        loop {
+                            let length = stream.read(&mut buffer)?;
+                            answer.extend_from_slice(&buffer[..length]);
+                            let text = String::from_utf8_lossy(&answer);
+                            let Some((head, rest)) = text.split_once("\r\n\r\n") else { continue };
+                            let own = head.to_lowercase();
+                            let length: usize = own.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok()).unwrap_or(0);
+                            if rest.len() >= length {
+                                if !(own.starts_with("http/1.1 200") || own.starts_with("http/1.1 201")) {
+                                    return Err(std::io::Error::other(text.into_owned()));
+                                }
+                                break;
+                            }
+                        }
+                    }
+                    Ok(())
+                };
+                if let (Err(error), Ok(mut failed)) = (work(), failed.lock()) {
+                    *failed = Some(error.to_string());
+                }
+            });
+        }
+    });
+    match failed.into_inner() {
+        Ok(None) => Ok(count as f64 / began.elapsed().as_secs_f64()),
+        Ok(Some(reason)) => Err(reason),
+        Err(_) => Err("a client failed".into()),
+    }
+}
+
+/// The report's 45 sets of requests, their spacing a hundredth.
+fn matrix(bench: &Bench<'_>, figures: &mut Figures, file: &str) -> Result<()> {
+    let running = bench.serve("businesses", file, &["--workers", "0"])?;
+    let mut seen: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    let mut number = 0_u64;
+    for route in ["/businesses?id=", "/businesses/ref/", "/businesses/id/"] {
+        for count in [100, 200, 500] {
+            for offset in [50, 100, 200, 1_000, 2_000_u64] {
+                let requests = (0..count).map(|place| {
+                    number += 7_919;
+                    let own = reference(1 + number % BUSINESSES);
+                    let own = if route.ends_with("ref/") { own } else { id(&own).to_string() };
+                    json!([place * offset * 1_000 / 100, "GET", format!("/party-api/v1{route}{own}"), ""])
+                });
+                let requests: Vec<Json> = requests.collect();
+                for (status, times) in bench.open_loop(&running, requests)?.0 {
+                    seen.entry(status).or_default().extend(times);
+                }
+            }
+        }
+    }
+    seen.values_mut().for_each(|times| times.sort_unstable());
+    let seen = Seen(seen);
+    figures.count("the report's 12 000 requests: not answered 200", seen.others(&["200"]));
+    figures.at_most("the same: p99, from the intended start", &one(seen.percentile("200", 0.99)), "ms", 10.0);
+    Ok(())
+}
+
+/// Businesses as one upload, beside the same file imported on the command line.
+fn bulk(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
+    let all = std::fs::read_to_string(bench.folder.join("register/samples.ndjson")).map_err(|error| error.to_string())?;
+    let lines = bench.lines("ten.ndjson", all.lines().take(BUSINESSES as usize).map(str::to_owned))?;
+    let (mut upload, mut import) = (Samples::default(), Samples::default());
+    for round in 0..=3 {
+        let store = bench.path(&format!("bulk{round}.sqlite"));
+        let folder = bench.setting.root.join("examples/businesses").display().to_string();
+        let stook = bench.setting.stook.display().to_string();
+        let ran = execute(Path::new("taskset"), &["-c", SERVED, &stook, "-C", &folder, "--store", &store, "import", &lines, "--source", "sample"])?;
+        let running = bench.serve("businesses", &bench.path(&format!("upload{round}.sqlite")), &["--workers", "1"])?;
+        let token = running.token.clone().unwrap_or_default();
+        let began = Instant::now();
+        let (url, data, header) =
+            (format!("http://{}/v1/main/import?source=sample", running.address), format!("@{lines}"), format!("Authorization: {token}"));
+        let job: Json = serde_json::from_str(&execute(Path::new("curl"), &["-s", "-H", &header, "--data-binary", &data, &url])?.output)
+            .map_err(|error| error.to_string())?;
+        let url = format!("http://{}/v1/main/jobs/{}", running.address, job["id"]);
+        loop {
+            let now: Json =
+                serde_json::from_str(&execute(Path::new("curl"), &["-s", "-H", &header, &url])?.output).map_err(|error| error.to_string())?;
+            match now["state"].as_str() {
+                Some("completed") => break,
+                Some("queued" | "running") => std::thread::sleep(Duration::from_millis(5)),
+                _ => return Err(now.to_string()),
+            }
+        }
+        if round > 0 {
+            upload.push(BUSINESSES as f64 / began.elapsed().as_secs_f64());
+            import.push(BUSINESSES as f64 / ran.seconds);
+        }
+    }
+    figures.ratio("10 000 businesses as one upload", &upload, "docs/s", "stook import", &import, 0.5);
+    Ok(())
+}
+
+fn dropped_connections() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/netstat").unwrap_or_default();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
+    let named = names.split_whitespace().zip(values.split_whitespace());
+    named.filter(|(name, _)| ["ListenDrops", "ListenOverflows"].contains(name)).filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
+}
+
+/// Ten times what can be done, for a minute.
+fn overload(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
+    let running = Running::start(&bench.setting.own, &["hold", "8", "15"], None)?;
+    // 8 at a time, 20 ms each: 400 a second
+    let at =
+        |rate: u64, seconds: u64| (0..rate * seconds).map(|number| json!([number * 1_000_000 / rate, "GET", "/hold", ""])).collect::<Vec<Json>>();
+    let calm = bench.open_loop(&running, at(100, 5))?;
+    let (before, drops) = (memory(running.child.id()), dropped_connections());
+    let storm = bench.open_loop(&running, at(4_000, 10))?;
+    let middle = memory(running.child.id());
+    let storm_again = bench.open_loop(&running, at(4_000, 50))?;
+    let after = memory(running.child.id());
+    std::thread::sleep(Duration::from_secs(1));
+    let calm_again = bench.open_loop(&running, at(100, 5))?;
+    figures.count("4 000/s where 400/s can be done, 60 s: no answer", storm.others(&["200", "503"]) + storm_again.others(&["200", "503"]));
+    figures.count("the same: connections dropped", dropped_connections() - drops);
+    figures.shown("the same: done", &one(storm_again.count("200") as f64 / 50.0), "req/s");
+    figures.at_most("the same: p99 of 503", &one(storm_again.percentile("503", 0.99)), "ms", 50.0);
+    let accepted = one(storm_again.percentile("200", 0.99));
+    let calm_p99 = one(calm.percentile("200", 0.99));
+    figures.judged_at_most(
+        "the same: p99 of what was done",
+        &accepted,
+        "ms",
+        &format!("calm {:.1} ms", calm_p99.median()),
+        &accepted.over(&calm_p99),
+        2.0,
+    );
+    let grown = one(after);
+    figures.judged_at_most(
+        "the same: memory at the end",
+        &grown,
+        "MB",
+        &format!("after 10 s {middle:.1}, calm {before:.1}"),
+        &grown.over(&one(middle)),
+        1.2,
+    );
+    let again = one(calm_again.percentile("200", 0.99));
+    figures.judged_at_most("one second later: p99", &again, "ms", "calm before", &again.over(&calm_p99), 1.5);
+    Ok(())
+}
+
+/// Check-outs and check-ins while files are imported.
+fn circulation(bench: &Bench<'_>, figures: &mut Figures, store: &str, name: &str) -> Result<()> {
+    const ITEMS: u64 = 5_000;
+    const PART: u64 = 50_000;
+    let items = bench.lines("items.csv", std::iter::once("barcode,lccn".to_owned()).chain((0..ITEMS).map(|number| format!("b{number},x"))))?;
+    bench.stook("authorities", store, &["import", &items, "--profile", "stock"])?;
+    let mut first = 1;
+    let mut parts = Vec::new();
+    for part in 0..40 {
+        let file = bench.path(&format!("part{part}.mrc"));
+        if !Path::new(&file).exists() {
+            execute(&bench.setting.stook, &["sample", "authorities", "--records", &PART.to_string(), "--first", &first.to_string(), "-o", &file])?;
+        }
+        first += PART;
+        parts.push(format!("part{part}.mrc"));
+    }
+    let folder = bench.folder.display().to_string();
+    // both cores for whoever serves: an import takes what it gets
+    let running = bench.serve("authorities", store, &["--workers", "1", "--files", &folder])?;
+    execute(Path::new("taskset"), &["-a", "-p", "-c", "0,1", &running.child.id().to_string()])?;
+    if let Some(pid) = bench.server.as_ref().and_then(Server::pid) {
+        execute(Path::new("taskset"), &["-a", "-p", "-c", "0,1", &pid.to_string()])?;
+    }
+    let header = format!("Authorization: {}", running.token.clone().unwrap_or_default());
+    let curl = |method: &str, path: &str| -> Result<Json> {
+        let url = format!("http://{}{path}", running.address);
+        let output = execute(Path::new("curl"), &["-s", "-X", method, "-H", &header, &url])?.output;
+        serde_json::from_str(&output).map_err(|error| format!("{output}: {error}"))
+    };
+    // imports files one after the other until the time is over; documents a second
+    let import = |parts: &mut std::vec::IntoIter<String>, seconds: f64| -> Result<f64> {
+        let began = Instant::now();
+        let mut documents = 0;
+        while began.elapsed().as_secs_f64() < seconds {
+            let Some(part) = parts.next() else { break };
+            let job = curl("POST", &format!("/v1/main/import?path={part}&profile=upsert"))?;
+            loop {
+                let now = curl("GET", &format!("/v1/main/jobs/{}", job["id"]))?;
+                match now["state"].as_str() {
+                    Some("completed") => break,
+                    Some("queued" | "running") => std::thread::sleep(Duration::from_millis(20)),
+                    _ => return Err(now.to_string()),
+                }
+            }
+            documents += PART;
+        }
+        Ok(documents as f64 / began.elapsed().as_secs_f64())
+    };
+    let requests = |seconds: u64, turn: u64| -> Vec<Json> {
+        let one = |number: u64| {
+            // every item goes out, then comes back
+            let (item, out) = ((number / 2 + turn) % ITEMS, number.is_multiple_of(2));
+            let (transition, body) = if out { ("check_out", r#"{"patron":"p1"}"#) } else { ("check_in", "{}") };
+            json!([number * 10_000, "POST", format!("/v1/main/item/b{item}/{transition}"), body])
+        };
+        (0..seconds * 100).map(one).collect()
+    };
+    let mut parts = parts.into_iter();
+    let idle_import = import(&mut parts, 8.0)?;
+    let idle = bench.open_loop(&running, requests(10, 0))?;
+    let (busy, busy_import) = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| bench.open_loop(&running, requests(62, 1_000)));
+        let rate = import(&mut parts, 60.0);
+        (asking.join().unwrap_or_else(|_| Err("the load failed".into())), rate)
+    });
+    let (busy, busy_import) = (busy?, busy_import?);
+    figures.count(&format!("check-outs and check-ins, 100/s, {name}: not done"), busy.others(&["200"]) + idle.others(&["200"]));
+    let (calm_p95, p95) = (idle.percentile("200", 0.95), one(busy.percentile("200", 0.95)));
+    figures.shown("the same: median during imports", &one(busy.percentile("200", 0.5)), "ms");
+    figures.judged_at_most(
+        "the same: p95 during imports",
+        &p95,
+        "ms",
+        &format!("idle p95 {calm_p95:.2} ms, times 3 or 15 ms"),
+        &p95,
+        (3.0 * calm_p95).max(15.0),
+    );
+    figures.ratio("the same: import meanwhile", &one(busy_import), "docs/s", "import alone", &one(idle_import), 0.6);
+    Ok(())
+}
