@@ -5,6 +5,7 @@ use crate::problem::Problem;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use base64::Engine;
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use stook_store::access::{NewToken, Role, Token};
@@ -30,10 +31,10 @@ impl Caller {
     /// 404, whether there is such a tenant or not.
     pub fn tenant(&self, named: &str) -> Result<Tenant, Problem> {
         let nothing = || Problem::missing(format!("there is no tenant {named:?} here"));
-        let named = Tenant::new(named).map_err(|_| nothing())?;
         match &self.tenant {
-            Some(own) if *own != named => Err(nothing()),
-            _ => Ok(named),
+            Some(own) if own.as_str() == named => Ok(own.clone()),
+            Some(_) => Err(nothing()),
+            None => Tenant::new(named).map_err(|_| nothing()),
         }
     }
 
@@ -135,17 +136,17 @@ impl Tokens {
 }
 
 /// The token in an `Authorization` header.
-fn secret_of(sent: &str) -> Option<String> {
+fn secret_of(sent: &str) -> Option<Cow<'_, str>> {
     let (scheme, rest) = sent.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(rest.trim().to_owned());
+        return Some(rest.trim().into());
     }
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
     let plain = base64::engine::general_purpose::STANDARD.decode(rest.trim()).ok()?;
     let plain = String::from_utf8(plain).ok()?;
-    Some(plain.split_once(':')?.1.to_owned())
+    Some(plain.split_once(':')?.1.to_owned().into())
 }
 
 /// Whether a browser on this machine was not sent here by somebody else's page or name server.

@@ -1,6 +1,7 @@
 //! What every request goes through before it is answered: who calls, a place among those in work, a time limit, counting.
 
 use crate::App;
+use crate::access::Caller;
 use crate::admission::Class;
 use crate::log::{self, Logged};
 use crate::metrics::{Counted, StageName};
@@ -12,6 +13,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -46,8 +48,10 @@ impl RequestIds {
         if let Some(sent) = request.headers().get(REQUEST_ID).filter(sound) {
             return sent.clone();
         }
-        let own = format!("{:08x}-{:x}", self.process, self.next.fetch_add(1, Ordering::Relaxed));
-        HeaderValue::from_str(&own).unwrap_or(HeaderValue::from_static("-"))
+        let mut own = String::with_capacity(24);
+        // writing into memory does not fail
+        let _ = write!(own, "{:08x}-{:x}", self.process, self.next.fetch_add(1, Ordering::Relaxed));
+        HeaderValue::try_from(own).unwrap_or(HeaderValue::from_static("-"))
     }
 }
 
@@ -56,47 +60,67 @@ pub fn guarded(app: &Arc<App>, class: Class, router: Router<Arc<App>>) -> Router
     router.route_layer(from_fn_with_state((app.clone(), class), guard))
 }
 
+/// What the guard found out about a request.
+#[derive(Clone)]
+pub struct Guarded {
+    /// Who calls.
+    pub caller: Caller,
+    /// What it is counted as.
+    pub counted: Arc<Counted>,
+}
+
 async fn guard(State((app, class)): State<(Arc<App>, Class)>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = app.requests.id(&request);
-    let route = request.extensions().get::<MatchedPath>().map_or_else(|| Arc::from("-"), |path| Arc::from(path.as_str()));
     let _in_flight = InFlight::new(&app);
     let caller = app.tokens.caller(request.headers());
-    let tenant = match &caller {
-        Ok(caller) => caller.tenant.as_ref().map_or_else(|| tenant_in(request.uri().path()), |tenant| tenant.as_str().into()),
-        Err(_) => "-".into(),
+    let counted = {
+        let tenant = match &caller {
+            Ok(caller) => caller.tenant.as_ref().map_or_else(|| tenant_in(request.uri().path()), Tenant::as_str),
+            Err(_) => "-",
+        };
+        let route = request.extensions().get::<MatchedPath>().map_or("-", MatchedPath::as_str);
+        app.metrics.counted(route, method_name(request.method()), tenant)
     };
-    let counted = Arc::new(Counted { route, method: method_name(request.method()), tenant });
-    app.metrics.stage(&counted, StageName::Accepted);
-    let logged = (app.options.log != Logged::Nothing).then(|| (request.method().clone(), request.uri().path().to_owned()));
+    counted.stage(StageName::Accepted);
+    let logged = (app.options.log == Logged::All).then(|| (request.method().clone(), request.uri().path().to_owned()));
     let mut response = match caller {
         Err(problem) => problem.into_response(),
         Ok(caller) => {
-            request.extensions_mut().insert(caller);
-            request.extensions_mut().insert(counted.clone());
+            request.extensions_mut().insert(Guarded { caller, counted: counted.clone() });
             admitted(&app, class, &counted, request, next).await
         }
     };
     let (took, status) = (began.elapsed(), response.status());
     app.metrics.answered(&counted, status.as_u16(), took);
-    if let Some((method, path)) = logged {
-        let trouble = status.is_server_error() || took > Duration::from_secs(1);
-        if app.options.log == Logged::All || trouble {
-            log::write(
-                "request",
-                [
-                    ("id", id.to_str().unwrap_or_default().into()),
-                    ("method", method.as_str().into()),
-                    ("path", path.into()),
-                    ("tenant", (*counted.tenant).into()),
-                    ("status", status.as_u16().into()),
-                    ("ms", (took.as_micros() as f64 / 1_000.0).into()),
-                ],
-            );
-        }
+    let trouble = status.is_server_error() || took > Duration::from_secs(1);
+    if app.options.log == Logged::All || (trouble && app.options.log == Logged::Troubles) {
+        let (method, path) = logged.map_or((None, None), |(method, path)| (Some(method.to_string()), Some(path)));
+        log::write(
+            "request",
+            [
+                ("id", id.to_str().unwrap_or_default().into()),
+                ("method", method.into()),
+                ("path", path.into()),
+                ("route", counted.route().into()),
+                ("tenant", (*counted.tenant).into()),
+                ("status", status.as_u16().into()),
+                ("ms", (took.as_micros() as f64 / 1_000.0).into()),
+            ],
+        );
     }
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// What a future gives, or nothing after `time`. One that is ready at once costs no timer.
+async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let first = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context))).await;
+    match first {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => tokio::time::timeout(time, future).await.ok(),
+    }
 }
 
 async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, request: Request, next: Next) -> Response {
@@ -107,12 +131,12 @@ async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, request: Requ
             Err(problem) => return problem.into_response(),
         },
     };
-    app.metrics.stage(counted, StageName::Started);
+    counted.stage(StageName::Started);
     match class {
-        Class::Interactive => match tokio::time::timeout(app.options.request_time, next.run(request)).await {
-            Ok(response) => response,
-            Err(_) => Problem::busy("the request took too long and was given up; a change may still be done").into_response(),
-        },
+        Class::Interactive => {
+            let given_up = || Problem::busy("the request took too long and was given up; a change may still be done").into_response();
+            within(app.options.request_time, next.run(request)).await.unwrap_or_else(given_up)
+        }
         // their place is theirs until the last byte is sent
         Class::Bulk => next.run(request).await.map(|body| Body::new(Holding { body, _place: place })),
         Class::Open => next.run(request).await,
@@ -162,9 +186,9 @@ impl Drop for InFlight<'_> {
 }
 
 /// The tenant in a path, if it could be one.
-fn tenant_in(path: &str) -> Arc<str> {
+fn tenant_in(path: &str) -> &str {
     let named = path.strip_prefix("/v1/").map_or(DEFAULT_TENANT, |rest| rest.split('/').next().unwrap_or_default());
-    Tenant::new(named).map_or_else(|_| "-".into(), |tenant| tenant.as_str().into())
+    if Tenant::new(named).is_ok() { named } else { "-" }
 }
 
 fn method_name(method: &Method) -> &'static str {
@@ -243,6 +267,6 @@ pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Pro
 impl Ctx {
     /// The store is about to be asked.
     pub fn reaches_store(&self) {
-        self.app.metrics.stage(&self.counted, StageName::StoreReached);
+        self.counted.stage(StageName::StoreReached);
     }
 }

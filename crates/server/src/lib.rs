@@ -38,6 +38,7 @@ use std::time::Duration;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_store::Store;
+use tower_http::compression::CompressionLayer;
 
 pub use connection::{serve, serve_routes};
 pub use guard::guarded;
@@ -156,7 +157,7 @@ impl App {
 pub fn router(app: &Arc<App>) -> Router {
     let v1 = Router::new()
         .route("/v1/{tenant}", get(records::overview))
-        .route("/v1/{tenant}/query", get(query::get).post(query::post))
+        .route("/v1/{tenant}/query", get(query::get).post(query::post).layer(CompressionLayer::new()))
         .route("/v1/{tenant}/lookup", post(records::lookup))
         .route("/v1/{tenant}/pick", post(transitions::pick))
         .route("/v1/{tenant}/jobs", get(jobs::list))
@@ -172,7 +173,7 @@ pub fn router(app: &Arc<App>) -> Router {
     for (index, collection) in app.catalogue.collections.iter().enumerate() {
         v1 = v1.merge(of_collection(index, collection));
         let export = move |ctx: Ctx| query::export(ctx.about(index));
-        bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export));
+        bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export).layer(CompressionLayer::new()));
     }
     let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events));
     let open = Router::new()

@@ -7,7 +7,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 /// Where a request is told apart.
@@ -64,6 +66,8 @@ pub struct Metrics {
     gauges: Family<What, Gauge>,
     asked: Family<What, Counter>,
     cached: Family<CacheUse, Counter>,
+    known: RwLock<HashMap<u64, (Labels, Arc<Counted>)>>,
+    hasher: RandomState,
 }
 
 fn seconds() -> Histogram {
@@ -84,32 +88,89 @@ impl Default for Metrics {
         registry.register("state", "Queue, admission, cache: how things stand", gauges.clone());
         registry.register("store_calls", "Questions asked of the store by look-ups", asked.clone());
         registry.register("cache", "Look-ups by what the cache had", cached.clone());
-        Self { registry, stages, answers, duration, in_flight, connections, gauges, asked, cached }
+        Self {
+            registry,
+            stages,
+            answers,
+            duration,
+            in_flight,
+            connections,
+            gauges,
+            asked,
+            cached,
+            known: RwLock::default(),
+            hasher: RandomState::new(),
+        }
     }
 }
 
-/// A request that is being counted.
+/// Counters of one route, method and tenant, found once for a request.
 pub struct Counted {
-    /// Its route's pattern.
-    pub route: Arc<str>,
-    /// Its method.
-    pub method: &'static str,
-    /// Its tenant, when that is known.
+    /// The tenant, when that is known.
     pub tenant: Arc<str>,
+    route: Arc<str>,
+    stages: [Counter; 4],
+    duration: Histogram,
+    /// Statuses that were answered so far.
+    answers: RwLock<Vec<(u16, Counter)>>,
+}
+
+/// Route, method, tenant.
+type Labels = (Box<str>, &'static str, Box<str>);
+
+impl Counted {
+    /// The request has come so far.
+    pub fn stage(&self, stage: StageName) {
+        self.stages[stage as usize].inc();
+    }
+
+    /// The route's pattern.
+    pub fn route(&self) -> &str {
+        &self.route
+    }
 }
 
 impl Metrics {
-    /// A request has come so far.
-    pub fn stage(&self, request: &Counted, stage: StageName) {
-        self.stages.get_or_create(&Stage { route: request.route.clone(), tenant: request.tenant.clone(), stage }).inc();
+    /// The counters of a request.
+    pub fn counted(&self, route: &str, method: &'static str, tenant: &str) -> Arc<Counted> {
+        let mut hasher = self.hasher.build_hasher();
+        (route, method, tenant).hash(&mut hasher);
+        let hash = hasher.finish();
+        let fits = |labels: &Labels| *labels.0 == *route && labels.1 == method && *labels.2 == *tenant;
+        let find =
+            |known: &HashMap<u64, (Labels, Arc<Counted>)>| known.get(&hash).filter(|(labels, _)| fits(labels)).map(|(_, counted)| counted.clone());
+        if let Some(known) = self.known.read().ok().and_then(|known| find(&known)) {
+            return known;
+        }
+        let (own_route, own_tenant): (Arc<str>, Arc<str>) = (route.into(), tenant.into());
+        let stage = |stage| {
+            let place = Stage { route: own_route.clone(), tenant: own_tenant.clone(), stage };
+            self.stages.get_or_create(&place).clone()
+        };
+        let stages = [StageName::Accepted, StageName::Started, StageName::StoreReached, StageName::Completed].map(stage);
+        let place = Where { route: own_route.clone(), method, tenant: own_tenant.clone() };
+        let duration = self.duration.get_or_create(&place).clone();
+        let counted = Arc::new(Counted { tenant: own_tenant, route: own_route, stages, duration, answers: RwLock::default() });
+        if let Ok(mut known) = self.known.write() {
+            known.insert(hash, ((route.into(), method, tenant.into()), counted.clone()));
+        }
+        counted
     }
 
     /// A request was answered.
     pub fn answered(&self, request: &Counted, status: u16, took: Duration) {
-        self.stage(request, StageName::Completed);
-        self.answers.get_or_create(&Status { route: request.route.clone(), tenant: request.tenant.clone(), status }).inc();
-        let place = Where { route: request.route.clone(), method: request.method, tenant: request.tenant.clone() };
-        self.duration.get_or_create(&place).observe(took.as_secs_f64());
+        request.stage(StageName::Completed);
+        request.duration.observe(took.as_secs_f64());
+        let known = |answers: &Vec<(u16, Counter)>| answers.iter().find(|(known, _)| *known == status).map(|(_, counter)| counter.inc()).is_some();
+        if request.answers.read().is_ok_and(|answers| known(&answers)) {
+            return;
+        }
+        let place = Status { route: request.route.clone(), tenant: request.tenant.clone(), status };
+        let counter = self.answers.get_or_create(&place).clone();
+        counter.inc();
+        if let Ok(mut answers) = request.answers.write() {
+            answers.push((status, counter));
+        }
     }
 
     /// Requests that have not been answered.

@@ -3,6 +3,7 @@
 
 use crate::cache::{Cache, Known, ListPlace, Moment, Place};
 use crate::metrics::Metrics;
+use axum::http::HeaderValue;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,12 +24,14 @@ pub struct Record {
     pub stored: StoredRecord,
     /// The same as JSON text.
     pub json: Bytes,
+    /// Its entity tag.
+    pub etag: HeaderValue,
 }
 
 impl Record {
     fn new(catalogue: &Catalogue, collection: usize, stored: StoredRecord) -> Self {
         let json = stook_engine::record::to_json(&catalogue.collections[collection], &stored);
-        Self { stored, json: json.to_string().into() }
+        Self { json: json.to_string().into(), etag: crate::records::etag(stored.version.revision), stored }
     }
 
     /// Bytes of memory, about: values take no more than twice their text.

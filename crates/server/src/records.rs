@@ -37,7 +37,8 @@ pub fn json_answer(status: StatusCode, body: impl Into<Bytes>) -> Response {
     response
 }
 
-fn etag(revision: i64) -> HeaderValue {
+/// The entity tag of a revision.
+pub fn etag(revision: i64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{revision}\"")).unwrap_or(HeaderValue::from_static("\"0\""))
 }
 
@@ -113,24 +114,25 @@ async fn one(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
     ctx.params.end()?;
     let known = revisions(&ctx, header::IF_NONE_MATCH)?;
     ctx.reaches_store();
-    let (revision, body) = if deleted {
+    let (revision, tag, body) = if deleted {
         let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
         let read = move || {
             let name = &app.catalogue.collections[collection].name;
             let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), true)?;
             Ok::<_, stook_engine::EngineError>(found.map(|found| (found.stored.version.revision, found.to_json().to_string().into())))
         };
-        blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?
+        let (revision, body): (i64, Bytes) = blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
+        (revision, etag(revision), body)
     } else {
         let found: Option<std::sync::Arc<Record>> = ctx.app.reads.begin(&ctx.tenant)?.record(collection, key.clone()).await?;
         let found = found.ok_or_else(|| not_there(&ctx, &key))?;
-        (found.stored.version.revision, found.json.clone())
+        (found.stored.version.revision, found.etag.clone(), found.json.clone())
     };
     let mut response = match known.is_some_and(|known| known.is_empty() || known.contains(&revision)) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => json_answer(StatusCode::OK, body),
     };
-    response.headers_mut().insert(header::ETAG, etag(revision));
+    response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
 

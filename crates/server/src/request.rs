@@ -2,10 +2,11 @@
 
 use crate::App;
 use crate::access::Caller;
+use crate::guard::Guarded;
 use crate::metrics::Counted;
 use crate::problem::{Answer, Problem};
 use axum::body::Body;
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use futures_util::StreamExt;
@@ -28,7 +29,7 @@ pub struct Ctx {
     /// Whose records.
     pub tenant: Tenant,
     /// Values in the path by name.
-    pub path: Vec<(String, String)>,
+    path: RawPathParams,
     /// Parameters behind the question mark.
     pub params: Params,
     /// Headers.
@@ -43,12 +44,10 @@ impl FromRequestParts<Arc<App>> for Ctx {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let path = Path::<Vec<(String, String)>>::from_request_parts(parts, app).await;
-        let Path(path) = path.map_err(|_| Problem::bad("the path is not UTF-8"))?;
+        let path = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Problem::bad("the path is not UTF-8"))?;
         let not_guarded = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the route is not behind the guard");
-        let caller = parts.extensions.remove::<Caller>().ok_or_else(not_guarded)?;
-        let counted = parts.extensions.remove::<Arc<Counted>>().ok_or_else(not_guarded)?;
-        let tenant = match path.iter().find(|(name, _)| name == "tenant") {
+        let Guarded { caller, counted } = parts.extensions.remove::<Guarded>().ok_or_else(not_guarded)?;
+        let tenant = match path.iter().find(|(name, _)| *name == "tenant") {
             Some((_, named)) => caller.tenant(named)?,
             None => caller.own_tenant(),
         };
@@ -60,7 +59,7 @@ impl FromRequestParts<Arc<App>> for Ctx {
 impl Ctx {
     /// A value in the path.
     pub fn segment(&self, name: &str) -> &str {
-        self.path.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+        self.path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
     /// The same request, about a collection.

@@ -40,7 +40,7 @@ pub const DEFAULT_TENANT: &str = "main";
 
 /// An isolated owner of records. Every query names one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Tenant(Box<str>);
+pub struct Tenant(Arc<str>);
 
 impl Tenant {
     /// Checks a name: 1 to 64 small letters, digits, `-` and `_`.

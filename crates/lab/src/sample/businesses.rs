@@ -123,9 +123,10 @@ pub fn write(wanted: &Businesses, folder: &Path) -> io::Result<()> {
             "id": own.to_string(), "emailAddress": email, "firstName": first, "lastName": last, "telephone": telephone, "status": status
         });
         writeln!(people, "{shown}")?;
-        for _ in 0..=random.below(3) {
+        for survey in 0..=random.below(3) {
             let business = id(&reference(wanted.first + random.below(wanted.records.max(1))));
-            let (survey, status) = (SURVEYS[random.below(4) as usize], STATUSES[random.below(4) as usize]);
+            // each in another survey, so that no enrolment is there twice
+            let (survey, status) = (SURVEYS[((person + survey) % 4) as usize], STATUSES[random.below(4) as usize]);
             writeln!(enrolments, "{business},{own},{survey},{status},2026-01-31T06:00:00Z")?;
         }
     }
