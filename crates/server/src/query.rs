@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::StreamExt;
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 use stook_catalogue::diagnostic::render;
@@ -204,7 +205,8 @@ pub async fn export(mut ctx: Ctx) -> Answer {
         }
     });
     let stream = futures_util::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
-    let mut response = Response::new(Body::from_stream(stream));
+    // whoever compresses asks once more behind the end
+    let mut response = Response::new(Body::from_stream(stream.fuse()));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     Ok(response)
 }
