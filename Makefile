@@ -82,5 +82,6 @@ demo: build
 	$(call stook,query "authority | count(lccn)$(,) max(changed)")
 	$(call stook,get authority "n  00000042 " --explain)
 	@printf '\nGo on in %s with %s\n' '$(DEMO)' '$(STOOK) --help'
+	$(call stook,serve)
 
 , := ,

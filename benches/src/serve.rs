@@ -427,6 +427,10 @@ fn by_eight(running: &Running, count: u64, request: impl Fn(u64) -> (String, Str
 /// The report's 45 sets of requests, their spacing a hundredth.
 fn matrix(bench: &Bench<'_>, figures: &mut Figures, file: &str) -> Result<()> {
     let running = bench.serve("businesses", file, &["--workers", "0"])?;
+    // the service has run before the report's requests come
+    let paths = (1..=BUSINESSES).map(|number| format!("/party-api/v1/businesses/ref/{}", reference(number)));
+    let paths = bench.lines("warm.txt", paths)?;
+    bench.wrk(&running, &paths, "8", false)?;
     let mut seen: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut number = 0_u64;
     for route in ["/businesses?id=", "/businesses/ref/", "/businesses/id/"] {

@@ -73,7 +73,15 @@ impl Known {
     }
 }
 
-fn check(place: &Place, clients: &[Client], imports: bool) {
+/// Who imports files meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Imports {
+    Nobody,
+    AnotherProcess,
+    Uploads,
+}
+
+fn check(place: &Place, clients: &[Client], imports: Imports) {
     let counters: Vec<Counter> = (0..KEYS).map(|_| Counter::default()).collect();
     let created: Mutex<Vec<String>> = Mutex::new(Vec::new());
     for key in 0..KEYS {
@@ -111,7 +119,7 @@ fn check(place: &Place, clients: &[Client], imports: bool) {
                 }
             });
         }
-        if imports {
+        if imports != Imports::Nobody {
             let (counters, over) = (&counters, &over);
             scope.spawn(move || {
                 while !over.load(Ordering::SeqCst) {
@@ -121,9 +129,17 @@ fn check(place: &Place, clients: &[Client], imports: bool) {
                         .enumerate()
                         .map(|(key, number)| json!({"code": format!("k{key}"), "filed": number}).to_string() + "\n")
                         .collect();
-                    let file = place.file("filed.ndjson", lines);
                     // each delivery is later than the one before
-                    place.ok(&["import", &file, "--source", "files", "--as-of", &now()]);
+                    if imports == Imports::AnotherProcess {
+                        let file = place.file("filed.ndjson", lines);
+                        place.ok(&["import", &file, "--source", "files", "--as-of", &now()]);
+                    } else {
+                        let path = format!("/v1/main/import?source=files&as_of={}", now());
+                        let job = clients[0].send("POST", &path, &[], lines.as_bytes()).with(202);
+                        while clients[0].get(&format!("/v1/main/jobs/{}", job["id"])).with(200)["state"] != "completed" {
+                            std::thread::sleep(Duration::from_millis(2));
+                        }
+                    }
                     for (counter, number) in counters.iter().zip(numbers) {
                         counter.filed.floor.fetch_max(number, Ordering::SeqCst);
                     }
@@ -193,7 +209,7 @@ fn was_used(stook: &Served) {
 fn on_a_file_beside_imports_of_another_process() {
     let place = Place::new(COUNTERS);
     let stook = Served::new(&place, &["--workers", "1"]);
-    check(&place, &[stook.client(None)], true);
+    check(&place, &[stook.client(None)], Imports::AnotherProcess);
     was_used(&stook);
     place.assert_sound();
 }
@@ -202,7 +218,7 @@ fn on_a_file_beside_imports_of_another_process() {
 fn on_a_file_that_nobody_else_writes() {
     let place = Place::new(COUNTERS);
     let stook = Served::new(&place, &["--workers", "1"]);
-    check(&place, &[stook.client(None)], false);
+    check(&place, &[stook.client(None)], Imports::Uploads);
     was_used(&stook);
 }
 
@@ -210,7 +226,7 @@ fn on_a_file_that_nobody_else_writes() {
 fn on_a_file_with_two_servers() {
     let place = Place::new(COUNTERS);
     let (one, two) = (Served::new(&place, &["--workers", "1"]), Served::new(&place, &["--workers", "1"]));
-    check(&place, &[one.client(None), two.client(None)], false);
+    check(&place, &[one.client(None), two.client(None)], Imports::Nobody);
     place.assert_sound();
 }
 
@@ -223,6 +239,6 @@ fn on_a_server_with_several_processes() {
     let place = Place::on_server(COUNTERS, format!("{}?schema=exact", server.url("postgres")));
     place.ok(&["prepare"]);
     let (one, two, three) = (Served::new(&place, &[]), Served::new(&place, &["--workers", "1"]), Served::new(&place, &["--cache", "0"]));
-    check(&place, &[one.client(None), two.client(None), three.client(None)], true);
+    check(&place, &[one.client(None), two.client(None), three.client(None)], Imports::AnotherProcess);
     was_used(&one);
 }

@@ -150,6 +150,35 @@ pub struct Look {
     pub shown: Vec<(String, Leaf)>,
 }
 
+impl Look {
+    /// Leaves out of included records what nothing shows: an include that names no fields is whole only where it is shown whole.
+    pub(crate) fn trim(&mut self) {
+        for (name, include) in &mut self.includes {
+            if !self.shown.is_empty() && include.shown.is_empty() {
+                let mut whole = false;
+                let mut members: Vec<String> = Vec::new();
+                for (_, leaf) in &self.shown {
+                    match leaf {
+                        Leaf::Path(path) if path[0] == *name => match path.get(1) {
+                            Some(member) if !members.contains(member) => members.push(member.clone()),
+                            Some(_) => {}
+                            None => whole = true,
+                        },
+                        Leaf::Expression(expression) => whole |= expression.variables().contains(name),
+                        Leaf::Path(_) | Leaf::Text(_) => {}
+                    }
+                }
+                if !whole {
+                    // something must say that a record was found
+                    members = if members.is_empty() { vec!["key".into()] } else { members };
+                    include.shown = members.into_iter().map(|member| (member.clone(), Leaf::Path(vec![member]))).collect();
+                }
+            }
+            include.trim();
+        }
+    }
+}
+
 /// What happens when an include finds nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Required {

@@ -241,7 +241,7 @@ pub struct Serve {
     #[arg(long, value_name = "MS", default_value_t = 100)]
     pub wait: u64,
     /// Memory for records that were read, in MB; 0 for none.
-    #[arg(long, value_name = "MB", default_value_t = 64)]
+    #[arg(long, value_name = "MB", default_value_t = 256)]
     pub cache: u64,
     /// Requests to be logged.
     #[arg(long, value_name = "WHICH", default_value = "troubles")]

@@ -132,12 +132,11 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator,
     let stored = store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), Detail::Full)?.pop().flatten();
     let desk = Desk { catalogue: catalogue.clone(), edit, said, key, now };
     let ended = Arc::new(Mutex::new(Edited::Missing));
-    let mut unit = EditUnit { desk, writes: Vec::new(), ended: ended.clone() };
-    let decision = unit.desk.decide(evaluator, stored)?;
-    unit.writes = unit.take(decision);
-    if unit.writes.is_empty() {
-        return Ok(ended.lock().unwrap_or_else(PoisonError::into_inner).clone());
-    }
+    let (write, planned) = match desk.decide(evaluator, stored)? {
+        Ok(decision) => decision,
+        Err(ended) => return Ok(ended),
+    };
+    let unit = EditUnit { desk, writes: vec![write], planned, ended: ended.clone() };
     let stamp = store.commit(Box::new(unit))?.stamp;
     let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Edited::Done { record, changed: true, .. } = &mut edited {
@@ -323,6 +322,8 @@ fn as_record(key: &Key, version: stook_store::Version, content: &Content) -> Sto
 struct EditUnit {
     desk: Desk,
     writes: Vec<RecordWrite>,
+    /// What becomes of it if nobody was faster.
+    planned: Edited,
     ended: Arc<Mutex<Edited>>,
 }
 
@@ -351,6 +352,8 @@ impl Unit for EditUnit {
     }
 
     fn writes(&self) -> &[RecordWrite] {
+        // the store may begin again: what it says then is what counts
+        self.end(self.planned.clone());
         &self.writes
     }
 

@@ -281,27 +281,40 @@ struct TransitionUnit {
     /// Whether another version than the one that was read may be changed.
     insists: bool,
     writes: Vec<RecordWrite>,
+    /// What becomes of it if nobody was faster.
+    planned: Outcome,
+    outcome: Arc<Mutex<Outcome>>,
+}
+
+/// What became of a transition, and what is logged of it.
+#[derive(Debug, Clone)]
+struct Outcome {
+    ended: Ended,
     logged: Option<Logged>,
-    ended: Arc<Mutex<Ended>>,
+}
+
+impl From<Ended> for Outcome {
+    fn from(ended: Ended) -> Self {
+        Self { ended, logged: None }
+    }
+}
+
+impl Decision {
+    fn outcome(self) -> (Vec<RecordWrite>, Outcome) {
+        match self {
+            Decision::Missing => (Vec::new(), Ended::Missing.into()),
+            Decision::Refused(reasons) => (Vec::new(), Ended::Refused(reasons).into()),
+            Decision::Change(changed) => {
+                let Changed { write, logged, answer } = *changed;
+                (vec![write], Outcome { ended: Ended::Done(answer), logged: Some(logged) })
+            }
+        }
+    }
 }
 
 impl TransitionUnit {
-    fn end(&self, ended: Ended) {
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended;
-    }
-
-    fn take(&mut self, decision: Decision) -> Vec<RecordWrite> {
-        self.logged = None;
-        match decision {
-            Decision::Missing => self.end(Ended::Missing),
-            Decision::Refused(reasons) => self.end(Ended::Refused(reasons)),
-            Decision::Change(changed) => {
-                self.end(Ended::Done(changed.answer));
-                self.logged = Some(changed.logged);
-                return vec![changed.write];
-            }
-        }
-        Vec::new()
+    fn end(&self, outcome: impl Into<Outcome>) {
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = outcome.into();
     }
 }
 
@@ -323,29 +336,32 @@ impl Unit for TransitionUnit {
     }
 
     fn writes(&self) -> &[RecordWrite] {
+        // the store may begin again: what it says then is what counts
+        self.end(self.planned.clone());
         &self.writes
     }
 
     fn resolve(&mut self, conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         if !self.insists {
-            self.logged = None;
             self.end(Ended::Lost);
             return Ok(Vec::new());
         }
         let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let decision = self.ask.decide(&self.catalogue, &evaluator, &self.key, record.as_ref(), self.now);
-        Ok(self.take(decision))
+        let (writes, outcome) = decision.outcome();
+        self.end(outcome);
+        Ok(writes)
     }
 
     fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
 
     fn log(&mut self) -> Vec<Logged> {
-        self.logged.iter().cloned().collect()
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
     }
 
     fn answer(&mut self) -> Option<Vec<u8>> {
-        match &*self.ended.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &self.outcome.lock().unwrap_or_else(PoisonError::into_inner).ended {
             Ended::Done(answer) => Some(answer.to_string().into_bytes()),
             _ => None,
         }
@@ -355,7 +371,7 @@ impl Unit for TransitionUnit {
 /// A transition that was decided, and maybe is being committed.
 pub struct Underway {
     pending: Option<Pending>,
-    ended: Arc<Mutex<Ended>>,
+    outcome: Arc<Mutex<Outcome>>,
 }
 
 impl Underway {
@@ -369,7 +385,7 @@ impl Underway {
             Err(StoreError::Held) => return Ok(Ended::Lost),
             other => other?,
         };
-        Ok(self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        Ok(self.outcome.lock().unwrap_or_else(PoisonError::into_inner).ended.clone())
     }
 }
 
@@ -385,22 +401,14 @@ pub fn begin(
     insists: bool,
 ) -> Underway {
     let now = store.clock();
-    let decision = ask.decide(catalogue, evaluator, key, record, now);
-    let ended = Arc::new(Mutex::new(Ended::Missing));
-    let mut unit = TransitionUnit {
-        catalogue: catalogue.clone(),
-        ask: ask.clone(),
-        key: key.clone(),
-        now,
-        insists,
-        writes: Vec::new(),
-        logged: None,
-        ended: ended.clone(),
-    };
-    unit.writes = unit.take(decision);
+    let (writes, planned) = ask.decide(catalogue, evaluator, key, record, now).outcome();
+    let outcome = Arc::new(Mutex::new(planned.clone()));
+    let (catalogue, ask, key) = (catalogue.clone(), ask.clone(), key.clone());
     // a call that was done before is answered as before, also where it would be refused now
-    let pending = (!unit.writes.is_empty() || ask.call.is_some()).then(|| store.submit(Box::new(unit), Urgency::Interactive));
-    Underway { pending, ended }
+    let needed = !writes.is_empty() || ask.call.is_some();
+    let unit = TransitionUnit { catalogue, ask, key, now, insists, writes, planned, outcome: outcome.clone() };
+    let pending = needed.then(|| store.submit(Box::new(unit), Urgency::Interactive));
+    Underway { pending, outcome }
 }
 
 /// Does a transition of one record.

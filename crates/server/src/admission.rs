@@ -13,8 +13,8 @@ pub enum Class {
     Interactive,
     /// Uploads and whole collections.
     Bulk,
-    /// Health, documentation: always answered.
-    Open,
+    /// Those who watch a job.
+    Watch,
 }
 
 /// The limits of one class.

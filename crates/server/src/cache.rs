@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::key::Key;
 use stook_store::plan::Column;
-use stook_store::{Change, Changed, Store, Tenant, Version, Watch};
+use stook_store::{Changed, Store, Tenant, Version, Watch};
 
 /// Slots that remember the last commit of the keys that fall into them.
 const SLOTS: usize = 1 << 16;
@@ -121,13 +121,11 @@ impl Watch for Stands {
         *making = stand;
     }
 
-    fn committed(&self, stand: i64, changed: &[Changed<'_>]) {
-        for Changed { tenant, writes } in changed {
-            for write in *writes {
-                self.of_record(tenant, write.collection, &write.key).fetch_max(stand, Ordering::SeqCst);
-                if !matches!(write.change, Change::Touch { .. }) {
-                    self.of_lists(tenant, write.collection).fetch_max(stand, Ordering::SeqCst);
-                }
+    fn committed(&self, stand: i64, changed: &[Changed]) {
+        for Changed { tenant, collection, key, content } in changed {
+            self.of_record(tenant, *collection, key).fetch_max(stand, Ordering::SeqCst);
+            if *content {
+                self.of_lists(tenant, *collection).fetch_max(stand, Ordering::SeqCst);
             }
         }
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);

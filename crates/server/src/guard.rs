@@ -124,12 +124,9 @@ async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T>
 }
 
 async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, request: Request, next: Next) -> Response {
-    let place = match app.gate(class) {
-        None => None,
-        Some(gate) => match gate.enter().await {
-            Ok(place) => Some(place),
-            Err(problem) => return problem.into_response(),
-        },
+    let place = match app.gate(class).enter().await {
+        Ok(place) => place,
+        Err(problem) => return problem.into_response(),
     };
     counted.stage(StageName::Started);
     match class {
@@ -138,8 +135,7 @@ async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, request: Requ
             within(app.options.request_time, next.run(request)).await.unwrap_or_else(given_up)
         }
         // their place is theirs until the last byte is sent
-        Class::Bulk => next.run(request).await.map(|body| Body::new(Holding { body, _place: place })),
-        Class::Open => next.run(request).await,
+        Class::Bulk | Class::Watch => next.run(request).await.map(|body| Body::new(Holding { body, _place: place })),
     }
 }
 
@@ -230,6 +226,7 @@ pub async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Re
         ("interactive_waiting", app.interactive.waiting()),
         ("bulk_in_work", app.bulk.in_work()),
         ("bulk_waiting", app.bulk.waiting()),
+        ("watching", app.watch.in_work()),
         ("cache_records", app.reads.cache().map_or(0, crate::cache::Cache::records)),
         ("cache_bytes", app.reads.cache().map_or(0, |cache| cache.size() as usize)),
     ] {

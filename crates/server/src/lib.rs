@@ -38,6 +38,7 @@ use std::time::Duration;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_store::Store;
+use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
 
 pub use connection::{serve, serve_routes};
@@ -52,6 +53,8 @@ pub struct Options {
     pub interactive: Limits,
     /// Limits of uploads and exports.
     pub bulk: Limits,
+    /// Limits of those who watch jobs.
+    pub watch: Limits,
     /// Longest time a request may take.
     pub request_time: Duration,
     /// Longest time without progress of a peer that sends or receives.
@@ -77,12 +80,13 @@ impl Default for Options {
         Self {
             interactive: Limits { most: 128, wait: Duration::from_millis(100) },
             bulk: Limits { most: 8, wait: Duration::from_millis(100) },
+            watch: Limits { most: 64, wait: Duration::ZERO },
             request_time: Duration::from_secs(30),
             stall: Duration::from_secs(30),
             body: 1 << 20,
             upload: 4 << 30,
             connections: 4_096,
-            cache: 64 << 20,
+            cache: 256 << 20,
             files: None,
             log: Logged::Troubles,
             loopback: true,
@@ -99,9 +103,12 @@ pub struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) interactive: Gate,
     pub(crate) bulk: Gate,
+    pub(crate) watch: Gate,
     pub(crate) options: Options,
     pub(crate) openapi: bytes::Bytes,
     evaluators: Mutex<Vec<Evaluator>>,
+    /// Threads that do whole look-ups: more would only take the processor from each other.
+    pub(crate) lookers: Arc<Semaphore>,
     /// Set when no new work is taken.
     pub(crate) ending: AtomicBool,
     pub(crate) requests: guard::RequestIds,
@@ -120,6 +127,7 @@ impl App {
         Ok(Arc::new(Self {
             interactive: Gate::new(options.interactive),
             bulk: Gate::new(options.bulk),
+            watch: Gate::new(options.watch),
             catalogue,
             store,
             reads,
@@ -128,6 +136,7 @@ impl App {
             options,
             openapi,
             evaluators: Mutex::default(),
+            lookers: Arc::new(Semaphore::new(2 * std::thread::available_parallelism().map_or(2, usize::from))),
             ending: AtomicBool::new(false),
             requests: guard::RequestIds::default(),
         }))
@@ -144,11 +153,11 @@ impl App {
         value
     }
 
-    pub(crate) fn gate(&self, class: Class) -> Option<&Gate> {
+    pub(crate) fn gate(&self, class: Class) -> &Gate {
         match class {
-            Class::Interactive => Some(&self.interactive),
-            Class::Bulk => Some(&self.bulk),
-            Class::Open => None,
+            Class::Interactive => &self.interactive,
+            Class::Bulk => &self.bulk,
+            Class::Watch => &self.watch,
         }
     }
 }
@@ -185,7 +194,7 @@ pub fn router(app: &Arc<App>) -> Router {
     Router::new()
         .merge(guarded(app, Class::Interactive, v1))
         .merge(guarded(app, Class::Bulk, bulk))
-        .merge(guarded(app, Class::Open, events))
+        .merge(guarded(app, Class::Watch, events))
         .merge(open)
         .method_not_allowed_fallback(guard::wrong_method)
         .fallback(guard::nothing_there)

@@ -5,11 +5,12 @@ use crate::cache::{Cache, Known, ListPlace, Moment, Place};
 use crate::metrics::Metrics;
 use axum::http::HeaderValue;
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use stook_catalogue::definition::Catalogue;
+use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::put_value;
 use stook_catalogue::value::Value;
@@ -20,23 +21,63 @@ use tokio::sync::oneshot;
 /// A record as readers see it.
 #[derive(Debug)]
 pub struct Record {
-    /// Version, golden values, state.
+    /// Version, golden values, state; without what is in `texts`.
     pub stored: StoredRecord,
-    /// The same as JSON text.
-    pub json: Bytes,
+    /// Values of type json by field, as text: parsed they would take three times the memory.
+    texts: Vec<(usize, Box<str>)>,
     /// Its entity tag.
     pub etag: HeaderValue,
+    /// The same as JSON text, made when it is first asked for.
+    json: OnceLock<Bytes>,
 }
 
 impl Record {
-    fn new(catalogue: &Catalogue, collection: usize, stored: StoredRecord) -> Self {
-        let json = stook_engine::record::to_json(&catalogue.collections[collection], &stored);
-        Self { json: json.to_string().into(), etag: crate::records::etag(stored.version.revision), stored }
+    fn new(mut stored: StoredRecord) -> Self {
+        let mut texts = Vec::new();
+        for (index, value) in stored.golden.iter_mut().enumerate() {
+            if let Value::Json(json) = value {
+                texts.push((index, json.to_string().into()));
+                *value = Value::Null;
+            }
+        }
+        Self { etag: crate::records::etag(stored.version.revision), stored, texts, json: OnceLock::new() }
     }
 
-    /// Bytes of memory, about: values take no more than twice their text.
+    /// The value of a golden field.
+    pub fn field(&self, index: usize) -> Cow<'_, Value> {
+        match self.texts.iter().find(|(known, _)| *known == index) {
+            Some((_, text)) => Cow::Owned(serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Box::new(json)))),
+            None => Cow::Borrowed(&self.stored.golden[index]),
+        }
+    }
+
+    /// The record as JSON.
+    pub fn to_json(&self, collection: &Collection) -> serde_json::Value {
+        if self.texts.is_empty() {
+            return stook_engine::record::to_json(collection, &self.stored);
+        }
+        let golden = (0..self.stored.golden.len()).map(|index| self.field(index).into_owned()).collect();
+        stook_engine::record::to_json(collection, &StoredRecord { golden, ..self.stored.clone() })
+    }
+
+    /// The record as JSON text.
+    pub fn json(&self, collection: &Collection) -> Bytes {
+        self.json.get_or_init(|| self.to_json(collection).to_string().into()).clone()
+    }
+
+    /// Bytes of memory, about, its JSON text included.
     pub fn size(&self) -> usize {
-        3 * self.json.len() + 32 * (self.stored.golden.len() + self.stored.state.len())
+        let values = self.stored.golden.iter().chain(&self.stored.state);
+        let texts: usize = self.texts.iter().map(|(_, text)| 40 + 2 * text.len()).sum();
+        texts + values.map(|value| 48 + size(value)).sum::<usize>()
+    }
+}
+
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => 2 * text.len(),
+        Value::List(items) => items.iter().map(|item| 40 + size(item)).sum(),
+        _ => 8,
     }
 }
 
@@ -72,6 +113,7 @@ struct Inner {
     cache: Option<Cache>,
     metrics: Arc<Metrics>,
     line: Line,
+    near: bool,
 }
 
 impl Reads {
@@ -81,7 +123,8 @@ impl Reads {
     /// When the store fails.
     pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, cache: u64, metrics: Arc<Metrics>) -> Result<Self> {
         let cache = if cache > 0 { Some(Cache::new(&*store, cache)?) } else { None };
-        let inner = Arc::new(Inner { catalogue, store, cache, metrics, line: Line::default() });
+        let near = store.stand()?.is_some();
+        let inner = Arc::new(Inner { catalogue, store, cache, metrics, line: Line::default(), near });
         let mut threads = Vec::new();
         for _ in 0..THREADS {
             let own = inner.clone();
@@ -100,9 +143,26 @@ impl Reads {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn begin(&self, tenant: &Tenant) -> Result<Looking<'_>> {
-        Ok(Looking { reads: self, tenant: tenant.clone(), now: self.inner.now()? })
+    pub fn begin(&self, tenant: &Tenant, way: Way) -> Result<Looking<'_>> {
+        Ok(Looking { reads: self, tenant: tenant.clone(), now: self.inner.now()?, way, missed: AtomicBool::new(false) })
     }
+
+    /// Whether a question to the store costs less than to hand it to another thread: of a request with several look-ups the cache
+    /// is asked first, then one thread does them all.
+    pub fn are_near(&self) -> bool {
+        self.inner.near
+    }
+}
+
+/// How what the cache does not have is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Together with what other requests ask for, by other threads.
+    Together,
+    /// Not at all: the look-up fails, and [`Looking::has_missed`] says so.
+    CacheOnly,
+    /// By this thread, which may wait.
+    Directly,
 }
 
 /// Look-ups of one request.
@@ -111,9 +171,25 @@ pub struct Looking<'r> {
     tenant: Tenant,
     /// Nothing without a cache; nothing inside where every use of it is checked.
     now: Option<Option<Moment>>,
+    way: Way,
+    missed: AtomicBool,
 }
 
 impl Looking<'_> {
+    /// Whether the cache did not have something that was looked for there only.
+    pub fn has_missed(&self) -> bool {
+        self.missed.load(Ordering::Relaxed)
+    }
+
+    /// Fails a look-up that the cache cannot answer.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn miss<T>(&self) -> Result<T> {
+        self.missed.store(true, Ordering::Relaxed);
+        Err(StoreError::Busy(0))
+    }
+
     /// Records by key, in the order of `keys`; those that do not exist for readers are nothing.
     ///
     /// # Errors
@@ -122,6 +198,14 @@ impl Looking<'_> {
         let (inner, tenant) = (&self.reads.inner, &self.tenant);
         if let Some(found) = inner.cached(tenant, collection, keys, self.now.flatten()) {
             return Ok(found);
+        }
+        match self.way {
+            Way::CacheOnly => return self.miss(),
+            Way::Directly => {
+                let found = inner.read(tenant, collection, keys)?;
+                return Ok(keys.iter().map(|key| found.get(key).cloned()).collect());
+            }
+            Way::Together => {}
         }
         let (answer, received) = oneshot::channel();
         let ask = Ask { tenant: tenant.clone(), collection, keys: keys.to_vec(), answer };
@@ -148,12 +232,20 @@ impl Looking<'_> {
         let cached = |place: &ListPlace| inner.cache.as_ref().and_then(|cache| cache.list(place, self.now.flatten()));
         let mut lists: Vec<Option<Arc<[Key]>>> = places.iter().map(cached).collect();
         let missing: Vec<usize> = (0..lists.len()).filter(|index| lists[*index].is_none()).collect();
-        inner.metrics.cached("list", lists.len() - missing.len(), missing.len());
+        if self.way != Way::CacheOnly || missing.is_empty() {
+            inner.metrics.cached("list", lists.len() - missing.len(), missing.len());
+        }
         if !missing.is_empty() {
             let wanted: Vec<Value> = missing.iter().map(|index| values[*index].clone()).collect();
-            let (own, tenant) = (inner.clone(), tenant.clone());
-            let found = tokio::task::spawn_blocking(move || own.find_keys(&tenant, collection, column, &wanted)).await;
-            let (moment, found) = found.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))?;
+            let (moment, found) = match self.way {
+                Way::CacheOnly => return self.miss(),
+                Way::Directly => inner.find_keys(tenant, collection, column, &wanted)?,
+                Way::Together => {
+                    let (own, tenant) = (inner.clone(), tenant.clone());
+                    let found = tokio::task::spawn_blocking(move || own.find_keys(&tenant, collection, column, &wanted)).await;
+                    found.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))?
+                }
+            };
             for (index, list) in missing.into_iter().zip(found) {
                 if let Some(cache) = &inner.cache {
                     cache.put_list(places[index].clone(), moment, list.clone());
@@ -290,7 +382,7 @@ impl Inner {
             self.metrics.asked("read");
             for (key, stored) in missing.iter().zip(self.store.read(tenant, collection, &missing, Detail::Values)?) {
                 let Some(stored) = stored.filter(|stored| stored.alive) else { continue };
-                let record = Arc::new(Record::new(&self.catalogue, collection, stored));
+                let record = Arc::new(Record::new(stored));
                 if let (Some(cache), Some(now)) = (&self.cache, now) {
                     cache.put_record(Place { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
                 }

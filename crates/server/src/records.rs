@@ -4,6 +4,7 @@ use crate::App;
 use crate::openapi::MOST_INTEGER;
 use crate::problem::{Answer, Problem};
 use crate::reads::Record;
+use crate::reads::Way;
 use crate::request::{Ctx, JSON};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -124,9 +125,9 @@ async fn one(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
         let (revision, body): (i64, Bytes) = blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
         (revision, etag(revision), body)
     } else {
-        let found: Option<std::sync::Arc<Record>> = ctx.app.reads.begin(&ctx.tenant)?.record(collection, key.clone()).await?;
+        let found: Option<std::sync::Arc<Record>> = ctx.app.reads.begin(&ctx.tenant, Way::Together)?.record(collection, key.clone()).await?;
         let found = found.ok_or_else(|| not_there(&ctx, &key))?;
-        (found.stored.version.revision, found.etag.clone(), found.json.clone())
+        (found.stored.version.revision, found.etag.clone(), found.json(ctx.definition(collection)))
     };
     let mut response = match known.is_some_and(|known| known.is_empty() || known.contains(&revision)) {
         true => StatusCode::NOT_MODIFIED.into_response(),
@@ -157,13 +158,16 @@ pub async fn lookup(ctx: Ctx, body: Body) -> Answer {
         .map(|key| key.as_str().ok_or_else(wrong_keys).and_then(|key| Key::new(key).map_err(|error| Problem::wrong(vec![error.to_string()]))))
         .collect::<Answer<_>>()?;
     ctx.reaches_store();
-    let found = ctx.app.reads.begin(&ctx.tenant)?.records(collection, &keys).await?;
+    let found = ctx.app.reads.begin(&ctx.tenant, Way::Together)?.records(collection, &keys).await?;
     let mut out = Vec::from(&b"{\"records\":["[..]);
     for (place, record) in found.iter().enumerate() {
         if place > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(record.as_ref().map_or(b"null", |record| &record.json));
+        match record {
+            Some(record) => out.extend_from_slice(&record.json(ctx.definition(collection))),
+            None => out.extend_from_slice(b"null"),
+        }
     }
     out.extend_from_slice(b"]}");
     Ok(json_answer(StatusCode::OK, out))

@@ -5,7 +5,7 @@
 
 use crate::App;
 use crate::problem::{Answer, Problem};
-use crate::reads::{Looking, MOST_LISTED, Record};
+use crate::reads::{Looking, MOST_LISTED, Record, Way};
 use crate::records::{blocking, json_answer};
 use crate::request::{Ctx, JSON};
 use crate::transitions;
@@ -15,6 +15,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
+use futures_util::FutureExt;
 use serde_json::{Map, Value as Json, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -79,16 +80,45 @@ fn as_declared(catalogue: &Catalogue, problem: Problem) -> Response {
 async fn run(mut ctx: Ctx, body: Body, index: usize) -> Answer {
     let app = ctx.app.clone();
     let route = &app.catalogue.routes[index];
-    let given = Params { all: &route.params, values: parameters(&mut ctx, &route.params, body).await? };
+    let values = parameters(&mut ctx, &route.params, body).await?;
+    let given = Params { all: &route.params, values };
     match &route.action {
         Action::Find(find) => {
             ctx.reaches_store();
-            let found = answer(&ctx, find, &given).await?;
+            let found = look_up(ctx, find, given, index).await?;
             let missing = || Problem::missing(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
             Ok(json_answer(StatusCode::OK, found.ok_or_else(missing)?.to_string()))
         }
         Action::Change { .. } => change(ctx, route, &given).await,
     }
+}
+
+/// Does a route's look-ups where that costs least.
+async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answer<Option<Json>> {
+    if !ctx.app.reads.are_near() {
+        let desk = Desk::new(&ctx, &given, Way::Together)?;
+        return answer(&desk, find).await;
+    }
+    let cached = {
+        let desk = Desk::new(&ctx, &given, Way::CacheOnly)?;
+        let found = answer(&desk, find).await;
+        (!desk.looking.has_missed()).then_some(found)
+    };
+    if let Some(found) = cached {
+        return found;
+    }
+    let _place = ctx.app.lookers.clone().acquire_owned().await.map_err(|error| Problem::busy(error.to_string()))?;
+    let values = given.values;
+    blocking(move || {
+        let app = ctx.app.clone();
+        let route = &app.catalogue.routes[index];
+        let Action::Find(find) = &route.action else { return Ok(None) };
+        let given = Params { all: &route.params, values };
+        let desk = Desk::new(&ctx, &given, Way::Directly)?;
+        // every look-up of this way is done when it is asked for
+        answer(&desk, find).now_or_never().unwrap_or_else(|| Err(Problem::busy("a look-up did not end")))
+    })
+    .await
 }
 
 async fn change(ctx: Ctx, route: &Route, given: &Params<'_>) -> Answer {
@@ -223,8 +253,8 @@ fn checked(param: &Param, value: Option<Value>) -> Result<Option<Value>, String>
 }
 
 /// The answer of a look-up; nothing where its one record is missing.
-async fn answer(ctx: &Ctx, find: &Find, given: &Params<'_>) -> Answer<Option<Json>> {
-    let desk = Desk { ctx, given, looking: ctx.app.reads.begin(&ctx.tenant)?, shown_params: given.to_json() };
+async fn answer(desk: &Desk<'_>, find: &Find) -> Answer<Option<Json>> {
+    let given = desk.given;
     let look = &find.look;
     let most = find.page.and_then(|page| page.most).map(|most| given.number(most));
     let limit = most.unwrap_or(MOST_LISTED as u64).min(MOST_LISTED as u64);
@@ -281,10 +311,17 @@ struct Desk<'d> {
     ctx: &'d Ctx,
     given: &'d Params<'d>,
     looking: Looking<'d>,
+    way: Way,
     shown_params: Json,
 }
 
 type Found<'f, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'f>>;
+
+impl<'d> Desk<'d> {
+    fn new(ctx: &'d Ctx, given: &'d Params<'d>, way: Way) -> Answer<Self> {
+        Ok(Self { ctx, given, looking: ctx.app.reads.begin(&ctx.tenant, way)?, way, shown_params: given.to_json() })
+    }
+}
 
 impl Desk<'_> {
     fn collection(&self, look: &Look) -> &Collection {
@@ -304,12 +341,20 @@ impl Desk<'_> {
         let mut plan = Plan::all(self.ctx.tenant.clone(), look.collection);
         plan.conditions = look.conditions.iter().filter_map(|condition| self.test(condition)).collect();
         plan.limit = Some(limit + 1);
-        let (app, asked) = (self.ctx.app.clone(), plan.clone());
-        app.metrics.asked("find");
-        let rows = blocking(move || app.store.find(&asked)).await?.rows;
-        if rows.len() as u64 > limit {
-            let app = self.ctx.app.clone();
-            return Ok(First::Number(blocking(move || app.store.count(&plan)).await?));
+        let app = self.ctx.app.clone();
+        let find = move || -> stook_store::Result<(Vec<Vec<Value>>, Option<u64>)> {
+            app.metrics.asked("find");
+            let rows = app.store.find(&plan)?.rows;
+            let total = if rows.len() as u64 > limit { Some(app.store.count(&plan)?) } else { None };
+            Ok((rows, total))
+        };
+        let (rows, total) = match self.way {
+            Way::CacheOnly => self.looking.miss()?,
+            Way::Directly => find()?,
+            Way::Together => blocking(find).await?,
+        };
+        if let Some(total) = total {
+            return Ok(First::Number(total));
         }
         let keys: Vec<Key> = rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
         let records = self.looking.records(look.collection, &keys).await?;
@@ -475,7 +520,7 @@ impl Desk<'_> {
         let collection = self.collection(look);
         let include = |name: &str| look.includes.iter().position(|(known, _)| known == name).map(|index| &included[index][row]);
         if look.shown.is_empty() {
-            let mut whole = stook_engine::record::to_json(collection, &record.stored);
+            let mut whole = record.to_json(collection);
             if let Json::Object(members) = &mut whole {
                 members.extend(look.includes.iter().enumerate().map(|(index, (name, _))| (name.clone(), included[index][row].clone())));
             }
@@ -537,7 +582,7 @@ fn column_named(collection: &Collection, name: &str) -> Option<Column> {
 fn value_of<'r>(collection: &'r Collection, record: &'r Record, column: Column) -> (Cow<'r, Value>, &'r FieldType) {
     match column {
         Column::Key => (Cow::Owned(Value::text(record.stored.key.as_str())), &FieldType::Text),
-        Column::Field(index) => (Cow::Borrowed(&record.stored.golden[index]), collection.fields[index].golden_type()),
+        Column::Field(index) => (record.field(index), collection.fields[index].golden_type()),
         Column::State(index) => (Cow::Borrowed(&record.stored.state[index]), &collection.states[index].ty),
     }
 }

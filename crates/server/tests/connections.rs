@@ -133,6 +133,47 @@ async fn peers_that_take_nothing_are_cut_and_hold_nothing() {
     assert_eq!(ask(running.address, "/v1/main/thing/7").await.unwrap().0, 200);
 }
 
+/// Requests with bytes changed, left out and put in: whatever comes, the server answers with sense or closes, and lives.
+#[tokio::test]
+async fn mangled_requests_never_fail_inside() {
+    let running = start(impatient(), |_| None).await;
+    let body = r#"{"code":"a","text":"b","n":[1,{"x":null}]}"#;
+    let seeds = [
+        format!("POST /v1/main/thing HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()),
+        "GET /v1/main/query?q=thing%20code=a*%20|%20sort%20text-&limit=5&idx=0&total=true HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".to_owned(),
+        "GET /v1/main/thing/a%2Fb?deleted=true HTTP/1.1\r\nhost: localhost\r\nif-none-match: \"1\", W/\"2\"\r\nauthorization: Basic YTpi\r\nconnection: close\r\n\r\n".to_owned(),
+        "POST /v1/main/import?source=files&as_of=2020-01-01T00:00:00Z HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n5\r\n{\"cod\r\n0\r\n\r\n".to_owned(),
+    ];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut dice = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    for round in 0..1_500 {
+        let mut bytes = seeds[round % seeds.len()].clone().into_bytes();
+        for _ in 0..=dice(6) {
+            let place = dice(bytes.len());
+            match dice(4) {
+                0 => bytes[place] = dice(256) as u8,
+                1 => drop(bytes.remove(place)),
+                2 => bytes.insert(place, b"\r\n%/?&=:\0\xff{}[]\"0"[dice(18)]),
+                _ => bytes.truncate(place.max(1)),
+            }
+            if bytes.is_empty() {
+                bytes.push(b'G');
+            }
+        }
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        let _ = stream.write_all(&bytes).await;
+        let _ = stream.shutdown().await;
+        let answer = until_closed(&mut stream).await;
+        assert!(!answer.starts_with("HTTP/1.1 500"), "{:?}: {answer}", String::from_utf8_lossy(&bytes));
+    }
+    assert_eq!(ask(running.address, "/readyz").await.unwrap().0, 200);
+}
+
 #[tokio::test]
 async fn connections_beyond_the_limit_are_told_so() {
     let running = start(Options { connections: 5, ..Options::default() }, |_| None).await;

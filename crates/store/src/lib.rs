@@ -411,16 +411,20 @@ pub trait Watch: Send + Sync {
     /// Readers may see from now on that the stand is `stand` where it was `before`.
     fn committing(&self, before: i64, stand: i64);
     /// The commit is done, these records may have changed; those who wrote them have not been answered yet.
-    fn committed(&self, stand: i64, changed: &[Changed<'_>]);
+    fn committed(&self, stand: i64, changed: &[Changed]);
 }
 
-/// Records that a commit may have changed.
-#[derive(Debug, Clone, Copy)]
-pub struct Changed<'c> {
+/// A record that a commit may have changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
     /// Whose.
-    pub tenant: &'c Tenant,
-    /// What was written.
-    pub writes: &'c [RecordWrite],
+    pub tenant: Tenant,
+    /// The collection's index.
+    pub collection: usize,
+    /// Its key.
+    pub key: Key,
+    /// Whether its values may have changed, not only its contributions.
+    pub content: bool,
 }
 
 /// A record store for one catalogue.

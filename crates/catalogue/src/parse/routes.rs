@@ -190,7 +190,8 @@ impl Reader<'_> {
     }
 
     fn find(&mut self, node: &Node, scope: &Scope<'_>) -> Option<Find> {
-        let look = self.look(node, scope)?;
+        let mut look = self.look(node, scope)?;
+        look.trim();
         if look.conditions.is_empty() {
             self.problem(node, "a look-up has conditions: `where: { field: params.NAME }`");
         }

@@ -220,6 +220,8 @@ fn connect(path: &Path, options: &Options) -> Result<Connection> {
     connection.busy_timeout(Duration::from_secs(options.wait)).map_err(failure)?;
     rusqlite::vtab::array::load_module(&connection).map_err(failure)?;
     connection.set_prepared_statement_cache_capacity(128);
+    // indexes are named: a statement need not be planned anew for other parameters
+    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failure)?;
     let cache = if options.read_only { options.reader_cache } else { options.writer_cache } / 1024;
     // the size of a page comes first: the database counts the cache in pages of the size it knows of
     let settings = format!(

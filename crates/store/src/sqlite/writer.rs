@@ -7,7 +7,7 @@
 use super::records;
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
-use crate::{Answered, Changed, Pending, Receipt, Result, StoreError, Unit, Urgency, Watch};
+use crate::{Answered, Change, Changed, Pending, Receipt, RecordWrite, Result, StoreError, Unit, Urgency, Watch};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -35,12 +35,16 @@ impl Work {
         }
     }
 
-    /// The records it may have changed.
-    fn changed(&self) -> Option<Changed<'_>> {
-        match self {
-            Work::Unit(unit) => Some(Changed { tenant: unit.tenant(), writes: unit.writes() }),
-            Work::Small(_) => None,
-        }
+    /// The records it may change.
+    fn changes(&self) -> Vec<Changed> {
+        let Work::Unit(unit) = self else { return Vec::new() };
+        let changed = |write: &RecordWrite| Changed {
+            tenant: unit.tenant().clone(),
+            collection: write.collection,
+            key: write.key.clone(),
+            content: !matches!(write.change, Change::Touch { .. }),
+        };
+        unit.writes().iter().map(changed).collect()
     }
 }
 
@@ -230,9 +234,13 @@ impl Worker {
         let started = Instant::now();
         let mut rows = 0;
         let mut done: Vec<Done> = Vec::new();
+        let mut changed: Vec<Changed> = Vec::new();
         let mut request = Some(first);
         while let Some(Request { work, answer }) = request {
             let mut work = work;
+            if self.shared.watch.get().is_some() {
+                changed.extend(work.changes());
+            }
             match self.perform(&mut work, interactive) {
                 Ok(receipt) => {
                     rows += receipt.rows;
@@ -252,7 +260,6 @@ impl Worker {
         match self.end() {
             Ok(stand) => {
                 if let Some(watch) = self.shared.watch.get() {
-                    let changed: Vec<Changed<'_>> = done.iter().filter_map(|done| done.work.changed()).collect();
                     watch.committed(stand, &changed);
                 }
                 for Done { answer, receipt, work } in done {

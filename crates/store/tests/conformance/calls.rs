@@ -150,11 +150,11 @@ impl Watch for Heard {
         self.0.lock().expect("not poisoned").push((before, stand, None));
     }
 
-    fn committed(&self, stand: i64, changed: &[Changed<'_>]) {
+    fn committed(&self, stand: i64, changed: &[Changed]) {
         let mut heard = self.0.lock().expect("not poisoned");
         let last = heard.last_mut().expect("it was announced");
         assert_eq!(last.1, stand);
-        last.2 = Some(changed.iter().flat_map(|changed| changed.writes).map(|write| write.key.to_string()).collect());
+        last.2 = Some(changed.iter().map(|changed| changed.key.to_string()).collect());
     }
 }
 
