@@ -159,7 +159,8 @@ impl Bench<'_> {
         let header = running.token.as_ref().map(|token| format!("Authorization: {token}")).unwrap_or_else(|| "x-none: 1".into());
         let cost = || processor(running.child.id()) + if with_database { self.database() } else { 0.0 };
         let before = cost();
-        let arguments = ["-c", ASKING, "wrk", "-t1", "-c", connections, "-d", &time, "-H", &header, "-s", &script, &url, "--", paths];
+        let arguments =
+            ["-c", ASKING, "wrk", "-t1", "-c", connections, "-d", &time, "--timeout", "20s", "-H", &header, "-s", &script, &url, "--", paths];
         let ran = execute(Path::new("taskset"), &arguments)?;
         let used = cost() - before;
         let number = |name: &str| -> Option<f64> {

@@ -78,6 +78,16 @@ pub struct Cache {
     records: Map<Place, Entry<Arc<Record>>, Weight>,
     lists: Map<ListPlace, Entry<Arc<[Key]>>, Weight>,
     stands: Arc<Stands>,
+    checks: Mutex<Checks>,
+}
+
+/// Questions for the stand, counted.
+#[derive(Default)]
+struct Checks {
+    begun: u64,
+    /// The last that was answered, and its answer.
+    done: u64,
+    moment: Option<Moment>,
 }
 
 /// What is known of commits.
@@ -156,7 +166,12 @@ impl Cache {
             stands.begin_era(stand);
         }
         let items = (bytes / 1_000).clamp(100, 10_000_000) as usize;
-        Ok(Self { records: Map::with_weighter(items, bytes * 3 / 4, Weight), lists: Map::with_weighter(items, bytes / 4, Weight), stands })
+        Ok(Self {
+            records: Map::with_weighter(items, bytes * 3 / 4, Weight),
+            lists: Map::with_weighter(items, bytes / 4, Weight),
+            stands,
+            checks: Mutex::default(),
+        })
     }
 
     /// The moment that a read that begins now is of, or nothing when every use must be checked.
@@ -177,6 +192,24 @@ impl Cache {
             }
         }
         Ok(Some(Moment { stand, era: stands.era.load(Ordering::SeqCst) }))
+    }
+
+    /// The same for all requests in flight together: one question answers everybody who came before it was asked. Whoever comes lets
+    /// the others come first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn shared_now(&self, store: &dyn Store) -> stook_store::Result<Option<Moment>> {
+        let lock = || self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = lock().begun + 1;
+        tokio::task::yield_now().await;
+        let mut checks = lock();
+        if checks.done < wanted {
+            checks.begun += 1;
+            checks.moment = self.now(store)?;
+            checks.done = checks.begun;
+        }
+        Ok(checks.moment)
     }
 
     /// Whether everything that was committed before `now` is known of.

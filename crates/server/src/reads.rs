@@ -143,8 +143,20 @@ impl Reads {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn begin(&self, tenant: &Tenant, way: Way) -> Result<Looking<'_>> {
-        Ok(Looking { reads: self, tenant: tenant.clone(), now: self.inner.now()?, way, missed: AtomicBool::new(false) })
+    pub async fn begin(&self, tenant: &Tenant, way: Way) -> Result<Looking<'_>> {
+        let now = match &self.inner.cache {
+            Some(cache) if self.inner.near => Some(cache.shared_now(&*self.inner.store).await?),
+            cache => cache.as_ref().map(|_| None),
+        };
+        Ok(Looking { reads: self, tenant: tenant.clone(), now, way, missed: AtomicBool::new(false) })
+    }
+
+    /// The same on a thread that may wait: every look-up is done when it is asked for.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn begin_directly(&self, tenant: &Tenant) -> Result<Looking<'_>> {
+        Ok(Looking { reads: self, tenant: tenant.clone(), now: self.inner.now()?, way: Way::Directly, missed: AtomicBool::new(false) })
     }
 
     /// Whether a question to the store costs less than to hand it to another thread: of a request with several look-ups the cache

@@ -125,7 +125,7 @@ async fn one(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
         let (revision, body): (i64, Bytes) = blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
         (revision, etag(revision), body)
     } else {
-        let found: Option<std::sync::Arc<Record>> = ctx.app.reads.begin(&ctx.tenant, Way::Together)?.record(collection, key.clone()).await?;
+        let found: Option<std::sync::Arc<Record>> = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?.record(collection, key.clone()).await?;
         let found = found.ok_or_else(|| not_there(&ctx, &key))?;
         (found.stored.version.revision, found.etag.clone(), found.json(ctx.definition(collection)))
     };
@@ -158,7 +158,7 @@ pub async fn lookup(ctx: Ctx, body: Body) -> Answer {
         .map(|key| key.as_str().ok_or_else(wrong_keys).and_then(|key| Key::new(key).map_err(|error| Problem::wrong(vec![error.to_string()]))))
         .collect::<Answer<_>>()?;
     ctx.reaches_store();
-    let found = ctx.app.reads.begin(&ctx.tenant, Way::Together)?.records(collection, &keys).await?;
+    let found = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?.records(collection, &keys).await?;
     let mut out = Vec::from(&b"{\"records\":["[..]);
     for (place, record) in found.iter().enumerate() {
         if place > 0 {

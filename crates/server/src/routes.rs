@@ -96,11 +96,13 @@ async fn run(mut ctx: Ctx, body: Body, index: usize) -> Answer {
 /// Does a route's look-ups where that costs least.
 async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answer<Option<Json>> {
     if !ctx.app.reads.are_near() {
-        let desk = Desk::new(&ctx, &given, Way::Together)?;
+        let looking = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?;
+        let desk = Desk::new(&ctx, &given, looking, Way::Together);
         return answer(&desk, find).await;
     }
     let cached = {
-        let desk = Desk::new(&ctx, &given, Way::CacheOnly)?;
+        let looking = ctx.app.reads.begin(&ctx.tenant, Way::CacheOnly).await?;
+        let desk = Desk::new(&ctx, &given, looking, Way::CacheOnly);
         let found = answer(&desk, find).await;
         (!desk.looking.has_missed()).then_some(found)
     };
@@ -114,7 +116,8 @@ async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answ
         let route = &app.catalogue.routes[index];
         let Action::Find(find) = &route.action else { return Ok(None) };
         let given = Params { all: &route.params, values };
-        let desk = Desk::new(&ctx, &given, Way::Directly)?;
+        let looking = ctx.app.reads.begin_directly(&ctx.tenant)?;
+        let desk = Desk::new(&ctx, &given, looking, Way::Directly);
         // every look-up of this way is done when it is asked for
         answer(&desk, find).now_or_never().unwrap_or_else(|| Err(Problem::busy("a look-up did not end")))
     })
@@ -318,8 +321,8 @@ struct Desk<'d> {
 type Found<'f, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'f>>;
 
 impl<'d> Desk<'d> {
-    fn new(ctx: &'d Ctx, given: &'d Params<'d>, way: Way) -> Answer<Self> {
-        Ok(Self { ctx, given, looking: ctx.app.reads.begin(&ctx.tenant, way)?, way, shown_params: given.to_json() })
+    fn new(ctx: &'d Ctx, given: &'d Params<'d>, looking: Looking<'d>, way: Way) -> Self {
+        Self { ctx, given, looking, way, shown_params: given.to_json() }
     }
 }
 

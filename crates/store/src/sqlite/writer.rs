@@ -57,6 +57,8 @@ type Answer = Sender<Answered>;
 const GROUP_TIME: Duration = Duration::from_millis(250);
 /// Most bulk requests of a group: those who submit them wait for their answers before they go on.
 const GROUP_UNITS: usize = 5;
+/// Groups of interactive requests that may overtake a bulk request.
+const MOST_OVERTAKEN: u32 = 8;
 /// Length of the log from which on it is copied into the file.
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 /// How long an unfinished group waits for the next bulk request before it is committed.
@@ -102,7 +104,17 @@ impl Writer {
         let shared =
             Arc::new(Shared { lines: Mutex::default(), arrived: Condvar::new(), clock: AtomicI64::new(stored_clock), watch: OnceLock::new() });
         let (wait, group_rows) = (options.wait, options.group_rows);
-        let worker = Worker { connection, tables, shared: shared.clone(), before: 0, wait, group_rows, checkpointer: Some(checkpointer), closing };
+        let worker = Worker {
+            connection,
+            tables,
+            shared: shared.clone(),
+            overtaken: 0,
+            before: 0,
+            wait,
+            group_rows,
+            checkpointer: Some(checkpointer),
+            closing,
+        };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || worker.run());
         let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -155,6 +167,8 @@ struct Worker {
     connection: Connection,
     tables: Arc<Tables>,
     shared: Arc<Shared>,
+    /// Interactive groups since the last bulk one, while bulk requests waited.
+    overtaken: u32,
     /// The stand when the transaction at hand began.
     before: i64,
     wait: u64,
@@ -196,13 +210,18 @@ impl Worker {
     }
 
     /// Waits for the first request of a group.
-    fn first(&self) -> Option<(Request, bool)> {
+    fn first(&mut self) -> Option<(Request, bool)> {
         let mut lines = self.shared.lines.lock().ok()?;
         loop {
-            if let Some(request) = lines.interactive.pop_front() {
+            // whoever waits goes first, but not for ever
+            if (self.overtaken < MOST_OVERTAKEN || lines.bulk.is_empty())
+                && let Some(request) = lines.interactive.pop_front()
+            {
+                self.overtaken = if lines.bulk.is_empty() { 0 } else { self.overtaken + 1 };
                 return Some((request, true));
             }
             if let Some(request) = lines.bulk.pop_front() {
+                self.overtaken = 0;
                 return Some((request, false));
             }
             if lines.closed {
