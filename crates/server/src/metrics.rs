@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -133,9 +133,7 @@ impl Counted {
 impl Metrics {
     /// The counters of a request.
     pub fn counted(&self, route: &str, method: &'static str, tenant: &str) -> Arc<Counted> {
-        let mut hasher = self.hasher.build_hasher();
-        (route, method, tenant).hash(&mut hasher);
-        let hash = hasher.finish();
+        let hash = self.hasher.hash_one((route, method, tenant));
         let fits = |labels: &Labels| *labels.0 == *route && labels.1 == method && *labels.2 == *tenant;
         let find =
             |known: &HashMap<u64, (Labels, Arc<Counted>)>| known.get(&hash).filter(|(labels, _)| fits(labels)).map(|(_, counted)| counted.clone());
