@@ -207,7 +207,7 @@ async fn of_upload(ctx: &Ctx, body: Body, upload: Upload) -> Answer<Job> {
     let app = ctx.app.clone();
     ctx.reaches_store();
     let cutting = tokio::task::spawn_blocking(move || {
-        let bytes = Box::new(Receiving { receiver, chunk: Bytes::new() });
+        let bytes = Box::new(Receiving { receiver, chunk: Bytes::new(), ended: false });
         import::upload(&app.catalogue, &*app.store, &upload, bytes, &mut |_| {})
     });
     let mut stream = body.into_data_stream();
@@ -215,8 +215,13 @@ async fn of_upload(ctx: &Ctx, body: Body, upload: Upload) -> Answer<Job> {
     let mut over = None;
     loop {
         let next = match tokio::time::timeout(ctx.app.options.stall, stream.next()).await {
+            // nothing is the end; whoever cuts takes silence for a peer that has gone
+            Ok(None) => {
+                let _ = sender.send(Ok(Bytes::new())).await;
+                break;
+            }
+            Ok(Some(Ok(bytes))) if bytes.is_empty() => continue,
             Ok(Some(Ok(bytes))) => Ok(bytes),
-            Ok(None) => break,
             Ok(Some(Err(error))) => Err(format!("the upload ended early: {error}")),
             Err(_) => Err("the upload stood still".to_owned()),
         };
@@ -241,18 +246,25 @@ async fn of_upload(ctx: &Ctx, body: Body, upload: Upload) -> Answer<Job> {
     }
 }
 
-/// Reads what comes in by another thread.
+/// Reads what comes in by another thread. An empty chunk is the end; without it the upload was cut off.
 struct Receiving {
     receiver: tokio::sync::mpsc::Receiver<std::io::Result<Bytes>>,
     chunk: Bytes,
+    ended: bool,
 }
 
 impl Read for Receiving {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         while self.chunk.is_empty() {
+            if self.ended {
+                return Ok(0);
+            }
             match self.receiver.blocking_recv() {
-                None => return Ok(0),
-                Some(next) => self.chunk = next?,
+                None => return Err(std::io::Error::other("the upload was cut off")),
+                Some(next) => {
+                    self.chunk = next?;
+                    self.ended = self.chunk.is_empty();
+                }
             }
         }
         let length = self.chunk.len().min(buffer.len());
@@ -319,5 +331,9 @@ pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::Options, stop: 
             Event::Trouble(error) => crate::log::write("work", [("error", error.to_string().into())]),
         }
     };
-    stook_engine::work::run(&app.catalogue, &*app.store, options, stop, &tell)
+    let worked = stook_engine::work::run(&app.catalogue, &*app.store, options, stop, &tell);
+    if let Err(error) = &worked {
+        crate::log::write("work", [("error", format!("the import workers have ended: {error}").into())]);
+    }
+    worked
 }
