@@ -202,6 +202,18 @@ impl Place {
         job
     }
 
+    /// Fills a place of `examples/businesses` with a sample; returns the folder of its files.
+    pub fn register(&self, businesses: u64) -> String {
+        let folder = self.path("data").display().to_string();
+        self.ok(&["sample", "businesses", "--records", &businesses.to_string(), "-o", &folder]);
+        for (file, source) in
+            [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")]
+        {
+            self.import(&[&format!("{folder}/{file}"), "--source", source]);
+        }
+        folder
+    }
+
     /// Says what an import would do, and checks that the answer's exit code fits.
     #[track_caller]
     pub fn dry_run(&self, arguments: &[&str]) -> Json {

@@ -53,13 +53,7 @@ fn authorities_are_served_as_documented() {
 #[test]
 fn businesses_are_served_as_documented() {
     let place = Place::new(&std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap());
-    let folder = place.path("data").display().to_string();
-    place.ok(&["sample", "businesses", "--records", "20", "-o", &folder]);
-    for (file, source) in
-        [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")]
-    {
-        place.import(&[&format!("{folder}/{file}"), "--source", source]);
-    }
+    place.register(20);
     check(&place);
 }
 

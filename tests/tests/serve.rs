@@ -500,13 +500,7 @@ fn what_was_accepted_is_finished_when_it_ends() {
 fn the_register_answers_as_its_callers_expect() {
     let definition = std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap();
     for place in places(&definition) {
-        let folder = place.path("data").display().to_string();
-        place.ok(&["sample", "businesses", "--records", "60", "-o", &folder]);
-        for (file, source) in
-            [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")]
-        {
-            place.import(&[&format!("{folder}/{file}"), "--source", source]);
-        }
+        let folder = place.register(60);
         // one business that no exercise uses
         let unlinked = json!({"sampleUnitRef": "11110000001", "sampleUnitType": "B", "sampleSummaryId": "s-new", "runame1": "Quiet", "runame2": "and", "runame3": "Co"});
         place.import(&[&place.file("one.json", unlinked.to_string()), "--source", "sample"]);
@@ -585,13 +579,7 @@ fn the_register_answers_as_its_callers_expect() {
 fn look_ups_do_not_grow_with_the_records_they_are_for() {
     let definition = std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap();
     for place in places(&definition) {
-        let folder = place.path("data").display().to_string();
-        place.ok(&["sample", "businesses", "--records", "120", "-o", &folder]);
-        for (file, source) in
-            [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")]
-        {
-            place.import(&[&format!("{folder}/{file}"), "--source", source]);
-        }
+        place.register(120);
         let stook = Served::new(&place, &["--workers", "0", "--cache", "0"]);
         let ids: Vec<String> = stook.get("/v1/main/query?q=business%20|%20grep%20id&limit=100").with(200)["rows"]
             .as_array()

@@ -188,6 +188,11 @@ pub struct Looking<'r> {
 }
 
 impl Looking<'_> {
+    /// How what the cache does not have is looked up.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
     /// Whether the cache did not have something that was looked for there only.
     pub fn has_missed(&self) -> bool {
         self.missed.load(Ordering::Relaxed)
@@ -281,9 +286,7 @@ impl Drop for Reads {
 }
 
 fn list_place(tenant: &Tenant, collection: usize, column: Column, value: &Value) -> ListPlace {
-    let mut packed = Vec::new();
-    put_value(&mut packed, value);
-    ListPlace { tenant: tenant.clone(), collection, column, value: packed }
+    ListPlace { tenant: tenant.clone(), collection, column, value: packed(value) }
 }
 
 /// Keys of records with a value in common.
@@ -439,7 +442,8 @@ impl Inner {
     }
 }
 
-fn packed(value: &Value) -> Vec<u8> {
+/// A value as bytes: equal values, equal bytes.
+pub fn packed(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     put_value(&mut out, value);
     out

@@ -5,7 +5,7 @@
 
 use crate::App;
 use crate::problem::{Answer, Problem};
-use crate::reads::{Looking, MOST_LISTED, Record, Way};
+use crate::reads::{Looking, MOST_LISTED, Record, Way, packed};
 use crate::records::{blocking, json_answer};
 use crate::request::{Ctx, JSON};
 use crate::transitions;
@@ -97,12 +97,12 @@ async fn run(mut ctx: Ctx, body: Body, index: usize) -> Answer {
 async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answer<Option<Json>> {
     if !ctx.app.reads.are_near() {
         let looking = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?;
-        let desk = Desk::new(&ctx, &given, looking, Way::Together);
+        let desk = Desk::new(&ctx, &given, looking);
         return answer(&desk, find).await;
     }
     let cached = {
         let looking = ctx.app.reads.begin(&ctx.tenant, Way::CacheOnly).await?;
-        let desk = Desk::new(&ctx, &given, looking, Way::CacheOnly);
+        let desk = Desk::new(&ctx, &given, looking);
         let found = answer(&desk, find).await;
         (!desk.looking.has_missed()).then_some(found)
     };
@@ -117,7 +117,7 @@ async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answ
         let Action::Find(find) = &route.action else { return Ok(None) };
         let given = Params { all: &route.params, values };
         let looking = ctx.app.reads.begin_directly(&ctx.tenant)?;
-        let desk = Desk::new(&ctx, &given, looking, Way::Directly);
+        let desk = Desk::new(&ctx, &given, looking);
         // every look-up of this way is done when it is asked for
         answer(&desk, find).now_or_never().unwrap_or_else(|| Err(Problem::busy("a look-up did not end")))
     })
@@ -314,15 +314,14 @@ struct Desk<'d> {
     ctx: &'d Ctx,
     given: &'d Params<'d>,
     looking: Looking<'d>,
-    way: Way,
     shown_params: Json,
 }
 
 type Found<'f, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'f>>;
 
 impl<'d> Desk<'d> {
-    fn new(ctx: &'d Ctx, given: &'d Params<'d>, looking: Looking<'d>, way: Way) -> Self {
-        Self { ctx, given, looking, way, shown_params: given.to_json() }
+    fn new(ctx: &'d Ctx, given: &'d Params<'d>, looking: Looking<'d>) -> Self {
+        Self { ctx, given, looking, shown_params: given.to_json() }
     }
 }
 
@@ -351,7 +350,7 @@ impl Desk<'_> {
             let total = if rows.len() as u64 > limit { Some(app.store.count(&plan)?) } else { None };
             Ok((rows, total))
         };
-        let (rows, total) = match self.way {
+        let (rows, total) = match self.looking.way() {
             Way::CacheOnly => self.looking.miss()?,
             Way::Directly => find()?,
             Way::Together => blocking(find).await?,
@@ -604,10 +603,4 @@ fn plan_column(column: Column) -> PlanColumn {
         Column::Field(index) => PlanColumn::Field(index),
         Column::State(index) => PlanColumn::State(index),
     }
-}
-
-fn packed(value: &Value) -> Vec<u8> {
-    let mut out = Vec::new();
-    stook_catalogue::record::put_value(&mut out, value);
-    out
 }
