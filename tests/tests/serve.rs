@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_lab::postgres::Server;
-use stook_tests::http::Served;
+use stook_tests::http::{Reply, Served};
 use stook_tests::{LIBRARY, Place, authorities, repository};
 
 fn server() -> Option<&'static Server> {
@@ -198,30 +198,41 @@ fn a_call_with_a_key_is_done_once() {
             let headers = [("idempotency-key", key), ("content-type", "application/json")];
             stook.send("POST", "/v1/main/thing/a/take", &headers, json!({"who": who}).to_string().as_bytes())
         };
-        let answers: HashSet<(u16, String)> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| take("k1", "ann"))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).map(|reply| (reply.status, reply.text())).collect()
-        });
-        assert_eq!(answers.len(), 1, "all are told the same: {answers:?}");
+        let together = |call: &(dyn Fn() -> Reply + Sync)| -> HashSet<(u16, String)> {
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(call)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).map(|reply| (reply.status, reply.text())).collect()
+            })
+        };
+        for round in 0..20 {
+            let answers = together(&|| take(&format!("round {round}"), "ann"));
+            assert_eq!(answers.len(), 1, "all are told the same: {answers:?}");
+            stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).with(200);
+        }
+        assert_eq!(take("k1", "ann").status, 200);
         assert_eq!(take("k1", "ann").status, 200, "also later, when it would be refused");
         assert_eq!(take("k1", "bob").status, 422, "another request");
         assert_eq!(take("k2", "bob").status, 409);
         stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).with(200);
         assert_eq!(take("k2", "bob").status, 200, "a refusal is not kept");
-        assert_eq!(stook.get("/v1/main/thing/a").with(200)["count"], 2);
+        assert_eq!(stook.get("/v1/main/thing/a").with(200)["count"], 22);
         // a retried pick takes no second record
         for code in ["b", "c"] {
             stook.call("POST", "/v1/main/thing", &json!({"code": code, "title": "free"})).with(201);
         }
-        let pick = || {
+        let pick = |key: &str| {
             let body = json!({"query": "thing title=free", "transition": "take", "args": {"who": "eve"}});
-            stook
-                .send("POST", "/v1/main/pick", &[("idempotency-key", "p"), ("content-type", "application/json")], body.to_string().as_bytes())
-                .with(200)
+            let headers = [("idempotency-key", key), ("content-type", "application/json")];
+            stook.send("POST", "/v1/main/pick", &headers, body.to_string().as_bytes())
         };
-        assert_eq!(pick(), pick());
-        let free = stook.get("/v1/main/query?q=thing%20title=free%20status=free").with(200);
-        assert_eq!(free["rows"].as_array().unwrap().len(), 1);
+        // also of the last one
+        for (key, left) in [("p", 1), ("q", 0)] {
+            let answers = together(&|| pick(key));
+            assert!(answers.len() == 1 && answers.iter().all(|(status, _)| *status == 200), "{answers:?}");
+            let free = stook.get("/v1/main/query?q=thing%20title=free%20status=free").with(200);
+            assert_eq!(free["rows"].as_array().unwrap().len(), left);
+        }
+        assert_eq!(pick("r").status, 409);
     }
 }
 

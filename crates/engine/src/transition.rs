@@ -433,19 +433,6 @@ const PASSES: usize = 5;
 /// # Errors
 /// When the store fails.
 pub fn pick(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator, ask: &Arc<Ask>, plan: &Plan, turn: u64) -> Result<Option<Ended>> {
-    if let Some(call) = &ask.call {
-        // a retry must not take a second record
-        let mut known = None;
-        let asked = Arc::new(Mutex::new(Ended::Missing));
-        let probe = Probe { tenant: ask.tenant.clone(), call: call.clone(), ended: asked.clone() };
-        store.commit(Box::new(probe))?;
-        if let repeated @ Ended::Repeated { .. } = asked.lock().unwrap_or_else(PoisonError::into_inner).clone() {
-            known = Some(repeated);
-        }
-        if known.is_some() {
-            return Ok(known);
-        }
-    }
     for _ in 0..PASSES {
         let mut contended = false;
         let mut after: Option<Value> = None;
@@ -485,7 +472,11 @@ pub fn pick(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator
             break;
         }
     }
-    Ok(None)
+    // a retry may find nothing because the call has already taken the last record
+    let Some(call) = ask.call.clone() else { return Ok(None) };
+    let known = Arc::new(Mutex::new(None));
+    store.commit(Box::new(Probe { tenant: ask.tenant.clone(), call, known: known.clone() }))?;
+    Ok(known.lock().unwrap_or_else(PoisonError::into_inner).take())
 }
 
 fn page(store: &dyn Store, plan: &Plan, after: Option<&Value>) -> Result<Vec<(Key, i64)>> {
@@ -506,7 +497,7 @@ fn page(store: &dyn Store, plan: &Plan, after: Option<&Value>) -> Result<Vec<(Ke
 struct Probe {
     tenant: Tenant,
     call: Call,
-    ended: Arc<Mutex<Ended>>,
+    known: Arc<Mutex<Option<Ended>>>,
 }
 
 impl Unit for Probe {
@@ -520,7 +511,7 @@ impl Unit for Probe {
 
     fn repeated(&mut self, same: bool, answer: Vec<u8>) {
         let answer = serde_json::from_slice(&answer).unwrap_or_default();
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Ended::Repeated { same, answer };
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ended::Repeated { same, answer });
     }
 
     fn writes(&self) -> &[RecordWrite] {

@@ -141,8 +141,11 @@ pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp:
     }
     let tenant = tenant_id(session, unit.tenant())?;
     if let Some(call) = unit.call() {
-        let known = session.first("SELECT request, answer FROM calls WHERE tenant = $1 AND id = $2", &[&tenant, &call.id.as_slice()])?;
-        if let Some(row) = known {
+        // its place is taken first, so that the same call waits here until this one has ended, and then finds its answer
+        let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES ($1, $2, $3, '', $4) ON CONFLICT DO NOTHING";
+        if session.execute(sql, &[&tenant, &call.id.as_slice(), &call.request.as_slice(), &stamp])? == 0 {
+            let known = session.first("SELECT request, answer FROM calls WHERE tenant = $1 AND id = $2", &[&tenant, &call.id.as_slice()])?;
+            let row = known.ok_or_else(|| Trouble::Again("an old call was forgotten meanwhile".into()))?;
             let same = row.get::<_, &[u8]>(0) == call.request;
             unit.repeated(same, row.get(1));
             return Ok((Receipt { stamp, rows: 0 }, Vec::new()));
@@ -198,15 +201,21 @@ pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp:
         let collection = &tables.catalogue().collections[entry.collection].name;
         session.execute(sql, &[&tenant, collection, &entry.key.as_str(), &stamp, &entry.transition, &entry.caller, &entry.change.to_string()])?;
     }
-    if let Some(answer) = unit.answer()
-        && let Some(call) = unit.call()
-    {
-        // old ones go with new ones
-        let old =
-            "DELETE FROM calls WHERE (tenant, id) IN (SELECT tenant, id FROM calls WHERE made < $1 ORDER BY made LIMIT 2 FOR UPDATE SKIP LOCKED)";
-        session.execute(old, &[&(stamp - CALL_KEPT)])?;
-        let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES ($1, $2, $3, $4, $5)";
-        session.execute(sql, &[&tenant, &call.id.as_slice(), &call.request.as_slice(), &answer, &stamp])?;
+    let answer = unit.answer();
+    if let Some(call) = unit.call() {
+        let (tenant, id): (&i64, &[u8]) = (&tenant, &call.id);
+        match answer {
+            Some(answer) => {
+                session.execute("UPDATE calls SET answer = $3 WHERE tenant = $1 AND id = $2", &[tenant, &id, &answer])?;
+                // old ones go with new ones
+                let old = "DELETE FROM calls WHERE (tenant, id) IN \
+                           (SELECT tenant, id FROM calls WHERE made < $1 ORDER BY made LIMIT 2 FOR UPDATE SKIP LOCKED)";
+                session.execute(old, &[&(stamp - CALL_KEPT)])?;
+            }
+            None => {
+                session.execute("DELETE FROM calls WHERE tenant = $1 AND id = $2", &[tenant, &id])?;
+            }
+        }
     }
     if let (Some(journal), Some(fence)) = (unit.journal(), fence) {
         work::write_journal(session, tables.catalogue(), fence.chunk, journal)?;

@@ -645,7 +645,8 @@ pub fn units_that_share_a_transaction_see_each_other(place: &Place) {
                 });
                 Ok(again.collect())
             };
-            let first = put(0, "x", read, desk.content(&[("weight", Value::Int(1))]));
+            // stores may begin with any of them: what fails has read nothing, so that it always has something to resolve
+            let first = put(0, "x", if number % 4 == 3 { None } else { read }, desk.content(&[("weight", Value::Int(1))]));
             desk.store.submit(Box::new(desk.work().write(first).resolve(add_one)), urgency)
         };
         let pending: Vec<Pending> = (0..20).map(add).collect();
