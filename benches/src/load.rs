@@ -90,38 +90,45 @@ pub fn open_loop(plan: &str) -> ExitCode {
         let idle = Arc::new(Mutex::new(idle));
         let open = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let began = Instant::now() + Duration::from_millis(50);
-        let mut waiting = Vec::new();
-        for request in plan["requests"].as_array().into_iter().flatten() {
-            let due = began + Duration::from_micros(request[0].as_u64().unwrap_or(0));
-            let (method, path, body) = (request[1].as_str().unwrap_or("GET"), request[2].as_str().unwrap_or("/"), request[3].as_str().unwrap_or(""));
-            let length =
-                if body.is_empty() { String::new() } else { format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()) };
-            let bytes = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}{length}\r\n{body}").into_bytes();
-            tokio::time::sleep_until(due.into()).await;
-            let (free, idle, open, address) = (free.clone(), idle.clone(), open.clone(), address.clone());
-            waiting.push(tokio::spawn(async move {
-                let kept = idle.lock().await.try_recv().ok();
-                let stream = match kept {
-                    Some(stream) => Some(stream),
-                    None if open.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < CONNECTIONS => TcpStream::connect(&*address).await.ok(),
-                    None => idle.lock().await.recv().await,
-                };
-                let Some(mut stream) = stream else { return (0, due.elapsed()) };
-                let _ = stream.set_nodelay(true);
-                let answer = tokio::time::timeout(Duration::from_secs(30), exchange(&mut stream, &bytes)).await;
-                let took = due.elapsed();
-                match answer {
-                    Ok(Some(status)) => {
-                        let _ = free.send(stream);
-                        (status, took)
+        let runtime = tokio::runtime::Handle::current();
+        let begin_all = move || {
+            let mut waiting = Vec::new();
+            for request in plan["requests"].as_array().into_iter().flatten() {
+                let due = began + Duration::from_micros(request[0].as_u64().unwrap_or(0));
+                let part = |index: usize| request[index].as_str().unwrap_or_default();
+                let (method, path, body) = (part(1), part(2), part(3));
+                let length =
+                    if body.is_empty() { String::new() } else { format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()) };
+                let bytes = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}{length}\r\n{body}").into_bytes();
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                let (free, idle, open, address) = (free.clone(), idle.clone(), open.clone(), address.clone());
+                waiting.push(runtime.spawn(async move {
+                    let kept = idle.lock().await.try_recv().ok();
+                    let stream = match kept {
+                        Some(stream) => Some(stream),
+                        None if open.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < CONNECTIONS => TcpStream::connect(&*address).await.ok(),
+                        None => idle.lock().await.recv().await,
+                    };
+                    let Some(mut stream) = stream else { return (0, due.elapsed()) };
+                    let _ = stream.set_nodelay(true);
+                    let answer = tokio::time::timeout(Duration::from_secs(30), exchange(&mut stream, &bytes)).await;
+                    let took = due.elapsed();
+                    match answer {
+                        Ok(Some(status)) => {
+                            let _ = free.send(stream);
+                            (status, took)
+                        }
+                        _ => {
+                            open.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                            (0, took)
+                        }
                     }
-                    _ => {
-                        open.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                        (0, took)
-                    }
-                }
-            }));
-        }
+                }));
+            }
+            waiting
+        };
+        // timers of the runtime are a millisecond coarse: a thread says when requests begin
+        let waiting = tokio::task::spawn_blocking(begin_all).await.map_err(|error| error.to_string())?;
         let mut seen: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
         for answer in waiting {
             let (status, took) = answer.await.map_err(|error| error.to_string())?;

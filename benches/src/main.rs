@@ -51,8 +51,9 @@ fn main() -> ExitCode {
         let result = match *group {
             "import" => import::run(&setting, &mut figures),
             "postgres" => postgres::run(&setting, &mut figures),
-            "serve" => serve::run(&setting, &mut figures),
-            other => Err(format!("there is no group `{other}`; there are import, postgres and serve")),
+            "serve" => serve::run(&setting, &mut figures, &[]),
+            part if serve::PARTS.contains(&part) => serve::run(&setting, &mut figures, &[part]),
+            other => Err(format!("there is no group `{other}`; there are import, postgres, serve, and its parts {}", serve::PARTS.join(", "))),
         };
         if let Err(error) = result {
             eprintln!("stook-bench: {error}");

@@ -21,24 +21,22 @@ pub struct Ran {
 pub fn execute(program: &Path, arguments: &[&str]) -> Result<Ran> {
     let failed = |why: String| format!("{} {}: {why}", program.display(), arguments.join(" "));
     let started = Instant::now();
-    let mut child =
+    let child =
         Command::new(program).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;
     // the kernel keeps the largest resident size while the process lives: look at it until it ends
     let status = PathBuf::from(format!("/proc/{}/status", child.id()));
     let mut memory: f64 = 0.0;
-    loop {
+    // what it prints is taken meanwhile: a full pipe would stop it
+    let ended = std::thread::spawn(move || child.wait_with_output());
+    while !ended.is_finished() {
         if let Ok(text) = std::fs::read_to_string(&status) {
             let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
             memory = memory.max(peak.unwrap_or(0.0) / 1024.0);
         }
-        match child.try_wait() {
-            Ok(Some(_)) => break,
-            Ok(None) => std::thread::sleep(std::time::Duration::from_millis(2)),
-            Err(error) => return Err(failed(error.to_string())),
-        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
     }
     let seconds = started.elapsed().as_secs_f64();
-    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    let output = ended.join().map_err(|_| failed("it cannot be waited for".into()))?.map_err(|error| failed(error.to_string()))?;
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
     }

@@ -203,7 +203,12 @@ impl Bench<'_> {
     }
 }
 
-pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
+/// What can be run alone.
+pub const PARTS: &[&str] = &["get", "peer", "posts", "matrix", "bulk", "overload", "circulation"];
+
+/// Runs these parts, or all.
+pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<()> {
+    let wanted = |part: &str| parts.is_empty() || parts.contains(&part);
     for program in ["wrk", "taskset"] {
         if Command::new(program).arg("-V").output().is_err() {
             println!("skipped: {program} is not installed (Debian: apt install wrk util-linux), no figures of the group serve");
@@ -227,17 +232,32 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         bench.stook("businesses", url, &["prepare"])?;
         bench.load_register(url)?;
     }
-    hot(&bench, figures, &file, on_server.as_deref())?;
-    if bench.server.is_some() {
-        peer(&bench, figures, &file, on_server.as_deref())?;
+    if wanted("get") {
+        hot(&bench, figures, &file, on_server.as_deref())?;
     }
-    matrix(&bench, figures, &file)?;
-    bulk(&bench, figures)?;
-    overload(&bench, figures)?;
-    circulation(&bench, figures, &bench.path("items.sqlite"), "file")?;
-    if let Some(url) = bench.url("items") {
-        bench.stook("authorities", &url, &["prepare"])?;
-        circulation(&bench, figures, &url, "PostgreSQL")?;
+    if let (true, Some(peer)) = (wanted("peer") || wanted("posts"), start_peer(&bench)?) {
+        if wanted("peer") {
+            beside_peer(&bench, figures, &peer, &file, on_server.as_deref())?;
+        }
+        if wanted("posts") {
+            posts(&bench, figures, &peer)?;
+        }
+    }
+    if wanted("matrix") {
+        matrix(&bench, figures, &file)?;
+    }
+    if wanted("bulk") {
+        bulk(&bench, figures)?;
+    }
+    if wanted("overload") {
+        overload(&bench, figures)?;
+    }
+    if wanted("circulation") {
+        circulation(&bench, figures, &bench.path("items.sqlite"), "file")?;
+        if let Some(url) = bench.url("items") {
+            bench.stook("authorities", &url, &["prepare"])?;
+            circulation(&bench, figures, &url, "PostgreSQL")?;
+        }
     }
     Ok(())
 }
@@ -273,12 +293,12 @@ fn hot(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<&
     Ok(())
 }
 
-/// The three routes beside what a team would write.
-fn peer(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<&str>) -> Result<()> {
+/// What a team would write, serving the register.
+fn start_peer(bench: &Bench<'_>) -> Result<Option<Running>> {
     let python = std::env::var_os("STOOK_PEER_PYTHON").map(PathBuf::from).filter(|python| python.exists());
     let (Some(python), Some(server)) = (python, &bench.server) else {
-        println!("skipped: no Python with the peer's packages (STOOK_PEER_PYTHON), no figures beside it");
-        return Ok(());
+        println!("skipped: no PostgreSQL, or no Python with the peer's packages (STOOK_PEER_PYTHON): no figures beside it");
+        return Ok(None);
     };
     let peers = bench.setting.root.join("benches/peers");
     let database = format!("{}/peer", server.url("postgres").rsplit_once('/').map_or("", |(base, _)| base));
@@ -302,6 +322,11 @@ fn peer(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<
         }
         std::thread::sleep(Duration::from_millis(100));
     }
+    Ok(Some(python_served))
+}
+
+/// The three routes beside the peer's.
+fn beside_peer(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running, file: &str, on_server: Option<&str>) -> Result<()> {
     let own = bench.serve("businesses", file, &["--workers", "0"])?;
     let on_server = on_server.map(|url| bench.serve("businesses", url, &["--workers", "0"])).transpose()?;
     let routes = [("/businesses?id=", true), ("/businesses/id/", true), ("/businesses/ref/", false)];
@@ -312,7 +337,7 @@ fn peer(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<
         let ours = bench.lines("ours.txt", paths("/party-api/v1").into_iter())?;
         let (mut peer_rate, mut peer_cost, mut cost, mut served_cost) = <(Samples, Samples, Samples, Samples)>::default();
         for round in 0..=3 {
-            let (rate, of_peer) = bench.wrk(&python_served, &theirs, "32", true)?;
+            let (rate, of_peer) = bench.wrk(python_served, &theirs, "32", true)?;
             let (_, of_own) = bench.wrk(&own, &ours, "32", false)?;
             let of_server = on_server.as_ref().map(|running| bench.wrk(running, &ours, "32", true)).transpose()?;
             if round > 0 {
@@ -332,14 +357,14 @@ fn peer(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<
             let every = 1e6 / rate;
             (0..(8.0 * rate) as usize).map(|number| json!([(number as f64 * every) as u64, "GET", paths[number * 7919 % paths.len()], ""])).collect()
         };
-        let slow = bench.open_loop(&python_served, planned(paths("")))?;
+        let slow = bench.open_loop(python_served, planned(paths("")))?;
         let fast = bench.open_loop(&own, planned(paths("/party-api/v1")))?;
         let (slow, fast) = (one(slow.percentile("200", 0.99)), one(fast.percentile("200", 0.99)));
         let beside = format!("Flask register {:.0} ms", slow.median());
         let what = format!("p99 of {route} at {rate:.0}/s");
         figures.judged_at_most(&what, &fast, "ms", &beside, &fast.over(&slow), 1.0 / 20.0);
     }
-    posts(bench, figures, &python_served)
+    Ok(())
 }
 
 /// New businesses one by one, by eight clients that wait for each answer, beside the peer.

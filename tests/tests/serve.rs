@@ -190,6 +190,44 @@ fn transitions_come_one_after_the_other_and_are_logged() {
 }
 
 #[test]
+fn changes_of_golden_fields_are_kept_where_the_collection_asks() {
+    for place in places(&THINGS.replace("    key: code\n", "    key: code\n    history: 3\n")) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let import = |as_of: &str, documents: &str| {
+            let job = stook.send("POST", &format!("/v1/main/import?source=files&as_of={as_of}T00:00:00Z"), &[], documents.as_bytes()).with(202);
+            assert_eq!(stook.ended("main", &job)["state"], "completed");
+        };
+        let log = || stook.get("/v1/main/thing/a/log").with(200)["entries"].as_array().unwrap().clone();
+        import("2020-01-01", "{\"code\":\"a\",\"title\":\"One\",\"size\":1}\n{\"code\":\"b\",\"title\":\"B\"}");
+        assert_eq!(log(), Vec::<Json>::new(), "a record that comes into being has no history");
+        // only what changed; an older document and the same content change nothing
+        import("2020-01-03", "{\"code\":\"a\",\"title\":\"One\",\"size\":2}\n{\"code\":\"b\",\"title\":\"B\"}");
+        import("2020-01-02", "{\"code\":\"a\",\"title\":\"Late\"}");
+        let first = log();
+        assert_eq!((first.len(), &first[0]["change"]), (1, &json!({"before": {"size": 1}, "after": {"size": 2}})));
+        assert_eq!((&first[0]["transition"], &first[0]["caller"]), (&Json::Null, &json!("job 2")));
+        assert_eq!(stook.get("/v1/main/thing/b/log").with(200)["entries"], json!([]));
+        stook.call("PATCH", "/v1/main/thing/a", &json!({"title": "Two"})).with(200);
+        stook.call("POST", "/v1/main/thing/a/take", &json!({"who": "ann"})).with(200);
+        assert_eq!(stook.send("DELETE", "/v1/main/thing/a", &[], b"").status, 204);
+        place.ok(&["withdraw", "api", "--collection", "thing", "--key", "a"]);
+        // the transition is kept for ever, of the others the last three
+        let kept = log();
+        let seen: Vec<(&Json, &Json)> = kept.iter().map(|entry| (&entry["transition"], &entry["change"])).collect();
+        let all = json!({"code": "a", "title": "Two", "size": 2, "long": "Two!"});
+        let back = json!({"code": "a", "title": "One", "size": 2, "long": "One!"});
+        assert_eq!(kept[0]["caller"], "withdrawal of api");
+        assert_eq!(seen[0], (&Json::Null, &json!({"before": null, "after": back})));
+        assert_eq!(seen[1], (&Json::Null, &json!({"before": all, "after": null})));
+        assert_eq!(seen[2].0, "take");
+        assert_eq!(seen[3], (&Json::Null, &json!({"before": {"title": "One", "long": "One!"}, "after": {"title": "Two", "long": "Two!"}})));
+        assert_eq!(seen.len(), 4);
+        import("2021-01-01", "{\"code\":\"a\",\"title\":\"Three\"}");
+        assert_eq!(log().len(), 4);
+    }
+}
+
+#[test]
 fn a_call_with_a_key_is_done_once() {
     for place in places(THINGS) {
         let stook = Served::new(&place, &["--workers", "0"]);

@@ -98,6 +98,8 @@ pub struct Collection {
     pub keep_raw: bool,
     /// What decides whether a record exists.
     pub exists: Exists,
+    /// How many changes of a record's golden fields are kept in its log.
+    pub history: Option<u32>,
     /// Contributed and derived fields.
     pub fields: Vec<Field>,
     /// Fields that only transitions write.

@@ -214,6 +214,7 @@ pub const COLLECTION: &[Word] = &[
         r#"{"enum":["latest","any"]}"#,
         "latest (default): the newest contribution decides whether the record exists. any: one living contribution is enough.",
     ),
+    word("history", r#"{"type":"integer","minimum":1,"maximum":10000}"#, "Changes of its golden fields kept for each record; default none."),
     word(
         "fields",
         r##"{"type":"object","minProperties":1,"additionalProperties":{"oneOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/field"}]}}"##,

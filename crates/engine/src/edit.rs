@@ -5,7 +5,7 @@
 //! contribution too, which competes by time.
 
 use crate::Result;
-use crate::chunk::consolidate::{Decider, Policy};
+use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::chunk::map::{check, key_of};
 use crate::transition::strict_from_json;
 use serde_json::{Map, Value as Json};
@@ -16,7 +16,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, Hash, MAX_CONTRIBUTORS, Origin, Said, pack, put_bytes, put_value, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
-use stook_store::{Change, Conflict, Content, Detail, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::{Change, Conflict, Content, Detail, Logged, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What an edit does to what `api` says of a record.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +62,8 @@ pub struct Edit {
     pub action: Action,
     /// When it is done.
     pub conditions: Conditions,
+    /// Who does it.
+    pub caller: String,
 }
 
 /// What became of an edit.
@@ -131,14 +133,14 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator,
     let now = store.clock();
     let stored = store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), Detail::Full)?.pop().flatten();
     let desk = Desk { catalogue: catalogue.clone(), edit, said, key, now };
-    let ended = Arc::new(Mutex::new(Edited::Missing));
-    let (write, planned) = match desk.decide(evaluator, stored)? {
+    let ended = Arc::new(Mutex::new((Edited::Missing, None)));
+    let Planned { write, logged, edited } = match desk.decide(evaluator, stored)? {
         Ok(decision) => decision,
         Err(ended) => return Ok(ended),
     };
-    let unit = EditUnit { desk, writes: vec![write], planned, ended: ended.clone() };
+    let unit = EditUnit { desk, writes: vec![write], planned: (edited, logged), ended: ended.clone() };
     let stamp = store.commit(Box::new(unit))?.stamp;
-    let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
     if let Edited::Done { record, changed: true, .. } = &mut edited {
         // what the store gives a record that is written
         record.version.revision = stamp.max(record.version.revision + 1);
@@ -189,7 +191,14 @@ struct Desk {
     now: i64,
 }
 
-type Decision = std::result::Result<(RecordWrite, Edited), Edited>;
+/// An edit that can be done.
+struct Planned {
+    write: RecordWrite,
+    logged: Option<Logged>,
+    edited: Edited,
+}
+
+type Decision = std::result::Result<Planned, Edited>;
 
 impl Desk {
     fn decide(&self, evaluator: &Evaluator, stored: Option<StoredRecord>) -> std::result::Result<Decision, StoreError> {
@@ -235,8 +244,15 @@ impl Desk {
         let version = stored.as_ref().map(|record| record.version);
         let record = Box::new(as_record(&self.key, version.unwrap_or_default(), &content));
         let change = if stays { Change::Touch { contributions: packed } } else { Change::Put(Box::new(content)) };
+        let logged = golden_change(collection, stored.as_ref(), &change).map(|change| Logged {
+            collection: self.edit.collection,
+            key: self.key.clone(),
+            transition: None,
+            caller: self.edit.caller.clone(),
+            change,
+        });
         let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
-        Ok(Ok((write, Edited::Done { created: living.is_none(), changed: !stays, record })))
+        Ok(Ok(Planned { write, logged, edited: Edited::Done { created: living.is_none(), changed: !stays, record } }))
     }
 
     /// What `api` says from now on.
@@ -322,24 +338,24 @@ fn as_record(key: &Key, version: stook_store::Version, content: &Content) -> Sto
 struct EditUnit {
     desk: Desk,
     writes: Vec<RecordWrite>,
-    /// What becomes of it if nobody was faster.
-    planned: Edited,
-    ended: Arc<Mutex<Edited>>,
+    /// What becomes of it if nobody was faster, and what is logged then.
+    planned: (Edited, Option<Logged>),
+    ended: Arc<Mutex<(Edited, Option<Logged>)>>,
 }
 
 impl EditUnit {
-    fn end(&self, edited: Edited) {
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = edited;
+    fn end(&self, edited: Edited, logged: Option<Logged>) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = (edited, logged);
     }
 
     fn take(&self, decision: Decision) -> Vec<RecordWrite> {
         match decision {
-            Ok((write, edited)) => {
-                self.end(edited);
+            Ok(Planned { write, logged, edited }) => {
+                self.end(edited, logged);
                 vec![write]
             }
             Err(edited) => {
-                self.end(edited);
+                self.end(edited, None);
                 Vec::new()
             }
         }
@@ -353,7 +369,8 @@ impl Unit for EditUnit {
 
     fn writes(&self) -> &[RecordWrite] {
         // the store may begin again: what it says then is what counts
-        self.end(self.planned.clone());
+        let (edited, logged) = self.planned.clone();
+        self.end(edited, logged);
         &self.writes
     }
 
@@ -366,6 +383,10 @@ impl Unit for EditUnit {
 
     fn refused(&mut self, _collection: usize, _key: &Key, field: usize, holder: &str) {
         let field = self.desk.catalogue.collections[self.desk.edit.collection].fields[field].name.clone();
-        self.end(Edited::Taken { field, holder: holder.to_owned() });
+        self.end(Edited::Taken { field, holder: holder.to_owned() }, None);
+    }
+
+    fn log(&mut self) -> Vec<Logged> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).1.iter().cloned().collect()
     }
 }

@@ -266,7 +266,7 @@ impl Scope<'_> {
         let (collection, key) = (self.ask.collection, self.key.clone());
         let answer = json!({ "key": key.as_str(), "transition": transition.name, "state": shown });
         let change = json!({ "args": self.ask.args.0, "before": before, "after": after });
-        let logged = Logged { collection, key: key.clone(), transition: transition.name.clone(), caller: self.ask.caller.clone(), change };
+        let logged = Logged { collection, key: key.clone(), transition: Some(transition.name.clone()), caller: self.ask.caller.clone(), change };
         let write = RecordWrite { collection, key, expect: Some(self.record.version), change: Change::State { state, state_set } };
         Ok(Changed { write, logged, answer })
     }

@@ -1,8 +1,9 @@
 //! Taking back what a source has said, as if it had never spoken.
 
-use crate::chunk::consolidate::{Decider, Policy};
+use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::record::find_collection;
 use crate::{EngineError, Result};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
 use stook_catalogue::expr::Evaluator;
@@ -10,7 +11,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
 use stook_catalogue::survivorship::Consolidator;
 use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::{Change, Conflict, Detail, RecordWrite, Result as StoreResult, Store, StoredRecord, Tenant, Unit};
+use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Result as StoreResult, Store, StoredRecord, Tenant, Unit};
 
 /// Records changed at once.
 const PAGE: u64 = 1_000;
@@ -103,6 +104,7 @@ fn page(
         collection,
         writes: Vec::new(),
         counted: counted.clone(),
+        logged: BTreeMap::new(),
     };
     for record in stored.into_iter().flatten() {
         let write = unit.write(record)?;
@@ -126,11 +128,12 @@ struct WithdrawUnit {
     collection: usize,
     writes: Vec<RecordWrite>,
     counted: Arc<std::sync::Mutex<Withdrawn>>,
+    logged: BTreeMap<Key, Logged>,
 }
 
 impl WithdrawUnit {
     /// The record without the contributor, if it has it.
-    fn write(&self, record: StoredRecord) -> StoreResult<Option<RecordWrite>> {
+    fn write(&mut self, record: StoredRecord) -> StoreResult<Option<RecordWrite>> {
         let definition = &self.catalogue.collections[self.collection];
         let mut contributions = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref())?;
         let before = contributions.len();
@@ -143,6 +146,10 @@ impl WithdrawUnit {
         let policy = Policy { job: 0, matched: Matched::Withdraw, unmatched: Unmatched::Skip };
         let empty = contributions.is_empty();
         let change = Decider::new(definition, &consolidator, &evaluator, policy).without(&record, contributions);
+        if let Some(logged) = golden_change(definition, Some(&record), &change) {
+            let (collection, key, caller) = (self.collection, record.key.clone(), format!("withdrawal of {}", self.contributor));
+            self.logged.insert(record.key.clone(), Logged { collection, key, transition: None, caller, change: logged });
+        }
         if let Ok(mut counted) = self.counted.lock() {
             counted.records += 1;
             counted.held += u64::from(empty && change != Change::Delete);
@@ -165,9 +172,18 @@ impl Unit for WithdrawUnit {
         if let Ok(mut counted) = self.counted.lock() {
             counted.records = counted.records.saturating_sub(conflicts.len() as u64);
         }
-        let now = conflicts.into_iter().filter_map(|conflict| conflict.record);
-        let writes: Vec<Option<RecordWrite>> = now.map(|record| self.write(record)).collect::<StoreResult<_>>()?;
-        Ok(writes.into_iter().flatten().collect())
+        let mut writes = Vec::new();
+        for conflict in conflicts {
+            self.logged.remove(&conflict.key);
+            if let Some(record) = conflict.record {
+                writes.extend(self.write(record)?);
+            }
+        }
+        Ok(writes)
+    }
+
+    fn log(&mut self) -> Vec<Logged> {
+        self.logged.values().cloned().collect()
     }
 
     fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}

@@ -495,7 +495,7 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
         json!({ "type": "string" }),
     );
     add(format!("{one}/document"), "get", document.guarded());
-    let entry = json!({ "type": "object", "properties": { "id": { "type": "integer" }, "at": { "type": "string", "format": "date-time" }, "transition": { "type": "string" }, "caller": { "type": "string" }, "change": { "type": "object" } }, "required": ["id", "at", "transition", "caller", "change"] });
+    let entry = json!({ "type": "object", "properties": { "id": { "type": "integer" }, "at": { "type": "string", "format": "date-time" }, "transition": { "type": ["string", "null"] }, "caller": { "type": "string" }, "change": { "type": "object" } }, "required": ["id", "at", "transition", "caller", "change"] });
     let log = deleted(operation("log", "What transitions did, newest first").key())
         .query("limit", counted(1_000), "Most entries.")
         .query("before", json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER }), "Go on behind this entry.")

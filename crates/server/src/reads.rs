@@ -81,22 +81,60 @@ fn size(value: &Value) -> usize {
     }
 }
 
+/// What a request sees: everything committed before. Nothing without a cache; nothing inside where the store has no stand.
+type Now = Option<Option<Moment>>;
+
 /// Records of one collection that somebody asks for.
 struct Ask {
     tenant: Tenant,
     collection: usize,
     keys: Vec<Key>,
+    now: Now,
     answer: oneshot::Sender<Result<Vec<Option<Arc<Record>>>>>,
 }
 
-#[derive(Default)]
-struct Line {
-    asks: Mutex<Vec<Ask>>,
+/// What waits for a thread, taken together.
+struct Line<T> {
+    waiting: Mutex<Vec<T>>,
     arrived: Condvar,
     closed: AtomicBool,
 }
 
-/// Threads that ask the store.
+impl<T> Line<T> {
+    fn new() -> Self {
+        Self { waiting: Mutex::default(), arrived: Condvar::new(), closed: AtomicBool::new(false) }
+    }
+
+    fn join(&self, one: T) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(one);
+        self.arrived.notify_one();
+    }
+
+    /// Waits for some and takes as many of them as `most` says, one at least.
+    fn take(&self, most: impl Fn(&[T]) -> usize) -> Option<Vec<T>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        while waiting.is_empty() {
+            if self.closed.load(Ordering::SeqCst) {
+                return None;
+            }
+            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        let taken = most(&waiting).max(1);
+        Some(waiting.drain(..taken).collect())
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.arrived.notify_all();
+    }
+}
+
+/// The error of a question that was asked for several at once, for the others.
+fn beside() -> StoreError {
+    StoreError::ReadOnly("another look-up failed beside this one".into())
+}
+
+/// Threads that read records.
 const THREADS: usize = 2;
 /// Keys asked for at once.
 const TOGETHER: usize = 2_000;
@@ -112,7 +150,9 @@ struct Inner {
     store: Arc<dyn Store>,
     cache: Option<Cache>,
     metrics: Arc<Metrics>,
-    line: Line,
+    asks: Line<Ask>,
+    /// Requests that begin, where the stand is not at hand.
+    beginners: Line<oneshot::Sender<Result<Option<Moment>>>>,
     near: bool,
 }
 
@@ -123,12 +163,13 @@ impl Reads {
     /// When the store fails.
     pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, cache: u64, metrics: Arc<Metrics>) -> Result<Self> {
         let cache = if cache > 0 { Some(Cache::new(&*store, cache)?) } else { None };
-        let near = store.stand()?.is_some();
-        let inner = Arc::new(Inner { catalogue, store, cache, metrics, line: Line::default(), near });
+        let near = store.is_near();
+        let inner = Arc::new(Inner { catalogue, store, cache, metrics, asks: Line::new(), beginners: Line::new(), near });
         let mut threads = Vec::new();
-        for _ in 0..THREADS {
+        for thread in 0..=THREADS {
             let own = inner.clone();
-            let started = std::thread::Builder::new().name("reads".into()).spawn(move || own.serve());
+            let work = move || if thread == 0 { own.tell_moments() } else { own.serve() };
+            let started = std::thread::Builder::new().name("reads".into()).spawn(work);
             threads.push(started.map_err(|error| StoreError::Other(error.to_string()))?);
         }
         Ok(Self { inner, threads })
@@ -145,8 +186,13 @@ impl Reads {
     /// When the store fails.
     pub async fn begin(&self, tenant: &Tenant, way: Way) -> Result<Looking<'_>> {
         let now = match &self.inner.cache {
+            None => None,
             Some(cache) if self.inner.near => Some(cache.shared_now(&*self.inner.store).await?),
-            cache => cache.as_ref().map(|_| None),
+            Some(_) => {
+                let (answer, told) = oneshot::channel();
+                self.inner.beginners.join(answer);
+                Some(told.await.unwrap_or_else(|_| Err(ending()))?)
+            }
         };
         Ok(Looking { reads: self, tenant: tenant.clone(), now, way, missed: AtomicBool::new(false) })
     }
@@ -181,8 +227,7 @@ pub enum Way {
 pub struct Looking<'r> {
     reads: &'r Reads,
     tenant: Tenant,
-    /// Nothing without a cache; nothing inside where every use of it is checked.
-    now: Option<Option<Moment>>,
+    now: Now,
     way: Way,
     missed: AtomicBool,
 }
@@ -219,16 +264,14 @@ impl Looking<'_> {
         match self.way {
             Way::CacheOnly => return self.miss(),
             Way::Directly => {
-                let found = inner.read(tenant, collection, keys)?;
+                let found = inner.read(tenant, collection, keys, self.now)?;
                 return Ok(keys.iter().map(|key| found.get(key).cloned()).collect());
             }
             Way::Together => {}
         }
         let (answer, received) = oneshot::channel();
-        let ask = Ask { tenant: tenant.clone(), collection, keys: keys.to_vec(), answer };
-        inner.line.asks.lock().unwrap_or_else(PoisonError::into_inner).push(ask);
-        inner.line.arrived.notify_one();
-        received.await.unwrap_or_else(|_| Err(StoreError::Other("the server is ending".into())))
+        inner.asks.join(Ask { tenant: tenant.clone(), collection, keys: keys.to_vec(), now: self.now, answer });
+        received.await.unwrap_or_else(|_| Err(ending()))
     }
 
     /// One record by key.
@@ -254,7 +297,7 @@ impl Looking<'_> {
         }
         if !missing.is_empty() {
             let wanted: Vec<Value> = missing.iter().map(|index| values[*index].clone()).collect();
-            let (moment, found) = match self.way {
+            let found = match self.way {
                 Way::CacheOnly => return self.miss(),
                 Way::Directly => inner.find_keys(tenant, collection, column, &wanted)?,
                 Way::Together => {
@@ -265,7 +308,7 @@ impl Looking<'_> {
             };
             for (index, list) in missing.into_iter().zip(found) {
                 if let Some(cache) = &inner.cache {
-                    cache.put_list(places[index].clone(), moment, list.clone());
+                    cache.put_list(places[index].clone(), self.now.flatten(), list.clone());
                 }
                 lists[index] = Some(list);
             }
@@ -277,12 +320,16 @@ impl Looking<'_> {
 
 impl Drop for Reads {
     fn drop(&mut self) {
-        self.inner.line.closed.store(true, Ordering::SeqCst);
-        self.inner.line.arrived.notify_all();
+        self.inner.asks.close();
+        self.inner.beginners.close();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
+}
+
+fn ending() -> StoreError {
+    StoreError::Other("the server is ending".into())
 }
 
 fn list_place(tenant: &Tenant, collection: usize, column: Column, value: &Value) -> ListPlace {
@@ -297,7 +344,7 @@ pub const MOST_LISTED: usize = 10_000;
 
 impl Inner {
     /// The moment of a read that begins now: none without a cache, none inside where every use is checked.
-    fn now(&self) -> Result<Option<Option<Moment>>> {
+    fn now(&self) -> Result<Now> {
         self.cache.as_ref().map(|cache| cache.now(&*self.store)).transpose()
     }
 
@@ -316,8 +363,30 @@ impl Inner {
         Some(found)
     }
 
+    /// Tells requests that begin which moment it is; one question is for all that came before it.
+    fn tell_moments(&self) {
+        while let Some(beginners) = self.beginners.take(|waiting| waiting.len()) {
+            let mut moment = self.now();
+            for beginner in beginners {
+                let own = match &moment {
+                    Ok(now) => Ok(now.flatten()),
+                    Err(_) => std::mem::replace(&mut moment, Err(beside())).map(Option::flatten),
+                };
+                let _ = beginner.send(own);
+            }
+        }
+    }
+
     fn serve(&self) {
-        while let Some(asks) = self.next() {
+        let most = |asks: &[Ask]| {
+            let mut keys = 0;
+            let fits = |ask: &&Ask| {
+                keys += ask.keys.len();
+                keys <= TOGETHER
+            };
+            asks.iter().take_while(fits).count()
+        };
+        while let Some(asks) = self.asks.take(most) {
             let mut groups: HashMap<(Tenant, usize), Vec<Ask>> = HashMap::new();
             for ask in asks {
                 groups.entry((ask.tenant.clone(), ask.collection)).or_default().push(ask);
@@ -326,7 +395,9 @@ impl Inner {
                 let mut keys: Vec<Key> = asks.iter().flat_map(|ask| ask.keys.iter().cloned()).collect();
                 keys.sort_unstable();
                 keys.dedup();
-                match self.read(&tenant, collection, &keys) {
+                // what is current at the last moment is so for all
+                let now = asks.iter().map(|ask| ask.now).max().flatten();
+                match self.read(&tenant, collection, &keys, now) {
                     Ok(found) => {
                         for ask in asks {
                             let own = ask.keys.iter().map(|key| found.get(key).cloned()).collect();
@@ -336,7 +407,7 @@ impl Inner {
                     Err(error) => {
                         let mut error = Some(error);
                         for ask in asks {
-                            let own = error.take().unwrap_or_else(|| StoreError::ReadOnly("another look-up failed beside this one".into()));
+                            let own = error.take().unwrap_or_else(beside);
                             let _ = ask.answer.send(Err(own));
                         }
                     }
@@ -345,28 +416,8 @@ impl Inner {
         }
     }
 
-    fn next(&self) -> Option<Vec<Ask>> {
-        let mut asks = self.line.asks.lock().unwrap_or_else(PoisonError::into_inner);
-        while asks.is_empty() {
-            if self.line.closed.load(Ordering::SeqCst) {
-                return None;
-            }
-            asks = self.line.arrived.wait(asks).unwrap_or_else(PoisonError::into_inner);
-        }
-        let mut keys = 0;
-        let taken = asks
-            .iter()
-            .take_while(|ask| {
-                keys += ask.keys.len();
-                keys <= TOGETHER
-            })
-            .count();
-        Some(asks.drain(..taken.max(1)).collect())
-    }
-
     /// Living records among `keys`.
-    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<HashMap<Key, Arc<Record>>> {
-        let now = self.now()?;
+    fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], now: Now) -> Result<HashMap<Key, Arc<Record>>> {
         let mut found: HashMap<Key, Arc<Record>> = HashMap::with_capacity(keys.len());
         let mut missing: Vec<Key> = Vec::new();
         let mut unchecked: Vec<(Key, Arc<Record>)> = Vec::new();
@@ -386,6 +437,9 @@ impl Inner {
             let versions = self.store.versions(tenant, collection, &asked)?;
             for ((key, record), version) in unchecked.into_iter().zip(versions) {
                 if version == Some(record.stored.version) {
+                    if let (Some(cache), Some(now @ Some(_))) = (&self.cache, now) {
+                        cache.put_record(Place { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
+                    }
                     found.insert(key, record);
                 } else if version.is_some() {
                     missing.push(key);
@@ -407,8 +461,7 @@ impl Inner {
         Ok(found)
     }
 
-    fn find_keys(&self, tenant: &Tenant, collection: usize, column: Column, values: &[Value]) -> Result<(Option<Moment>, Vec<Listed>)> {
-        let moment = self.now()?.flatten();
+    fn find_keys(&self, tenant: &Tenant, collection: usize, column: Column, values: &[Value]) -> Result<Vec<Listed>> {
         let test = if let [only] = values { Test::Equal(only.clone()) } else { Test::In(values.to_vec()) };
         let mut plan = Plan::all(tenant.clone(), collection);
         plan.conditions.push(Condition { column, test });
@@ -438,7 +491,7 @@ impl Inner {
                 }
             }
         }
-        Ok((moment, lists.into_iter().map(Arc::from).collect()))
+        Ok(lists.into_iter().map(Arc::from).collect())
     }
 }
 

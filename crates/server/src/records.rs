@@ -290,7 +290,7 @@ async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<
         }
     };
     let conditions = Conditions { is: revisions(&ctx, header::IF_MATCH)?, is_not: revisions(&ctx, header::IF_NONE_MATCH)? };
-    let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action: action(fields), conditions };
+    let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action: action(fields), conditions, caller: ctx.caller.name.to_string() };
     ctx.reaches_store();
     let app = ctx.app.clone();
     let edited = blocking(move || app.with_evaluator(|evaluator| edit::run(&app.catalogue, &*app.store, evaluator, edit))).await?;

@@ -280,18 +280,20 @@ pub struct Call {
 /// How long the answer to a [`Call`] is kept, in microseconds.
 pub const CALL_KEPT: i64 = 24 * 3600 * 1_000_000;
 
-/// A change of a record's state by a transition, kept for ever.
+/// A change of a record's state by a transition, kept for ever, or one of its golden fields, kept where the collection asks for
+/// it as often as it says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Logged {
     /// The collection's index.
     pub collection: usize,
     /// The record.
     pub key: Key,
-    /// The transition's name.
-    pub transition: String,
-    /// Who called it.
+    /// The transition's name; nothing for a change of golden fields.
+    pub transition: Option<String>,
+    /// Who called it, or which work changed the fields.
     pub caller: String,
-    /// Arguments, and the values of the fields it set, before and after: `{"args": {}, "before": {}, "after": {}}`.
+    /// Values of the fields that changed, before and after, where there was a record; a transition's arguments, too:
+    /// `{"args": {}, "before": {}, "after": {}}`.
     pub change: serde_json::Value,
 }
 
@@ -302,9 +304,9 @@ pub struct LogEntry {
     pub id: i64,
     /// When, in microseconds.
     pub at: i64,
-    /// The transition's name.
-    pub transition: String,
-    /// Who called it.
+    /// As in [`Logged`].
+    pub transition: Option<String>,
+    /// As in [`Logged`].
     pub caller: String,
     /// As in [`Logged`].
     pub change: serde_json::Value,
@@ -343,7 +345,7 @@ pub trait Unit: Send {
     fn settling(&mut self) -> Settling {
         Settling::default()
     }
-    /// Changes of state to be logged.
+    /// Changes to be logged, ordered by collection and key.
     fn log(&mut self) -> Vec<Logged> {
         Vec::new()
     }
@@ -406,7 +408,7 @@ impl Pending {
 }
 
 /// Hears of this process's commits, so that a cache of records can be exact. The stand of a store is a number that grows with
-/// every commit of any process.
+/// every commit of any process: where it is what it was, nothing was committed meanwhile.
 pub trait Watch: Send + Sync {
     /// Readers may see from now on that the stand is `stand` where it was `before`.
     fn committing(&self, before: i64, stand: i64);
@@ -453,8 +455,13 @@ pub trait Store: Send + Sync {
         Ok(heads.into_iter().map(|record| record.map(|record| record.version)).collect())
     }
 
-    /// The stand that readers see now. Nothing where asking would cost a round trip: then every use of something remembered is
-    /// checked with [`Store::versions`].
+    /// Whether a question is answered inside this process, without a round trip.
+    fn is_near(&self) -> bool {
+        false
+    }
+
+    /// The stand that readers see now. Nothing where the database does not say: then every use of something remembered is checked
+    /// with [`Store::versions`].
     ///
     /// # Errors
     /// When the database fails, or holds another definition now.
@@ -462,7 +469,7 @@ pub trait Store: Send + Sync {
         Ok(None)
     }
 
-    /// Tells `watch` of every commit of this process from now on, where [`Store::stand`] gives something.
+    /// Tells `watch` of every commit of this process from now on, where the store is near.
     fn watch(&self, _watch: std::sync::Arc<dyn Watch>) {}
 
     /// Changes of a record's state, newest first, `limit` of them before entry `before`.

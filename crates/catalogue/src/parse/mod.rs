@@ -385,9 +385,10 @@ impl<'t> Reader<'t> {
         let keep_raw = self.choice(node.get("raw"), "choice for raw", &[("keep", true), ("drop", false)]).unwrap_or(false);
         let exists =
             self.choice(node.get("exists"), "choice for exists", &[("latest", Exists::Latest), ("any", Exists::Any)]).unwrap_or(Exists::Latest);
+        let history = node.get("history").and_then(|node| self.number_of(node, "history", 1..=10_000));
         let states = self.states(node, &field_names);
         let transitions = self.transitions(node, &fields, &states);
-        Collection { name: name.to_owned(), key, key_text, keep_raw, exists, fields, states, transitions }
+        Collection { name: name.to_owned(), key, key_text, keep_raw, exists, history, fields, states, transitions }
     }
 
     fn field(&mut self, name: &str, node: &Node, default_rule: &Survivorship, source_names: &[&str], field_names: &[&str]) -> Option<Field> {

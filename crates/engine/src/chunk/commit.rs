@@ -14,7 +14,7 @@ use stook_catalogue::survivorship::Consolidator;
 use stook_formats::Document;
 use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{JobFile, Slice};
-use stook_store::{Conflict, Detail, Fence, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::{Conflict, Detail, Fence, Logged, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What all chunks of a job share.
 #[derive(Clone)]
@@ -316,7 +316,17 @@ impl Unit for MappedChunk {
         if let Some(decision) = self.decisions.get_mut(&(collection, key.clone())) {
             decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
             decision.corrections.clear();
+            decision.logged = None;
         }
+    }
+
+    fn log(&mut self) -> Vec<Logged> {
+        let caller = format!("job {}", self.context.policy.job);
+        let entry = |((collection, key), decision): (&(usize, Key), &Decision)| {
+            let change = decision.logged.clone()?;
+            Some(Logged { collection: *collection, key: key.clone(), transition: None, caller: caller.clone(), change })
+        };
+        self.decisions.iter().filter_map(entry).collect()
     }
 
     fn journal(&mut self) -> Option<&ChunkJournal> {

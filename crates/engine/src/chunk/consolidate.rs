@@ -6,6 +6,7 @@
 //! of the job comes later.
 
 use super::map::Statement;
+use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Collection, Matched, Unmatched};
 use stook_catalogue::expr::{Evaluator, to_cel};
 use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, pack, pack_raw, unpack};
@@ -46,6 +47,8 @@ pub struct Decision {
     pub outcomes: Vec<(Outcome, Option<String>)>,
     /// Documents of other chunks whose outcome changed: document, from, to.
     pub corrections: Vec<(u64, Outcome, Outcome)>,
+    /// What is logged of the record's golden fields.
+    pub logged: Option<Json>,
 }
 
 /// Decides about records of one collection. One per thread.
@@ -147,7 +150,7 @@ impl<'c> Decider<'c> {
         }
         let replaced =
             |contribution: &Contribution| winners.iter().any(|(winner, _)| statements[*winner].statement.contributor == contribution.contributor);
-        if !whole && old.iter().any(|contribution| !replaced(contribution)) {
+        if !whole && (old.iter().any(|contribution| !replaced(contribution)) || (self.collection.history.is_some() && stored.is_some())) {
             return Ok(None);
         }
         let same_content = winners.iter().all(|(winner, _)| {
@@ -175,6 +178,7 @@ impl<'c> Decider<'c> {
         } else {
             Change::Put(Box::new(self.content(stored, created_job, golden, &contributions)))
         };
+        decision.logged = golden_change(self.collection, stored, &change);
         decision.write = Some((stored.map(|record| record.version), change));
         Ok(Some(decision))
     }
@@ -191,10 +195,14 @@ impl<'c> Decider<'c> {
         if old.len() == count {
             return Ok(Some(decision));
         }
-        if !whole && !old.is_empty() {
+        if !whole && (!old.is_empty() || self.collection.history.is_some()) {
             return Ok(None);
         }
-        decision.write = stored.map(|record| (Some(record.version), self.without(record, old)));
+        if let Some(record) = stored {
+            let change = self.without(record, old);
+            decision.logged = golden_change(self.collection, stored, &change);
+            decision.write = Some((Some(record.version), change));
+        }
         Ok(Some(decision))
     }
 
@@ -221,6 +229,30 @@ impl<'c> Decider<'c> {
             golden: golden.values,
         }
     }
+}
+
+/// What is logged of a change of a record's golden fields, if its collection asks for it: the fields that differ, before and
+/// after, null where there was no record. A record that was never there before is not logged.
+pub fn golden_change(collection: &Collection, stored: Option<&StoredRecord>, change: &Change) -> Option<Json> {
+    let (_, stored) = collection.history.zip(stored)?;
+    let after = match change {
+        Change::Put(content) => content.alive.then_some(&*content.golden),
+        Change::Delete => None,
+        Change::Touch { .. } | Change::State { .. } => return None,
+    };
+    let before = stored.alive.then_some(&*stored.golden);
+    let differs = |index: usize| before.map(|values| &values[index]) != after.map(|values| &values[index]);
+    let shown = |values: &[Value]| -> Json {
+        let fields = collection
+            .fields
+            .iter()
+            .zip(values)
+            .enumerate()
+            .filter(|(index, (_, value))| if before.is_some() && after.is_some() { differs(*index) } else { !value.is_null() });
+        fields.map(|(_, (field, value))| (field.name.clone(), value.to_json(field.golden_type()))).collect::<Map<_, _>>().into()
+    };
+    let changed = (before.is_some() || after.is_some()) && (0..collection.fields.len()).any(differs);
+    changed.then(|| json!({ "before": before.map(shown), "after": after.map(shown) }))
 }
 
 /// State values: what transitions set, else the seeds.

@@ -21,7 +21,7 @@ use ::postgres::Config;
 use session::{Attempt, Pool, Session, Trouble};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stook_catalogue::definition::Catalogue;
 use tables::Tables;
@@ -60,6 +60,18 @@ pub struct PostgresStore {
     /// The connection that hears of new chunks.
     ear: Mutex<Option<Session>>,
     changes: Vec<String>,
+    /// The one connection that asks for snapshots.
+    eye: Pool,
+    stand: Mutex<Stand>,
+}
+
+/// The snapshot that was seen last, and its number. A snapshot that was seen again stands for the same data only if it was
+/// seen on the same connection: a server that has crashed gives the numbers of transactions that were lost to others.
+#[derive(Default)]
+struct Stand {
+    connection: u64,
+    snapshot: String,
+    number: i64,
 }
 
 /// The server's time, as far as this process knows it; strictly increasing.
@@ -132,7 +144,9 @@ impl PostgresStore {
         let tables = Arc::new(Tables::new(&catalogue));
         // whoever waits for a command to begin hears soon of a server that is not there
         let first = Pool::new(config.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
-        let pool = Arc::new(Pool::new(config, schema, Duration::from_secs(options.wait), options.connections.max(2)));
+        let wait = Duration::from_secs(options.wait);
+        let eye = Pool::new(config.clone(), schema.clone(), wait, 1);
+        let pool = Arc::new(Pool::new(config, schema, wait, options.connections.max(2)));
         let ready = |session: &mut Session| match options.prepare {
             true => tables::prepare(session, &tables, pool.schema()),
             false => tables::fits(session, &tables, pool.schema()).map(|()| Vec::new()),
@@ -151,7 +165,7 @@ impl PostgresStore {
         clock.hear(last);
         let bench = Bench { pool, tables, clock };
         let writer = Writer::start(bench.clone())?;
-        Ok(Self { catalogue, bench, writer, tenants: RwLock::default(), ear: Mutex::default(), changes })
+        Ok(Self { catalogue, bench, writer, tenants: RwLock::default(), ear: Mutex::default(), changes, eye, stand: Mutex::default() })
     }
 
     /// Asks on a connection of its own.
@@ -232,6 +246,23 @@ impl Store for PostgresStore {
             let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read(session, &self.bench.tables, tenant, collection, keys, detail)
         })
+    }
+
+    fn stand(&self) -> Result<Option<i64>> {
+        if self.bench.tables.distributed() {
+            // other servers commit what this one does not see
+            return Ok(None);
+        }
+        let number = self.eye.run(|session| {
+            let row = session.one("SELECT pg_current_snapshot()::text", &[])?;
+            let (connection, snapshot): (u64, &str) = (session.number, row.get(0));
+            let mut stand = self.stand.lock().unwrap_or_else(PoisonError::into_inner);
+            if stand.connection != connection || stand.snapshot != snapshot {
+                *stand = Stand { connection, snapshot: snapshot.into(), number: stand.number + 1 };
+            }
+            Ok(stand.number)
+        })?;
+        Ok(Some(number))
     }
 
     fn versions(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Option<Version>>> {

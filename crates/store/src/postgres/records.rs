@@ -9,8 +9,8 @@ use super::tables::{CollectionTables, Tables};
 use super::values::{self, Bound, column_type};
 use super::work;
 use crate::{
-    CALL_KEPT, Change, Conflict, Content, Detail, Edge, EdgeChange, LogEntry, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord, Tenant,
-    Unit, Version,
+    CALL_KEPT, Change, Conflict, Content, Detail, Edge, EdgeChange, LogEntry, Logged, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord,
+    Tenant, Unit, Version,
 };
 use ::postgres::Row;
 use ::postgres::binary_copy::BinaryCopyInWriter;
@@ -109,7 +109,7 @@ pub fn log(
     before: Option<i64>,
     limit: usize,
 ) -> Attempt<Vec<LogEntry>> {
-    let sql = "SELECT id, at, transition, caller, change FROM state_log WHERE tenant = $1 AND collection = $2 AND key = $3 AND id < $4 ORDER BY id DESC LIMIT $5";
+    let sql = "SELECT id, at, transition, caller, change FROM record_log WHERE tenant = $1 AND collection = $2 AND key = $3 AND id < $4 ORDER BY id DESC LIMIT $5";
     let name = &tables.catalogue().collections[collection].name;
     let entry = |row: Row| LogEntry {
         id: row.get(0),
@@ -196,10 +196,8 @@ pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp:
         unit.refused(collection, &key, field, &holder);
     }
     settle(session, tenant, unit.settling())?;
-    for entry in unit.log() {
-        let sql = "INSERT INTO state_log(tenant, collection, key, at, transition, caller, change) VALUES ($1, $2, $3, $4, $5, $6, $7)";
-        let collection = &tables.catalogue().collections[entry.collection].name;
-        session.execute(sql, &[&tenant, collection, &entry.key.as_str(), &stamp, &entry.transition, &entry.caller, &entry.change.to_string()])?;
+    for entries in unit.log().chunk_by(|a, b| a.collection == b.collection) {
+        write_log(session, &tables.catalogue().collections[entries[0].collection], tenant, entries, stamp)?;
     }
     let answer = unit.answer();
     if let Some(call) = unit.call() {
@@ -221,6 +219,25 @@ pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp:
         work::write_journal(session, tables.catalogue(), fence.chunk, journal)?;
     }
     Ok((Receipt { stamp, rows }, sizes))
+}
+
+/// Logs changes of records of one collection; golden ones beyond what it keeps are forgotten.
+fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entries: &[Logged], stamp: i64) -> Attempt<()> {
+    let sql = "INSERT INTO record_log(tenant, collection, at, key, transition, caller, change) \
+               SELECT $1, $2, $3, e.* FROM unnest($4::text[], $5::text[], $6::text[], $7::text[]) AS e";
+    let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+    let transitions: Vec<Option<&str>> = entries.iter().map(|entry| entry.transition.as_deref()).collect();
+    let callers: Vec<&str> = entries.iter().map(|entry| entry.caller.as_str()).collect();
+    let changes: Vec<String> = entries.iter().map(|entry| entry.change.to_string()).collect();
+    session.execute(sql, &[&tenant, &collection.name, &stamp, &keys, &transitions, &callers, &changes])?;
+    if let (Some(kept), true) = (collection.history, transitions.contains(&None)) {
+        let sql = "DELETE FROM record_log l USING unnest($3::text[]) AS u(key) \
+                   WHERE l.tenant = $1 AND l.collection = $2 AND l.key = u.key AND l.transition IS NULL AND l.id <= \
+                   (SELECT o.id FROM record_log o WHERE o.tenant = $1 AND o.collection = $2 AND o.key = u.key AND o.transition IS NULL \
+                    ORDER BY o.id DESC OFFSET $4 LIMIT 1)";
+        session.execute(sql, &[&tenant, &collection.name, &keys, &i64::from(kept)])?;
+    }
+    Ok(())
 }
 
 /// Collection, key, field and holder of a record that was not written.

@@ -5,6 +5,7 @@ use ::postgres::error::SqlState;
 use ::postgres::types::ToSql;
 use ::postgres::{Client, Config, NoTls, Row, Statement};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -81,8 +82,13 @@ pub type Attempt<T> = Result<T, Trouble>;
 /// A parameter.
 pub type Parameter<'p> = &'p (dyn ToSql + Sync);
 
+/// Connections opened so far.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
 /// A connection and the statements prepared on it.
 pub struct Session {
+    /// No other connection of this process has had it.
+    pub number: u64,
     client: Client,
     statements: HashMap<String, Statement>,
 }
@@ -99,7 +105,7 @@ impl Session {
              SET enable_seqscan = off; SET enable_mergejoin = off; SET random_page_cost = 1; \
              SET cpu_tuple_cost = 0.5; SET cpu_index_tuple_cost = 0.25; SET cpu_operator_cost = 0.05"
         ))?;
-        Ok(Self { client, statements: HashMap::new() })
+        Ok(Self { number: OPENED.fetch_add(1, Ordering::Relaxed), client, statements: HashMap::new() })
     }
 
     /// The statement, prepared once.

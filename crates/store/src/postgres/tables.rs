@@ -7,7 +7,7 @@
 //! r_C(tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., s_STATE.., conflict, state, contributions, raw)
 //! i_C_FIELD(tenant, key, value)           one row per element of an indexed list
 //! u_C_FIELD(tenant, digest, key)          reservations of a unique field, by the hash of the value
-//! edges, marks, jobs, chunks, chunk_journals, troubles, corrections, state_log, calls, api_tokens
+//! edges, marks, jobs, chunks, chunk_journals, troubles, corrections, record_log, calls, api_tokens
 //! ```
 //! Text is compared byte by byte (`COLLATE "C"`). An index on text holds the first [`INDEXED`] characters, because a B-tree
 //! takes no long ones; conditions say both, what they ask and what follows for those characters. A `contains` index is a GIN
@@ -23,7 +23,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "3";
+const FORMAT: &str = "4";
 
 /// Characters of a text that an index holds.
 pub const INDEXED: usize = 600;
@@ -57,9 +57,9 @@ CREATE TABLE troubles(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job bi
 CREATE INDEX troubles_job ON troubles(job, document);
 CREATE TABLE corrections(job bigint NOT NULL, document bigint NOT NULL, collection text NOT NULL, outcome bigint NOT NULL,
   PRIMARY KEY(job, document, collection));
-CREATE TABLE state_log(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, collection text NOT NULL,
-  key text COLLATE "C" NOT NULL, at bigint NOT NULL, transition text NOT NULL, caller text NOT NULL, change text NOT NULL);
-CREATE INDEX state_log_record ON state_log(tenant, collection, key, id);
+CREATE TABLE record_log(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, collection text NOT NULL,
+  key text COLLATE "C" NOT NULL, at bigint NOT NULL, transition text, caller text NOT NULL, change text NOT NULL);
+CREATE INDEX record_log_key ON record_log(tenant, collection, key, id);
 CREATE TABLE calls(tenant bigint NOT NULL, id bytea NOT NULL, request bytea NOT NULL, answer bytea NOT NULL, made bigint NOT NULL,
   PRIMARY KEY(tenant, id));
 CREATE INDEX calls_made ON calls(made);

@@ -1,8 +1,8 @@
-//! Units on their way: threads that take one after the other and commit it in a transaction of its own. More processes are
-//! more such threads.
+//! Units on their way: threads that take them and commit them. More processes are more such threads.
 //!
-//! One thread writes bulk units, which keep their order; units somebody waits for have threads of their own, so that they wait
-//! neither for bulk work nor for each other's commits. A unit whose transaction was in another's way, or
+//! One thread writes bulk units, which keep their order, each in a transaction of its own; units somebody waits for have threads
+//! of their own, so that they wait neither for bulk work nor for each other's commits. Those of one tenant that wait in line
+//! together are written as one, if nobody holds their records; when that fails each is written alone. A unit whose transaction was in another's way, or
 //! whose connection went before COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit
 //! that hands back a lease that is gone was committed by somebody, itself included.
 
@@ -11,16 +11,30 @@ use super::session::{Attempt, Pool, Session, Trouble};
 use super::tables::Tables;
 use super::{Clock, begin, work};
 use crate::queue::JobId;
-use crate::{Answered, Pending, Receipt, StoreError, Unit, Urgency};
-use std::collections::{HashMap, VecDeque};
+use crate::{Answered, Conflict, Logged, Pending, Receipt, RecordWrite, Settling, StoreError, Tenant, Unit, Urgency};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use stook_catalogue::key::Key;
 
 struct Request {
     unit: Box<dyn Unit>,
     answer: Sender<Answered>,
+}
+
+impl Request {
+    /// Whether it may be written together with others.
+    fn joins(&self, others: &[Request]) -> bool {
+        let places = |request: &Request| request.unit.writes().iter().map(|write| (write.collection, write.key.clone())).collect::<Vec<_>>();
+        if self.unit.fence().is_some() || self.unit.call().is_some() {
+            return false;
+        }
+        let own = places(self);
+        others.iter().all(|other| other.unit.tenant() == self.unit.tenant() && !places(other).iter().any(|place| own.contains(place)))
+    }
 }
 
 #[derive(Default)]
@@ -49,6 +63,8 @@ struct Shared {
 
 /// Threads for units that somebody waits for.
 const INTERACTIVE: usize = 4;
+/// Units that are written together.
+const TOGETHER: usize = 16;
 
 /// The threads; dropping it finishes what waits.
 pub struct Writer {
@@ -75,13 +91,18 @@ impl Writer {
             let urgency = if thread == 0 { Urgency::Bulk } else { Urgency::Interactive };
             let (waiting, bench) = (shared.clone(), bench.clone());
             let work = move || {
-                while let Some(Request { mut unit, answer }) = waiting.next(urgency) {
-                    let (result, sizes) = match bench.write(&mut *unit) {
-                        Ok((receipt, sizes)) => (Ok(receipt), sizes),
-                        Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
-                    };
-                    waiting.count(&bench, sizes);
-                    let _ = answer.send((result, Some(unit)));
+                while let Some(mut requests) = waiting.next(urgency) {
+                    if requests.len() > 1 {
+                        requests = waiting.write_together(&bench, requests);
+                    }
+                    for Request { mut unit, answer } in requests {
+                        let (result, sizes) = match bench.write(&mut *unit) {
+                            Ok((receipt, sizes)) => (Ok(receipt), sizes),
+                            Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
+                        };
+                        waiting.count(&bench, sizes);
+                        let _ = answer.send((result, Some(unit)));
+                    }
                 }
             };
             let started = std::thread::Builder::new().name("store-writer".into()).spawn(work);
@@ -141,16 +162,47 @@ impl Shared {
         }
     }
 
-    fn next(&self, urgency: Urgency) -> Option<Request> {
+    /// What is written next: one request, and those behind it that may join it.
+    fn next(&self, urgency: Urgency) -> Option<Vec<Request>> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(request) = lines.of(urgency).pop_front() {
-                return Some(request);
+            let line = lines.of(urgency);
+            if let Some(first) = line.pop_front() {
+                let mut requests = vec![first];
+                let alone = urgency == Urgency::Bulk || !requests[0].joins(&[]);
+                while !alone && requests.len() < TOGETHER && line.front().is_some_and(|next| next.joins(&requests)) {
+                    requests.extend(line.pop_front());
+                }
+                return Some(requests);
             }
             if lines.closed {
                 return None;
             }
             lines = self.arrived(urgency).wait(lines).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Writes requests in one transaction; returns those that have to be written alone.
+    fn write_together(&self, bench: &Bench, mut requests: Vec<Request>) -> Vec<Request> {
+        let mut together = Together::new(&mut requests);
+        let written = bench.write(&mut together);
+        let rows = std::mem::take(&mut together.rows);
+        match written {
+            Ok((receipt, sizes)) => {
+                self.count(bench, sizes);
+                for (Request { unit, answer }, rows) in requests.into_iter().zip(rows) {
+                    let _ = answer.send((Ok(Receipt { rows: rows.get(), ..receipt }), Some(unit)));
+                }
+                Vec::new()
+            }
+            // they may have been written
+            Err(Trouble::Unknown(reason)) => {
+                for Request { unit, answer } in requests {
+                    let _ = answer.send((Err(Trouble::Unknown(reason.clone()).into()), Some(unit)));
+                }
+                Vec::new()
+            }
+            Err(_) => requests,
         }
     }
 
@@ -218,5 +270,86 @@ impl Bench {
         let value = work(session, stamp)?;
         session.commit()?;
         Ok(value)
+    }
+}
+
+/// Units of one tenant about different records, as one.
+struct Together<'u> {
+    units: Vec<&'u mut dyn Unit>,
+    writes: Vec<RecordWrite>,
+    /// Whose record it is.
+    owners: HashMap<(usize, Key), usize>,
+    /// Rows written for each.
+    rows: Vec<Cell<u64>>,
+}
+
+impl<'u> Together<'u> {
+    fn new(requests: &'u mut [Request]) -> Self {
+        let units: Vec<&mut dyn Unit> = requests.iter_mut().map(|request| &mut *request.unit as &mut dyn Unit).collect();
+        let (mut writes, mut owners) = (Vec::new(), HashMap::new());
+        for (place, unit) in units.iter().enumerate() {
+            writes.extend_from_slice(unit.writes());
+            owners.extend(unit.writes().iter().map(|write| ((write.collection, write.key.clone()), place)));
+        }
+        writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
+        let rows = vec![Cell::new(0); units.len()];
+        Self { units, writes, owners, rows }
+    }
+}
+
+impl Unit for Together<'_> {
+    fn tenant(&self) -> &Tenant {
+        self.units[0].tenant()
+    }
+
+    fn waits(&self) -> bool {
+        false
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        // each is told that it begins, or begins again
+        for (unit, rows) in self.units.iter().zip(&self.rows) {
+            rows.set(unit.writes().len() as u64);
+        }
+        &self.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> crate::Result<Vec<RecordWrite>> {
+        let mut of_units: BTreeMap<usize, Vec<Conflict>> = BTreeMap::new();
+        for conflict in conflicts {
+            if let Some(owner) = self.owners.get(&(conflict.collection, conflict.key.clone())) {
+                of_units.entry(*owner).or_default().push(conflict);
+            }
+        }
+        let mut resolved = Vec::new();
+        for (owner, conflicts) in of_units {
+            let lost = conflicts.len() as u64;
+            let own = self.units[owner].resolve(conflicts)?;
+            self.rows[owner].update(|rows| rows - lost + own.len() as u64);
+            resolved.extend(own);
+        }
+        Ok(resolved)
+    }
+
+    fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
+        if let Some(owner) = self.owners.get(&(collection, key.clone())) {
+            self.rows[*owner].update(|rows| rows - 1);
+            self.units[*owner].refused(collection, key, field, holder);
+        }
+    }
+
+    fn settling(&mut self) -> Settling {
+        let mut all = Settling::default();
+        for unit in &mut self.units {
+            let Settling { edges, marks, answered } = unit.settling();
+            all.edges.extend(edges);
+            all.marks.extend(marks);
+            all.answered.extend(answered);
+        }
+        all
+    }
+
+    fn log(&mut self) -> Vec<Logged> {
+        self.units.iter_mut().flat_map(|unit| unit.log()).collect()
     }
 }

@@ -295,6 +295,10 @@ impl Store for SqliteStore {
         })
     }
 
+    fn is_near(&self) -> bool {
+        true
+    }
+
     fn stand(&self) -> Result<Option<i64>> {
         let looking = self.looking.lock().ok().and_then(|mut looking| looking.pop());
         let mut looking = match looking {

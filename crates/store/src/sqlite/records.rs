@@ -208,7 +208,7 @@ pub fn log(
     before: Option<i64>,
     limit: usize,
 ) -> Result<Vec<LogEntry>> {
-    let sql = "SELECT id, at, transition, caller, change FROM state_log WHERE tenant = ? AND collection = ? AND key = ? AND id < ? ORDER BY id DESC LIMIT ?";
+    let sql = "SELECT id, at, transition, caller, change FROM record_log WHERE tenant = ? AND collection = ? AND key = ? AND id < ? ORDER BY id DESC LIMIT ?";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let entry = |row: &Row<'_>| {
         let change: String = row.get(4)?;
@@ -285,9 +285,15 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
     }
     settle(connection, tenant, unit.settling())?;
     for entry in unit.log() {
-        let sql = "INSERT INTO state_log(tenant, collection, key, at, transition, caller, change) VALUES (?, ?, ?, ?, ?, ?, ?)";
-        let collection = &tables.names[entry.collection];
-        execute(connection, sql, params![tenant, collection, entry.key.as_str(), stamp, entry.transition, entry.caller, entry.change.to_string()])?;
+        let sql = "INSERT INTO record_log(tenant, collection, key, at, transition, caller, change) VALUES (?, ?, ?, ?, ?, ?, ?)";
+        let (collection, key) = (&tables.names[entry.collection], entry.key.as_str());
+        execute(connection, sql, params![tenant, collection, key, stamp, entry.transition, entry.caller, entry.change.to_string()])?;
+        if let (Some(kept), None) = (tables.catalogue().collections[entry.collection].history, &entry.transition) {
+            let sql = "DELETE FROM record_log WHERE tenant = ?1 AND collection = ?2 AND key = ?3 AND transition IS NULL AND id <= \
+                       (SELECT id FROM record_log WHERE tenant = ?1 AND collection = ?2 AND key = ?3 AND transition IS NULL \
+                        ORDER BY id DESC LIMIT 1 OFFSET ?4)";
+            execute(connection, sql, params![tenant, collection, key, kept])?;
+        }
     }
     if let Some(answer) = unit.answer()
         && let Some(call) = unit.call()

@@ -9,7 +9,7 @@
 //! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
 //! u_C_FIELD(tenant, value, key)           reservations of a unique field
 //! edges, marks, jobs, chunks, chunk_journals, troubles, corrections
-//! state_log, calls, api_tokens            what transitions did, answers to calls that are done once, who may do what
+//! record_log, calls, api_tokens            what transitions did, answers to calls that are done once, who may do what
 //! ```
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
@@ -23,7 +23,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "3";
+const FORMAT: &str = "4";
 
 const FIXED: &str = "
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -51,9 +51,9 @@ CREATE TABLE troubles(id INTEGER PRIMARY KEY, job INTEGER NOT NULL, document INT
 CREATE INDEX troubles_job ON troubles(job, document);
 CREATE TABLE corrections(job INTEGER NOT NULL, document INTEGER NOT NULL, collection TEXT NOT NULL, outcome INTEGER NOT NULL,
   PRIMARY KEY(job, document, collection)) WITHOUT ROWID;
-CREATE TABLE state_log(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, collection TEXT NOT NULL, key TEXT NOT NULL, at INTEGER NOT NULL,
-  transition TEXT NOT NULL, caller TEXT NOT NULL, change TEXT NOT NULL);
-CREATE INDEX state_log_record ON state_log(tenant, collection, key, id);
+CREATE TABLE record_log(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, collection TEXT NOT NULL, key TEXT NOT NULL, at INTEGER NOT NULL,
+  transition TEXT, caller TEXT NOT NULL, change TEXT NOT NULL);
+CREATE INDEX record_log_key ON record_log(tenant, collection, key, id);
 CREATE TABLE calls(tenant INTEGER NOT NULL, id BLOB NOT NULL, request BLOB NOT NULL, answer BLOB NOT NULL, made INTEGER NOT NULL,
   PRIMARY KEY(tenant, id)) WITHOUT ROWID;
 CREATE INDEX calls_made ON calls(made);

@@ -96,7 +96,7 @@ pub fn what_transitions_did_is_listed_newest_first(place: &Place) {
     for name in ["out", "in", "lost"] {
         desk.work().log("a", name).log("b", name).done(&*desk.store);
     }
-    let names = |entries: &[LogEntry]| entries.iter().map(|entry| entry.transition.clone()).collect::<Vec<_>>();
+    let names = |entries: &[LogEntry]| entries.iter().map(|entry| entry.transition.clone().unwrap_or_default()).collect::<Vec<_>>();
     let all = desk.store.log(&desk.tenant, 0, &key("a"), None, 10).expect("a log");
     assert_eq!(names(&all), ["lost", "in", "out"]);
     assert!(all[0].at > all[1].at && all[0].caller == "ann" && all[0].change["after"]["status"] == "lost");
@@ -158,14 +158,22 @@ impl Watch for Heard {
     }
 }
 
-pub fn where_there_is_a_stand_it_grows_with_every_commit_and_watchers_hear_of_it(place: &Place) {
+pub fn where_there_is_a_stand_it_grows_with_every_commit_and_near_watchers_hear_of_it(place: &Place) {
     let desk = Desk::open(place, ITEMS);
     let Some(begin) = desk.store.stand().expect("a stand") else { return };
     let heard = Arc::new(Heard::default());
     desk.store.watch(heard.clone());
     desk.put("a", &[("code", text("a"))]);
     let own = desk.store.stand().expect("a stand").expect("still");
-    assert!(own > begin && desk.store.stand().expect("a stand") == Some(own));
+    assert!(own > begin);
+    if !desk.store.is_near() {
+        // the server's other users commit beside this
+        let other = Desk::open(place, ITEMS);
+        other.put("b", &[("code", text("b"))]);
+        assert!(desk.store.stand().expect("a stand").expect("still") > own);
+        return;
+    }
+    assert_eq!(desk.store.stand().expect("a stand"), Some(own));
     let last = heard.0.lock().expect("not poisoned").last().cloned().expect("heard");
     assert_eq!((last.1, last.2), (own, Some(vec!["a".to_owned()])));
     // another process

@@ -38,7 +38,7 @@ macro_rules! conformance {
                 a_unit_that_fails_logs_nothing,
                 tokens_are_listed_until_they_are_revoked,
                 versions_are_those_that_reading_gives,
-                where_there_is_a_stand_it_grows_with_every_commit_and_watchers_hear_of_it,
+                where_there_is_a_stand_it_grows_with_every_commit_and_near_watchers_hear_of_it,
             ],
             records: [
                 reading_gives_records_in_the_order_of_the_keys_and_nothing_for_missing_ones,

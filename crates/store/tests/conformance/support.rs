@@ -190,7 +190,7 @@ impl Work {
 
     pub fn log(mut self, name: &str, transition: &str) -> Self {
         let change = serde_json::json!({"after": {"status": transition}});
-        self.log.push(Logged { collection: 0, key: key(name), transition: transition.to_owned(), caller: "ann".into(), change });
+        self.log.push(Logged { collection: 0, key: key(name), transition: Some(transition.to_owned()), caller: "ann".into(), change });
         self
     }
 
