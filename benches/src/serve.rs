@@ -225,6 +225,8 @@ pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<(
         // its processes inherit the core
         execute(Path::new("taskset"), &["-a", "-p", "-c", SERVED, &pid.to_string()])?;
     }
+    // who asks, this process included, is on the other core
+    execute(Path::new("taskset"), &["-a", "-p", "-c", ASKING, &std::process::id().to_string()])?;
     let file = bench.path("register.sqlite");
     bench.load_register(&file)?;
     let on_server = bench.url("register");
@@ -380,14 +382,14 @@ fn posts(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running) -> R
             )
         };
         let running = bench.serve("businesses", &fresh, &["--workers", "0"])?;
-        own.push(by_eight(&running, 4_000, |number| ("/v1/main/version".into(), body(number).1.to_string()))?);
+        own.push(by_eight(&running, BUSINESSES, |number| ("/v1/main/version".into(), body(number).1.to_string()))?);
         drop(running);
         if let Some(url) = bench.url("posts") {
             if round == 0 {
                 bench.stook("businesses", &url, &["prepare"])?;
             }
             let running = bench.serve("businesses", &url, &["--workers", "0"])?;
-            of_server.push(by_eight(&running, 2_000, |number| ("/v1/main/version".into(), body(number).1.to_string()))?);
+            of_server.push(by_eight(&running, BUSINESSES, |number| ("/v1/main/version".into(), body(number).1.to_string()))?);
         }
         let flat = |number: u64| {
             let (ref_, _) = body(number);
@@ -397,7 +399,7 @@ fn posts(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running) -> R
     }
     figures.ratio("single POSTs by 8 clients, durable, file", &own, "req/s", "Flask register", &theirs, 8.0);
     if bench.server.is_some() {
-        figures.ratio("single POSTs by 8 clients, durable, PostgreSQL", &of_server, "req/s", "Flask register", &theirs, 1.0);
+        figures.ratio("single POSTs by 8 clients, durable, PostgreSQL", &of_server, "req/s", "Flask register", &theirs, 8.0);
     }
     Ok(())
 }

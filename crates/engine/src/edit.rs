@@ -131,7 +131,11 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator,
         }
     }
     let now = store.clock();
-    let stored = store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), Detail::Full)?.pop().flatten();
+    // a new record is expected to be new: the store says if it is not
+    let stored = match edit.action {
+        Action::Create(_) if edit.conditions == Conditions::default() => None,
+        _ => store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), Detail::Full)?.pop().flatten(),
+    };
     let desk = Desk { catalogue: catalogue.clone(), edit, said, key, now };
     let ended = Arc::new(Mutex::new((Edited::Missing, None)));
     let Planned { write, logged, edited } = match desk.decide(evaluator, stored)? {

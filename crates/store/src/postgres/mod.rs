@@ -19,9 +19,8 @@ use crate::queue::*;
 use crate::*;
 use ::postgres::Config;
 use session::{Attempt, Pool, Session, Trouble};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stook_catalogue::definition::Catalogue;
 use tables::Tables;
@@ -56,7 +55,6 @@ pub struct PostgresStore {
     catalogue: Arc<Catalogue>,
     bench: Bench,
     writer: Writer,
-    tenants: RwLock<HashMap<Tenant, i64>>,
     /// The connection that hears of new chunks.
     ear: Mutex<Option<Session>>,
     changes: Vec<String>,
@@ -100,8 +98,8 @@ impl Clock {
 }
 
 /// Begins a transaction that writes; returns its time. Nobody may have changed the definition.
-fn begin(session: &mut Session, tables: &Tables, clock: &Clock) -> Attempt<i64> {
-    session.begin()?;
+fn begin(session: &mut Session, tables: &Tables, clock: &Clock, waits: bool) -> Attempt<i64> {
+    session.begin(waits)?;
     let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),
         (SELECT value FROM meta WHERE name = 'definition') FROM clock";
     let row = session.one(sql, &[&clock.last.load(Ordering::SeqCst)])?;
@@ -163,9 +161,9 @@ impl PostgresStore {
             Ok(session.one(sql, &[])?.get(0))
         })?;
         clock.hear(last);
-        let bench = Bench { pool, tables, clock };
+        let bench = Bench { pool, tables, clock, tenants: Arc::default() };
         let writer = Writer::start(bench.clone())?;
-        Ok(Self { catalogue, bench, writer, tenants: RwLock::default(), ear: Mutex::default(), changes, eye, stand: Mutex::default() })
+        Ok(Self { catalogue, bench, writer, ear: Mutex::default(), changes, eye, stand: Mutex::default() })
     }
 
     /// Asks on a connection of its own.
@@ -214,17 +212,8 @@ impl PostgresStore {
         })
     }
 
-    /// The number of a tenant, if it has ever written. Numbers never change, so they are remembered.
     fn tenant_id(&self, session: &mut Session, tenant: &Tenant) -> Attempt<Option<i64>> {
-        let known = self.tenants.read().ok().and_then(|tenants| tenants.get(tenant).copied());
-        if known.is_some() {
-            return Ok(known);
-        }
-        let found: Option<i64> = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])?.map(|row| row.get(0));
-        if let (Some(id), Ok(mut tenants)) = (found, self.tenants.write()) {
-            tenants.insert(tenant.clone(), id);
-        }
-        Ok(found)
+        self.bench.tenants.find(session, tenant)
     }
 }
 

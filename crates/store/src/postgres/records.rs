@@ -16,6 +16,7 @@ use ::postgres::Row;
 use ::postgres::binary_copy::BinaryCopyInWriter;
 use ::postgres::types::Type;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::RwLock;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
@@ -124,6 +125,25 @@ pub fn log(
 
 // --- writing ------------------------------------------------------------------------------------------------------------
 
+/// Ids of tenants that are in the store; they never change, so they are remembered.
+#[derive(Default)]
+pub struct Tenants(RwLock<HashMap<Tenant, i64>>);
+
+impl Tenants {
+    /// The id of a tenant, if it has ever written. Not to be asked inside a transaction, which may be taken back.
+    pub fn find(&self, session: &mut Session, tenant: &Tenant) -> Attempt<Option<i64>> {
+        let known = self.0.read().ok().and_then(|tenants| tenants.get(tenant).copied());
+        if known.is_some() {
+            return Ok(known);
+        }
+        let found: Option<i64> = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])?.map(|row| row.get(0));
+        if let (Some(id), Ok(mut tenants)) = (found, self.0.write()) {
+            tenants.insert(tenant.clone(), id);
+        }
+        Ok(found)
+    }
+}
+
 /// The id of a tenant, created if it is new.
 pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> Attempt<i64> {
     if let Some(row) = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])? {
@@ -134,12 +154,15 @@ pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> Attempt<i64> {
 }
 
 /// Writes a unit of work inside a transaction; returns how many rows it wrote of which collections, too.
-pub fn write(session: &mut Session, tables: &Tables, unit: &mut dyn Unit, stamp: i64) -> Attempt<(Receipt, Vec<(usize, u64)>)> {
+pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: &mut dyn Unit, stamp: i64) -> Attempt<(Receipt, Vec<(usize, u64)>)> {
     let fence = unit.fence();
     if let Some(fence) = fence {
         work::hand_back(session, fence)?;
     }
-    let tenant = tenant_id(session, unit.tenant())?;
+    let tenant = match tenant {
+        Some(tenant) => tenant,
+        None => tenant_id(session, unit.tenant())?,
+    };
     if let Some(call) = unit.call() {
         // its place is taken first, so that the same call waits here until this one has ended, and then finds its answer
         let sql = "INSERT INTO calls(tenant, id, request, answer, made) VALUES ($1, $2, $3, '', $4) ON CONFLICT DO NOTHING";

@@ -43,6 +43,7 @@ impl From<::postgres::Error> for Trouble {
                 Trouble::Again(text)
             }
             code if [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code) => Trouble::Lost(text),
+            code if *code == SqlState::LOCK_NOT_AVAILABLE => Trouble::Store(StoreError::Held),
             code if *code == SqlState::DISK_FULL => Trouble::Store(StoreError::Full),
             code if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
                 Trouble::Store(StoreError::ReadOnly(text))
@@ -165,9 +166,13 @@ impl Session {
         &mut self.client
     }
 
-    /// Begins a transaction whose commit is as durable as the server is set to make it.
-    pub fn begin(&mut self) -> Attempt<()> {
-        self.batch("BEGIN; SET LOCAL synchronous_commit TO DEFAULT")
+    /// Begins a transaction whose commit is as durable as the server is set to make it. One that does not wait for others fails
+    /// with [`StoreError::Held`] where it would have to.
+    pub fn begin(&mut self, waits: bool) -> Attempt<()> {
+        self.batch(match waits {
+            true => "BEGIN; SET LOCAL synchronous_commit TO DEFAULT",
+            false => "BEGIN; SET LOCAL synchronous_commit TO DEFAULT; SET LOCAL lock_timeout = '20ms'",
+        })
     }
 
     /// Returns when another session has told something, after `timeout` at the latest.

@@ -1,12 +1,12 @@
 //! Units on their way: threads that take them and commit them. More processes are more such threads.
 //!
 //! One thread writes bulk units, which keep their order, each in a transaction of its own; units somebody waits for have threads
-//! of their own, so that they wait neither for bulk work nor for each other's commits. Those of one tenant that wait in line
-//! together are written as one, if nobody holds their records; when that fails each is written alone. A unit whose transaction was in another's way, or
+//! of their own. Those of one tenant that wait in line together are written as one, if nobody holds their records; what would
+//! have to wait for others' transactions, or fails, steps aside into a line whose threads write each alone. A unit whose transaction was in another's way, or
 //! whose connection went before COMMIT, is done again; where it is not known whether COMMIT was done, the lease tells: a unit
 //! that hands back a lease that is gone was committed by somebody, itself included.
 
-use super::records;
+use super::records::{self, Tenants};
 use super::session::{Attempt, Pool, Session, Trouble};
 use super::tables::Tables;
 use super::{Clock, begin, work};
@@ -29,9 +29,6 @@ impl Request {
     /// Whether it may be written together with others.
     fn joins(&self, others: &[Request]) -> bool {
         let places = |request: &Request| request.unit.writes().iter().map(|write| (write.collection, write.key.clone())).collect::<Vec<_>>();
-        if self.unit.fence().is_some() || self.unit.call().is_some() {
-            return false;
-        }
         let own = places(self);
         others.iter().all(|other| other.unit.tenant() == self.unit.tenant() && !places(other).iter().any(|place| own.contains(place)))
     }
@@ -39,37 +36,38 @@ impl Request {
 
 #[derive(Default)]
 struct Lines {
-    interactive: VecDeque<Request>,
-    bulk: VecDeque<Request>,
-    closed: bool,
+    /// In the order of [`Line`].
+    waiting: [VecDeque<Request>; 3],
+    closed: [bool; 3],
 }
 
-impl Lines {
-    fn of(&mut self, urgency: Urgency) -> &mut VecDeque<Request> {
-        match urgency {
-            Urgency::Interactive => &mut self.interactive,
-            Urgency::Bulk => &mut self.bulk,
-        }
-    }
+/// Where a unit waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// Bulk units.
+    Bulk,
+    /// Units that somebody waits for, to be written together.
+    Together,
+    /// Those that may have to wait for others' transactions.
+    Alone,
 }
 
 #[derive(Default)]
 struct Shared {
     lines: Mutex<Lines>,
-    bulk: Condvar,
-    interactive: Condvar,
+    arrived: [Condvar; 3],
     written: Mutex<Written>,
 }
 
-/// Threads for units that somebody waits for.
-const INTERACTIVE: usize = 4;
+/// The lines, each with its threads: one for what is written together, so that what comes while it commits gathers.
+const THREADS: [(Line, usize); 3] = [(Line::Bulk, 1), (Line::Together, 1), (Line::Alone, 4)];
 /// Units that are written together.
 const TOGETHER: usize = 16;
 
 /// The threads; dropping it finishes what waits.
 pub struct Writer {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<(Line, JoinHandle<()>)>,
 }
 
 /// A receipt, and how many rows of which collections were written.
@@ -81,32 +79,25 @@ pub struct Bench {
     pub pool: Arc<Pool>,
     pub tables: Arc<Tables>,
     pub clock: Arc<Clock>,
+    pub tenants: Arc<Tenants>,
 }
 
 impl Writer {
     pub fn start(bench: Bench) -> crate::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut threads = Vec::new();
-        for thread in 0..=INTERACTIVE {
-            let urgency = if thread == 0 { Urgency::Bulk } else { Urgency::Interactive };
+        for line in THREADS.iter().flat_map(|(line, threads)| std::iter::repeat_n(*line, *threads)) {
             let (waiting, bench) = (shared.clone(), bench.clone());
             let work = move || {
-                while let Some(mut requests) = waiting.next(urgency) {
-                    if requests.len() > 1 {
-                        requests = waiting.write_together(&bench, requests);
-                    }
-                    for Request { mut unit, answer } in requests {
-                        let (result, sizes) = match bench.write(&mut *unit) {
-                            Ok((receipt, sizes)) => (Ok(receipt), sizes),
-                            Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
-                        };
-                        waiting.count(&bench, sizes);
-                        let _ = answer.send((result, Some(unit)));
+                while let Some(requests) = waiting.next(line) {
+                    match line {
+                        Line::Together => waiting.write_together(&bench, requests),
+                        Line::Bulk | Line::Alone => requests.into_iter().for_each(|request| waiting.write(&bench, request)),
                     }
                 }
             };
             let started = std::thread::Builder::new().name("store-writer".into()).spawn(work);
-            threads.push(started.map_err(|error| StoreError::Other(error.to_string()))?);
+            threads.push((line, started.map_err(|error| StoreError::Other(error.to_string()))?));
         }
         Ok(Self { shared, threads })
     }
@@ -114,20 +105,25 @@ impl Writer {
     /// Puts a unit in line.
     pub fn run(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
         let (answer, pending) = mpsc::channel();
-        let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.of(urgency).push_back(Request { unit, answer });
-        drop(lines);
-        self.shared.arrived(urgency).notify_one();
+        let line = match urgency {
+            Urgency::Bulk => Line::Bulk,
+            Urgency::Interactive if unit.fence().is_some() || unit.call().is_some() => Line::Alone,
+            Urgency::Interactive => Line::Together,
+        };
+        self.shared.put(line, Request { unit, answer });
         Pending(pending)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        [&self.shared.bulk, &self.shared.interactive].into_iter().for_each(Condvar::notify_all);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        // in this order: what steps aside finds its line open
+        for (line, _) in THREADS {
+            self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner).closed[line as usize] = true;
+            self.shared.arrived[line as usize].notify_all();
+            for (_, thread) in self.threads.extract_if(.., |(own, _)| *own == line) {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -155,35 +151,41 @@ impl Written {
 }
 
 impl Shared {
-    fn arrived(&self, urgency: Urgency) -> &Condvar {
-        match urgency {
-            Urgency::Interactive => &self.interactive,
-            Urgency::Bulk => &self.bulk,
-        }
+    fn put(&self, line: Line, request: Request) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).waiting[line as usize].push_back(request);
+        self.arrived[line as usize].notify_one();
     }
 
     /// What is written next: one request, and those behind it that may join it.
-    fn next(&self, urgency: Urgency) -> Option<Vec<Request>> {
+    fn next(&self, line: Line) -> Option<Vec<Request>> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let line = lines.of(urgency);
-            if let Some(first) = line.pop_front() {
+            let waiting = &mut lines.waiting[line as usize];
+            if let Some(first) = waiting.pop_front() {
                 let mut requests = vec![first];
-                let alone = urgency == Urgency::Bulk || !requests[0].joins(&[]);
-                while !alone && requests.len() < TOGETHER && line.front().is_some_and(|next| next.joins(&requests)) {
-                    requests.extend(line.pop_front());
+                while line == Line::Together && requests.len() < TOGETHER && waiting.front().is_some_and(|next| next.joins(&requests)) {
+                    requests.extend(waiting.pop_front());
                 }
                 return Some(requests);
             }
-            if lines.closed {
+            if lines.closed[line as usize] {
                 return None;
             }
-            lines = self.arrived(urgency).wait(lines).unwrap_or_else(PoisonError::into_inner);
+            lines = self.arrived[line as usize].wait(lines).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Writes requests in one transaction; returns those that have to be written alone.
-    fn write_together(&self, bench: &Bench, mut requests: Vec<Request>) -> Vec<Request> {
+    fn write(&self, bench: &Bench, Request { mut unit, answer }: Request) {
+        let (result, sizes) = match bench.write(&mut *unit) {
+            Ok((receipt, sizes)) => (Ok(receipt), sizes),
+            Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
+        };
+        self.count(bench, sizes);
+        let _ = answer.send((result, Some(unit)));
+    }
+
+    /// Writes requests in one transaction that waits for nobody; where that fails they step aside.
+    fn write_together(&self, bench: &Bench, mut requests: Vec<Request>) {
         let mut together = Together::new(&mut requests);
         let written = bench.write(&mut together);
         let rows = std::mem::take(&mut together.rows);
@@ -193,16 +195,14 @@ impl Shared {
                 for (Request { unit, answer }, rows) in requests.into_iter().zip(rows) {
                     let _ = answer.send((Ok(Receipt { rows: rows.get(), ..receipt }), Some(unit)));
                 }
-                Vec::new()
             }
             // they may have been written
             Err(Trouble::Unknown(reason)) => {
                 for Request { unit, answer } in requests {
                     let _ = answer.send((Err(Trouble::Unknown(reason.clone()).into()), Some(unit)));
                 }
-                Vec::new()
             }
-            Err(_) => requests,
+            Err(_) => requests.into_iter().for_each(|request| self.put(Line::Alone, request)),
         }
     }
 
@@ -238,8 +238,9 @@ impl Bench {
     }
 
     fn attempt(&self, session: &mut Session, unit: &mut dyn Unit) -> Attempt<Done> {
-        let stamp = begin(session, &self.tables, &self.clock)?;
-        let write = AssertUnwindSafe(|| records::write(session, &self.tables, unit, stamp));
+        let tenant = self.tenants.find(session, unit.tenant())?;
+        let stamp = begin(session, &self.tables, &self.clock, unit.waits())?;
+        let write = AssertUnwindSafe(|| records::write(session, &self.tables, tenant, unit, stamp));
         let written = std::panic::catch_unwind(write);
         let done = written.unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into()).into()))?;
         match session.commit() {
@@ -266,7 +267,7 @@ impl Bench {
     }
 
     fn once<T>(&self, session: &mut Session, work: &mut impl FnMut(&mut Session, i64) -> Attempt<T>) -> Attempt<T> {
-        let stamp = begin(session, &self.tables, &self.clock)?;
+        let stamp = begin(session, &self.tables, &self.clock, true)?;
         let value = work(session, stamp)?;
         session.commit()?;
         Ok(value)
@@ -291,7 +292,6 @@ impl<'u> Together<'u> {
             writes.extend_from_slice(unit.writes());
             owners.extend(unit.writes().iter().map(|write| ((write.collection, write.key.clone()), place)));
         }
-        writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
         let rows = vec![Cell::new(0); units.len()];
         Self { units, writes, owners, rows }
     }

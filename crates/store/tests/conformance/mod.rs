@@ -33,7 +33,7 @@ macro_rules! conformance {
                 a_call_without_an_answer_may_be_tried_again,
                 calls_of_two_tenants_are_two_calls,
                 of_equal_calls_at_once_one_is_done,
-                a_unit_that_does_not_wait_is_told_when_a_record_is_held,
+                whoever_waits_for_a_held_record_keeps_nobody_else_waiting,
                 what_transitions_did_is_listed_newest_first,
                 a_unit_that_fails_logs_nothing,
                 tokens_are_listed_until_they_are_revoked,
