@@ -384,7 +384,7 @@ pub enum Urgency {
 /// What became of a unit; given when it is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Receipt {
-    /// The store's clock when it was written, in microseconds.
+    /// The store's clock when it was written, in microseconds; units that share a transaction may have the same.
     pub stamp: i64,
     /// Rows written.
     pub rows: u64,
