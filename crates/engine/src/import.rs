@@ -2,6 +2,7 @@
 
 use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use crate::chunk::consolidate::Policy;
+use crate::split::{CHUNK_DOCUMENTS, SHORT_CHUNK};
 use crate::work::{Crew, Event, LEASE_SECONDS, Options};
 use crate::{EngineError, Result, split};
 use std::collections::HashMap;
@@ -177,6 +178,11 @@ pub struct Upload {
     pub as_of: Option<i64>,
 }
 
+/// Documents of a chunk that waits for whoever works.
+fn queued_chunk(store: &dyn Store) -> u32 {
+    if store.is_near() { SHORT_CHUNK } else { CHUNK_DOCUMENTS }
+}
+
 /// Writes a job for bytes as they come in and cuts them into chunks, which workers may begin with at once. `created` is told
 /// the job's number. When the bytes end in an error, the job has failed; what was committed stays.
 ///
@@ -208,7 +214,7 @@ pub fn upload(catalogue: &Catalogue, store: &dyn Store, upload: &Upload, bytes: 
         files: vec![file.clone()],
     })?;
     created(job);
-    let cut = split::split_stream(opened.bytes, &file, source, |chunks, progress| {
+    let cut = split::split_stream(opened.bytes, &file, source, queued_chunk(store), |chunks, progress| {
         store.add_chunks(job, chunks, progress)?;
         Ok(!store.job_state(job)?.is_final())
     });
@@ -229,7 +235,7 @@ pub fn cut(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBo
     let start = store.job(job)?;
     if !start.progress.complete {
         let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
-        split::split(&start.files, source, start.progress, |chunks, progress| {
+        split::split(&start.files, source, queued_chunk(store), start.progress, |chunks, progress| {
             store.add_chunks(job, chunks, progress)?;
             show(Moment::of(&start.files, progress, 0));
             Ok(!stop.load(Ordering::SeqCst))
@@ -266,13 +272,13 @@ pub fn run(
             show(Moment::of(&start.files, now(), before + documents));
         }
     };
-    let options = Options { workers, lease_seconds: LEASE_SECONDS, drain: false };
+    let options = Options { workers, lease_seconds: LEASE_SECONDS, drain: false, yields: false };
     let crew = Crew::new(catalogue, store, Some(job), &options, stop, &tell);
     std::thread::scope(|scope| {
         if !start.progress.complete {
             let (crew, progress, start) = (&crew, &progress, &start);
             scope.spawn(move || {
-                let cut = split::split(&start.files, source, start.progress, |chunks, cut| {
+                let cut = split::split(&start.files, source, CHUNK_DOCUMENTS, start.progress, |chunks, cut| {
                     store.add_chunks(job, chunks, cut)?;
                     if let Ok(mut progress) = progress.lock() {
                         *progress = cut;
@@ -309,7 +315,7 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
     let context = JobContext { catalogue: catalogue.clone(), tenant: request.tenant.clone(), source, policy, received };
     let mut trial = Trial { context, store, files: &files, written: HashMap::new(), taken: HashMap::new() };
     let mut preview = Preview { files: files.clone(), ..Preview::default() };
-    split::split(&files, &catalogue.sources[source], Progress::default(), |chunks, _| {
+    split::split(&files, &catalogue.sources[source], CHUNK_DOCUMENTS, Progress::default(), |chunks, _| {
         for chunk in chunks {
             trial.chunk(&chunk.slice, &mut preview, most_troubles)?;
         }

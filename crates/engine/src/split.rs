@@ -16,6 +16,8 @@ use stook_store::queue::{JobFile, NewChunk, Progress, Slice};
 
 /// Documents of a chunk.
 pub const CHUNK_DOCUMENTS: u32 = 1_000;
+/// Documents of a chunk that workers do beside others who write to a store with one writer: nobody waits for longer than one takes.
+pub const SHORT_CHUNK: u32 = 100;
 /// Bytes after which a chunk ends though it has fewer documents.
 pub const CHUNK_BYTES: u64 = 8 << 20;
 
@@ -74,19 +76,25 @@ pub fn syntax(file: &JobFile) -> Option<Syntax> {
     file.syntax.as_deref().and_then(Syntax::named)
 }
 
-/// Cuts the files of a job into chunks from where `progress` stands, and hands them over in batches together with how far
+/// Cuts the files of a job into chunks of up to `most` documents from where `progress` stands, and hands them over in batches together with how far
 /// they reach. `add` may stop the cutting by returning false.
 ///
 /// # Errors
 /// When a file cannot be read, or what `add` says.
-pub fn split(files: &[JobFile], source: &Source, mut progress: Progress, mut add: impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>) -> Result<()> {
+pub fn split(
+    files: &[JobFile],
+    source: &Source,
+    most: u32,
+    mut progress: Progress,
+    mut add: impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
+) -> Result<()> {
     let mut batch = Vec::new();
     while let Some(file) = files.get(progress.file) {
         let failed = |error| EngineError::File { path: file.path.clone(), error };
         if let Some(syntax) = syntax(file) {
             check_unchanged(file)?;
             let opened = open(Path::new(&file.path)).map_err(failed)?;
-            if !cut(opened.bytes, file, syntax, source, &mut progress, &mut batch, &mut add)? {
+            if !cut(opened.bytes, file, syntax, source, most, &mut progress, &mut batch, &mut add)? {
                 return Ok(());
             }
         }
@@ -105,11 +113,12 @@ pub fn split_stream(
     bytes: Box<dyn Read + Send>,
     file: &JobFile,
     source: &Source,
+    most: u32,
     mut add: impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
 ) -> Result<()> {
     let (mut batch, mut progress) = (Vec::new(), Progress::default());
     if let Some(syntax) = syntax(file)
-        && !cut(bytes, file, syntax, source, &mut progress, &mut batch, &mut add)?
+        && !cut(bytes, file, syntax, source, most, &mut progress, &mut batch, &mut add)?
     {
         return Ok(());
     }
@@ -123,6 +132,7 @@ fn cut(
     file: &JobFile,
     syntax: Syntax,
     source: &Source,
+    most: u32,
     progress: &mut Progress,
     batch: &mut Vec<NewChunk>,
     add: &mut impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
@@ -150,7 +160,7 @@ fn cut(
             // behind the first document the scanner knows all that stands before it
             chunk.head = documents.head();
         }
-        if chunk.documents >= CHUNK_DOCUMENTS || chunk.end - chunk.offset >= CHUNK_BYTES {
+        if chunk.documents >= most || chunk.end - chunk.offset >= CHUNK_BYTES {
             let done = std::mem::take(&mut chunk);
             batch.push(done.finish(progress, &read, file.compressed).map_err(failed)?);
             let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();

@@ -5,6 +5,7 @@
 //! time, and is dead after [`MOST_ATTEMPTS`]. A crew that is told to stop finishes the chunks in hand and gives back the rest.
 
 use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
+use crate::split::CHUNK_DOCUMENTS;
 use crate::{EngineError, Result, import};
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -23,8 +24,10 @@ const FIRST_DELAY: u64 = 1;
 pub const LEASE_SECONDS: u64 = 60;
 /// Chunks of one job leased at once.
 const LEASE_CHUNKS: usize = 32;
-/// Mapped chunks a worker leaves to the store while it goes on.
-const IN_FLIGHT: usize = 6;
+/// Documents of mapped chunks that a worker leaves to the store while it goes on.
+const IN_FLIGHT: u64 = 6_000;
+/// How much nicer than others threads are that yield: they get a tenth of a processor that others want.
+const BEHIND: i32 = 10;
 /// Time until chunks are looked for again, at first.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest time until somebody who waits looks again.
@@ -39,6 +42,8 @@ pub struct Options {
     pub lease_seconds: u64,
     /// Whether to end when no chunk is left, rather than to wait for more.
     pub drain: bool,
+    /// Whether threads that answer requests of this process go first.
+    pub yields: bool,
 }
 
 /// What there is to tell while workers run.
@@ -179,20 +184,26 @@ impl<'c> Crew<'c> {
     /// is leased has been decided.
     fn feed(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
         let workers = self.options.workers.max(1);
-        let (low, batch) = if self.only.is_some() { (LEASE_CHUNKS / 4, LEASE_CHUNKS) } else { (workers, workers) };
+        let chunk = CHUNK_DOCUMENTS as usize;
+        let wanted = if self.only.is_some() { LEASE_CHUNKS * chunk } else { workers * chunk };
+        let low = if self.only.is_some() { wanted / 4 } else { wanted / 2 };
+        // documents of the chunks that were leased last
+        let mut usual = chunk;
         let (mut pause, mut over) = (FIRST_PAUSE, false);
         while !self.is_stopping() {
             let leases = self.leases();
-            if leases.ready.len() >= low {
+            let ready: usize = leases.ready.iter().map(|lease| lease.slice.documents as usize).sum();
+            if ready > low.min(wanted - usual) {
                 let _ = self.changed.wait_timeout(leases, LOOK_AGAIN);
                 continue;
             }
-            let room = if self.only.is_some() { batch } else { batch - leases.ready.len() };
             drop(leases);
+            let room = (wanted - ready).div_ceil(usual).min(LEASE_CHUNKS.max(8 * workers));
             let leased = self.store.lease(self.only, room, self.options.lease_seconds)?;
             if !leased.is_empty() {
                 let mut leases = self.leases();
                 leases.held.extend(leased.iter().map(fence));
+                usual = leased.iter().map(|lease| lease.slice.documents as usize).max().unwrap_or(chunk).clamp(1, chunk);
                 leases.ready.extend(leased);
                 self.changed.notify_all();
                 (pause, over) = (FIRST_PAUSE, false);
@@ -231,6 +242,10 @@ impl<'c> Crew<'c> {
 
     /// One worker: maps, consolidates and submits leased chunks; never more than a few of them in memory.
     fn serve(&self) -> Result<()> {
+        if self.options.yields && cfg!(target_os = "linux") {
+            // there it is the thread's own; where it is refused everybody has the same share
+            let _ = rustix::process::nice(BEHIND);
+        }
         let mut in_flight: VecDeque<InFlight> = VecDeque::new();
         loop {
             let Some(lease) = self.next(in_flight.is_empty()) else {
@@ -249,7 +264,7 @@ impl<'c> Crew<'c> {
                 Err(EngineError::Store(error)) if !is_of_chunk(&error) => return Err(error.into()),
                 Err(error) => self.give_back(fence(&lease), lease.attempt, &error.to_string())?,
             }
-            while in_flight.len() >= IN_FLIGHT
+            while in_flight.iter().map(|chunk| chunk.documents).sum::<u64>() >= IN_FLIGHT
                 && let Some(oldest) = in_flight.pop_front()
             {
                 self.finish(oldest)?;

@@ -9,6 +9,7 @@
 //! faster than into a table clustered by key. The kept document is the last column, so that reading anything else does not
 //! touch its pages.
 
+mod log;
 mod query;
 mod records;
 mod tables;
@@ -225,7 +226,7 @@ fn connect(path: &Path, options: &Options) -> Result<Connection> {
     let cache = if options.read_only { options.reader_cache } else { options.writer_cache } / 1024;
     // the size of a page comes first: the database counts the cache in pages of the size it knows of
     let settings = format!(
-        "PRAGMA page_size = 16384; PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
+        "PRAGMA page_size = 8192; PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
     );
     connection.execute_batch(&settings).map_err(failure)?;
     Ok(connection)

@@ -4,6 +4,7 @@
 //! stays empty for a moment, or an interactive request waits; interactive requests that wait together share a transaction. A
 //! request that fails takes nothing with it: the transaction is begun again without it. Answers are given after COMMIT.
 
+use super::log::{Answering, Checkpoints, Durable};
 use super::records;
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
@@ -11,8 +12,8 @@ use crate::{Answered, Change, Changed, Pending, Receipt, RecordWrite, Result, St
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -56,11 +57,11 @@ type Answer = Sender<Answered>;
 /// Longest time a group of bulk requests collects.
 const GROUP_TIME: Duration = Duration::from_millis(250);
 /// Most bulk requests of a group: those who submit them wait for their answers before they go on.
-const GROUP_UNITS: usize = 5;
+const GROUP_UNITS: usize = 20;
+/// While there were interactive requests so lately, the next one is soon to come: bulk groups are kept short.
+const RECENTLY: Duration = Duration::from_millis(50);
 /// Groups of interactive requests that may overtake a bulk request.
 const MOST_OVERTAKEN: u32 = 8;
-/// Length of the log from which on it is copied into the file.
-const CHECKPOINT_BYTES: u64 = 8 << 20;
 /// How long an unfinished group waits for the next bulk request before it is committed.
 const LINGER: Duration = Duration::from_millis(2);
 
@@ -95,26 +96,22 @@ pub fn now() -> i64 {
 }
 
 impl Writer {
-    pub fn start(connection: Connection, path: &Path, tables: Arc<Tables>, options: &Options) -> Result<Self> {
-        // the checkpointer keeps the log short; this bound holds where it cannot keep up
-        connection.execute_batch("PRAGMA wal_autocheckpoint = 24000; PRAGMA journal_size_limit = 67108864;").map_err(failure)?;
+    pub fn start(mut connection: Connection, path: &Path, tables: Arc<Tables>, options: &Options) -> Result<Self> {
+        connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 268435456").map_err(failure)?;
         let stored_clock = now().max(tables::read_clock(&connection)?);
-        let closing = Arc::new(AtomicBool::new(false));
-        let checkpointer = start_checkpointer(path, options, closing.clone())?;
+        let durable = Durable::start(path)?;
         let shared =
             Arc::new(Shared { lines: Mutex::default(), arrived: Condvar::new(), clock: AtomicI64::new(stored_clock), watch: OnceLock::new() });
-        let (wait, group_rows) = (options.wait, options.group_rows);
-        let worker = Worker {
-            connection,
-            tables,
-            shared: shared.clone(),
-            overtaken: 0,
-            before: 0,
-            wait,
-            group_rows,
-            checkpointer: Some(checkpointer),
-            closing,
+        let paused = shared.clone();
+        let go_on = move || {
+            // whoever looks at the pause holds this
+            drop(paused.lines.lock());
+            paused.arrived.notify_all();
         };
+        let checkpoints = Checkpoints::start(&mut connection, path, options, go_on)?;
+        let (wait, group_rows) = (options.wait, options.group_rows);
+        let worker =
+            Worker { connection, tables, shared: shared.clone(), overtaken: 0, last_waited: None, before: 0, wait, group_rows, checkpoints, durable };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || worker.run());
         let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -169,30 +166,14 @@ struct Worker {
     shared: Arc<Shared>,
     /// Interactive groups since the last bulk one, while bulk requests waited.
     overtaken: u32,
+    /// When the last interactive group began.
+    last_waited: Option<Instant>,
     /// The stand when the transaction at hand began.
     before: i64,
     wait: u64,
     group_rows: u64,
-    checkpointer: Option<JoinHandle<()>>,
-    closing: Arc<AtomicBool>,
-}
-
-/// A thread with a connection of its own that copies the log into the file while the writer goes on, each time it is woken
-/// and the log has grown.
-fn start_checkpointer(path: &Path, options: &Options, closing: Arc<AtomicBool>) -> Result<JoinHandle<()>> {
-    let connection = super::connect(path, &Options { writer_cache: 1 << 20, ..options.clone() })?;
-    let log = PathBuf::from(format!("{}-wal", path.display()));
-    let work = move || {
-        while !closing.load(Ordering::SeqCst) {
-            std::thread::park();
-            let grown = std::fs::metadata(&log).is_ok_and(|log| log.len() > CHECKPOINT_BYTES);
-            if grown && !closing.load(Ordering::SeqCst) {
-                // a failure leaves the log as it is; the writer's own bound tries again
-                let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-            }
-        }
-    };
-    std::thread::Builder::new().name("store-checkpoint".into()).spawn(work).map_err(|error| StoreError::Other(error.to_string()))
+    checkpoints: Checkpoints,
+    durable: Durable,
 }
 
 impl Worker {
@@ -200,11 +181,8 @@ impl Worker {
         while let Some((first, interactive)) = self.first() {
             self.group(first, interactive);
         }
-        self.closing.store(true, Ordering::SeqCst);
-        if let Some(checkpointer) = self.checkpointer.take() {
-            checkpointer.thread().unpark();
-            let _ = checkpointer.join();
-        }
+        drop(self.durable);
+        drop(self.checkpoints);
         // leave one file behind: without this the log stays beside it
         let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;");
     }
@@ -214,13 +192,14 @@ impl Worker {
         let mut lines = self.shared.lines.lock().ok()?;
         loop {
             // whoever waits goes first, but not for ever
-            if (self.overtaken < MOST_OVERTAKEN || lines.bulk.is_empty())
+            if (self.overtaken < MOST_OVERTAKEN || lines.bulk.is_empty() || self.checkpoints.pausing())
                 && let Some(request) = lines.interactive.pop_front()
             {
                 self.overtaken = if lines.bulk.is_empty() { 0 } else { self.overtaken + 1 };
                 return Some((request, true));
             }
-            if let Some(request) = lines.bulk.pop_front() {
+            let pausing = self.checkpoints.pausing() && !lines.closed;
+            if !pausing && let Some(request) = lines.bulk.pop_front() {
                 self.overtaken = 0;
                 return Some((request, false));
             }
@@ -246,11 +225,15 @@ impl Worker {
     }
 
     fn group(&mut self, first: Request, interactive: bool) {
-        if let Err(error) = self.begin(interactive) {
+        if let Err(error) = self.begin() {
             let _ = first.answer.send((Err(error), first.work.unit()));
             return;
         }
         let started = Instant::now();
+        if interactive {
+            self.last_waited = Some(started);
+        }
+        let hurries = self.last_waited.is_some_and(|last| last.elapsed() < RECENTLY);
         let mut rows = 0;
         let mut done: Vec<Done> = Vec::new();
         let mut changed: Vec<Changed> = Vec::new();
@@ -273,7 +256,8 @@ impl Worker {
                     }
                 }
             }
-            let full = rows >= self.group_rows || (!interactive && done.len() >= GROUP_UNITS) || started.elapsed() >= GROUP_TIME;
+            let units = if hurries { 1 } else { GROUP_UNITS };
+            let full = rows >= self.group_rows || (!interactive && done.len() >= units) || started.elapsed() >= GROUP_TIME;
             request = if full { None } else { self.next(interactive) };
         }
         match self.end() {
@@ -281,10 +265,16 @@ impl Worker {
                 if let Some(watch) = self.shared.watch.get() {
                     watch.committed(stand, &changed);
                 }
-                for Done { answer, receipt, work } in done {
-                    let _ = answer.send((Ok(receipt), work.unit()));
+                if interactive {
+                    self.durable.answer(done.into_iter().map(Done::when_durable).collect());
+                } else {
+                    done.into_iter().for_each(|done| done.when_durable()(Ok(())));
+                    if hurries {
+                        // the next sync has less to write
+                        self.durable.answer(Vec::new());
+                    }
                 }
-                self.checkpoint();
+                self.checkpoints.committed();
             }
             Err(error) => refuse_all(done, &error),
         }
@@ -334,7 +324,7 @@ impl Worker {
             } else if !done.is_empty() {
                 return Err(StoreError::Full);
             }
-            self.begin(false)?;
+            self.begin()?;
             let mut failed = None;
             for (place, done) in done.iter_mut().enumerate() {
                 match self.write(&mut done.work) {
@@ -351,16 +341,7 @@ impl Worker {
         }
     }
 
-    /// Asks for the log to be copied into the file, beside the writing.
-    fn checkpoint(&self) {
-        if let Some(checkpointer) = &self.checkpointer {
-            checkpointer.thread().unpark();
-        }
-    }
-
-    /// Begins a transaction. One that somebody waits for is synced to the disk when it commits, a bulk one with the next such.
-    fn begin(&mut self, interactive: bool) -> Result<()> {
-        self.connection.execute_batch(if interactive { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" }).map_err(failure)?;
+    fn begin(&mut self) -> Result<()> {
         self.connection
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(|error| if is_busy(&error) { StoreError::Busy(self.wait) } else { failure(error) })?;
@@ -400,6 +381,17 @@ struct Done {
     answer: Answer,
     receipt: Receipt,
     work: Work,
+}
+
+impl Done {
+    /// The answer, for whoever knows that the group is durable, or why not.
+    fn when_durable(self) -> Answering {
+        let Done { answer, receipt, work } = self;
+        Box::new(move |synced| {
+            let result = synced.map(|()| receipt).map_err(|error| StoreError::Other(format!("it is not known to be on the disk: {error}")));
+            let _ = answer.send((result, work.unit()));
+        })
+    }
 }
 
 fn refuse_all(done: Vec<Done>, error: &StoreError) {
