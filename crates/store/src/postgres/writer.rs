@@ -18,9 +18,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use stook_catalogue::key::Key;
 
 struct Request {
+    since: Instant,
     unit: Box<dyn Unit>,
     answer: Sender<Answered>,
 }
@@ -39,6 +41,8 @@ struct Lines {
     /// In the order of [`Line`].
     waiting: [VecDeque<Request>; 3],
     closed: [bool; 3],
+    /// Threads that write units together.
+    writing: usize,
 }
 
 /// Where a unit waits.
@@ -59,8 +63,10 @@ struct Shared {
     written: Mutex<Written>,
 }
 
-/// The lines, each with its threads: one for what is written together, so that what comes while it commits gathers.
-const THREADS: [(Line, usize); 3] = [(Line::Bulk, 1), (Line::Together, 1), (Line::Alone, 4)];
+/// The lines, each with its threads.
+const THREADS: [(Line, usize); 3] = [(Line::Bulk, 1), (Line::Together, 3), (Line::Alone, 4)];
+/// What comes while units are written together gathers for so long before another thread begins to write it.
+const PATIENCE: Duration = Duration::from_millis(3);
 /// Units that are written together.
 const TOGETHER: usize = 16;
 
@@ -91,7 +97,11 @@ impl Writer {
             let work = move || {
                 while let Some(requests) = waiting.next(line) {
                     match line {
-                        Line::Together => waiting.write_together(&bench, requests),
+                        Line::Together => {
+                            waiting.write_together(&bench, requests);
+                            waiting.lines.lock().unwrap_or_else(PoisonError::into_inner).writing -= 1;
+                            waiting.arrived[line as usize].notify_one();
+                        }
                         Line::Bulk | Line::Alone => requests.into_iter().for_each(|request| waiting.write(&bench, request)),
                     }
                 }
@@ -110,7 +120,7 @@ impl Writer {
             Urgency::Interactive if unit.fence().is_some() || unit.call().is_some() => Line::Alone,
             Urgency::Interactive => Line::Together,
         };
-        self.shared.put(line, Request { unit, answer });
+        self.shared.put(line, Request { since: Instant::now(), unit, answer });
         Pending(pending)
     }
 }
@@ -160,8 +170,16 @@ impl Shared {
     fn next(&self, line: Line) -> Option<Vec<Request>> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let waiting = &mut lines.waiting[line as usize];
+            let own = &mut *lines;
+            let waiting = &mut own.waiting[line as usize];
+            if let Some(first) = waiting.front().filter(|_| line == Line::Together && own.writing > 0)
+                && let left @ 1.. = PATIENCE.saturating_sub(first.since.elapsed()).as_nanos() as u64
+            {
+                lines = self.arrived[line as usize].wait_timeout(lines, Duration::from_nanos(left)).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
             if let Some(first) = waiting.pop_front() {
+                own.writing += usize::from(line == Line::Together);
                 let mut requests = vec![first];
                 while line == Line::Together && requests.len() < TOGETHER && waiting.front().is_some_and(|next| next.joins(&requests)) {
                     requests.extend(waiting.pop_front());
@@ -175,7 +193,7 @@ impl Shared {
         }
     }
 
-    fn write(&self, bench: &Bench, Request { mut unit, answer }: Request) {
+    fn write(&self, bench: &Bench, Request { mut unit, answer, .. }: Request) {
         let (result, sizes) = match bench.write(&mut *unit) {
             Ok((receipt, sizes)) => (Ok(receipt), sizes),
             Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
@@ -192,13 +210,13 @@ impl Shared {
         match written {
             Ok((receipt, sizes)) => {
                 self.count(bench, sizes);
-                for (Request { unit, answer }, rows) in requests.into_iter().zip(rows) {
+                for (Request { unit, answer, .. }, rows) in requests.into_iter().zip(rows) {
                     let _ = answer.send((Ok(Receipt { rows: rows.get(), ..receipt }), Some(unit)));
                 }
             }
             // they may have been written
             Err(Trouble::Unknown(reason)) => {
-                for Request { unit, answer } in requests {
+                for Request { unit, answer, .. } in requests {
                     let _ = answer.send((Err(Trouble::Unknown(reason.clone()).into()), Some(unit)));
                 }
             }
