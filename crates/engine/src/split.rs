@@ -16,7 +16,9 @@ use stook_store::queue::{JobFile, NewChunk, Progress, Slice};
 
 /// Documents of a chunk.
 pub const CHUNK_DOCUMENTS: u32 = 1_000;
-/// Documents of a chunk that workers do beside others who write to a store with one writer: nobody waits for longer than one takes.
+/// Documents of a chunk that workers do beside others who write to a store on a server.
+pub const SHORTER_CHUNK: u32 = 500;
+/// The same where one writes after the other: nobody waits for longer than one takes.
 pub const SHORT_CHUNK: u32 = 100;
 /// Bytes after which a chunk ends though it has fewer documents.
 pub const CHUNK_BYTES: u64 = 8 << 20;
@@ -91,10 +93,10 @@ pub fn split(
     let mut batch = Vec::new();
     while let Some(file) = files.get(progress.file) {
         let failed = |error| EngineError::File { path: file.path.clone(), error };
-        if let Some(syntax) = syntax(file) {
+        if syntax(file).is_some() {
             check_unchanged(file)?;
             let opened = open(Path::new(&file.path)).map_err(failed)?;
-            if !cut(opened.bytes, file, syntax, source, most, &mut progress, &mut batch, &mut add)? {
+            if !cut(opened.bytes, file, source, most, &mut progress, &mut batch, &mut add)? {
                 return Ok(());
             }
         }
@@ -117,9 +119,7 @@ pub fn split_stream(
     mut add: impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
 ) -> Result<()> {
     let (mut batch, mut progress) = (Vec::new(), Progress::default());
-    if let Some(syntax) = syntax(file)
-        && !cut(bytes, file, syntax, source, most, &mut progress, &mut batch, &mut add)?
-    {
+    if !cut(bytes, file, source, most, &mut progress, &mut batch, &mut add)? {
         return Ok(());
     }
     add(batch, Progress { file: 1, offset: 0, file_documents: 0, complete: true, ..progress })?;
@@ -130,13 +130,13 @@ pub fn split_stream(
 fn cut(
     bytes: Box<dyn Read + Send>,
     file: &JobFile,
-    syntax: Syntax,
     source: &Source,
     most: u32,
     progress: &mut Progress,
     batch: &mut Vec<NewChunk>,
     add: &mut impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
 ) -> Result<bool> {
+    let Some(syntax) = syntax(file) else { return Ok(true) };
     let failed = |error| EngineError::File { path: file.path.clone(), error };
     let read = Arc::new(Mutex::new(Kept::default()));
     let input = Tee { inner: bytes, kept: read.clone(), keeps: file.compressed };

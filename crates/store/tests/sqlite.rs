@@ -409,3 +409,56 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
     drop(store);
     assert_counted(&path, &catalogue, written + 1, written + 1);
 }
+
+#[test]
+fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let catalogue = definition(COUNTED);
+    let store = open(&path, &catalogue, Options { writer_cache: 48 << 20, ..Options::default() }).expect("the store opens");
+    let log = directory.path().join("store.db-wal");
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let (longest, written) = std::thread::scope(|scope| {
+        let bulk = scope.spawn(|| {
+            let mut waiting = std::collections::VecDeque::new();
+            for unit in 0..300 {
+                let record = |number: i64| {
+                    let note = format!("{unit} {number} {}", "y".repeat(1_500));
+                    let content = content(&catalogue, 0, &[("count", Value::Int(number)), ("note", text(&note))]);
+                    put(0, &format!("bulk {} {unit}", number * 7_919 % 500), None, content)
+                };
+                let mut writes: Vec<RecordWrite> = (0..500).map(record).collect();
+                writes.sort_by(|a, b| a.key.cmp(&b.key));
+                waiting.push_back(store.submit(Box::new(Work::of(&main_tenant()).writes(writes)), Urgency::Bulk));
+                if waiting.len() > 4 {
+                    waiting.pop_front().expect("some wait").wait().expect("it is written");
+                }
+            }
+            waiting.into_iter().for_each(|unit| drop(unit.wait().expect("it is written")));
+            over.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        let reader = scope.spawn(|| {
+            let mut longest = 0;
+            while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                store.read(&main_tenant(), 0, &[key("bulk 0 0"), key("shared")], Detail::Full).expect("reading works");
+                longest = longest.max(std::fs::metadata(&log).map_or(0, |log| log.len()));
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            longest
+        });
+        let mut written = 0;
+        while !over.load(std::sync::atomic::Ordering::SeqCst) {
+            add_one(&*store, &catalogue, &format!("own {written}")).expect("it is written");
+            written += 1;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bulk.join().expect("no panic");
+        (reader.join().expect("no panic"), written)
+    });
+    let size = std::fs::metadata(&path).map_or(0, |file| file.len());
+    assert!(size > 300 << 20, "{size} bytes are more than one log");
+    assert!(longest < 200 << 20, "the log has grown to {longest} bytes");
+    assert_eq!(count_of(store.read(&main_tenant(), 0, &[key("shared")], Detail::Full).expect("reading works")[0].as_ref()), written);
+    drop(store);
+    assert_sound(&path);
+}

@@ -22,6 +22,7 @@ const LONG: u64 = 8_192;
 const LITTLE: u64 = 1_024;
 /// How often is copied what was written during the copying.
 const PASSES: u32 = 8;
+
 #[derive(Default)]
 struct Shared {
     /// Pages in the log after the last commit.
