@@ -3,8 +3,9 @@
 //! The database itself does not wait for the disk when it commits. What somebody waits for is answered by a thread that first
 //! syncs the log; one sync is for all that has been committed before it.
 //!
-//! Another thread copies the log into the file, again and again until little is left. Then bulk work pauses until that is copied
-//! too, and the log begins anew. Without the pause a log that is written to all the time would never end.
+//! Another thread copies the log into the file, again and again until little is left; for the last of it bulk work pauses. Then
+//! the writer copies what came meanwhile, which is next to nothing, and the log begins anew. Without that a log that is written
+//! to all the time would never end; if the writer did all of it, everybody would wait for as long as it takes.
 
 use super::{Options, failure};
 use crate::{Result, StoreError};
@@ -12,7 +13,7 @@ use rusqlite::Connection;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
@@ -22,13 +23,24 @@ const LONG: u64 = 8_192;
 const LITTLE: u64 = 1_024;
 /// How often is copied what was written during the copying, before bulk work pauses however much is left.
 const PASSES: u32 = 2;
+/// How often then: the first of these syncs the file.
+const LAST_PASSES: u32 = 2;
+
+/// Nobody waits for the log.
+const GO: u8 = 0;
+/// Bulk work waits.
+const BULK_WAITS: u8 = 1;
+/// The writer is to copy the rest.
+const FINISH: u8 = 2;
 
 #[derive(Default)]
 struct Shared {
     /// Pages in the log after the last commit.
     pages: AtomicU64,
-    /// Whether bulk work pauses.
-    pausing: AtomicBool,
+    /// Pages in the log from which on it is copied: more where somebody who reads has kept it from beginning anew.
+    due: AtomicU64,
+    /// What it comes to.
+    stage: AtomicU8,
     closing: AtomicBool,
 }
 
@@ -41,13 +53,17 @@ pub struct Checkpoints {
 impl Checkpoints {
     /// Watches the commits of `writer`.
     ///
-    /// `go_on` wakes the writer after a pause.
-    pub fn start(writer: &mut Connection, path: &Path, options: &Options, go_on: impl Fn() + Send + 'static) -> Result<Self> {
+    /// `wake` wakes the writer.
+    pub fn start(writer: &mut Connection, path: &Path, options: &Options, wake: impl Fn() + Send + 'static) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let told = shared.clone();
         // this takes the place of the database's own checkpoints, which stop the writer
         let hook = move |_: &mut rusqlite::hooks::Wal, pages: i32| {
-            told.pages.store(u64::from(pages.unsigned_abs()), Ordering::SeqCst);
+            let pages = u64::from(pages.unsigned_abs());
+            told.pages.store(pages, Ordering::SeqCst);
+            if pages < LONG {
+                told.due.store(LONG, Ordering::SeqCst);
+            }
             Ok(())
         };
         writer.wal_hook(Some(hook)).map_err(failure)?;
@@ -56,9 +72,9 @@ impl Checkpoints {
         let work = move || {
             while !own.closing.load(Ordering::SeqCst) {
                 std::thread::park();
-                own.copy(&connection);
-                if own.pausing.swap(false, Ordering::SeqCst) {
-                    go_on();
+                if own.copy(&connection) {
+                    own.stage.store(FINISH, Ordering::SeqCst);
+                    wake();
                 }
             }
         };
@@ -66,9 +82,9 @@ impl Checkpoints {
         Ok(Self { shared, thread: Some(thread.map_err(|error| StoreError::Other(error.to_string()))?) })
     }
 
-    /// To be called after a commit.
+    /// To be called by the writer after a commit.
     pub fn committed(&self) {
-        if self.shared.pages.load(Ordering::SeqCst) > LONG
+        if self.shared.is_due()
             && let Some(thread) = &self.thread
         {
             thread.thread().unpark();
@@ -76,24 +92,45 @@ impl Checkpoints {
     }
 
     /// Whether bulk work is to wait.
-    pub fn pausing(&self) -> bool {
-        self.shared.pausing.load(Ordering::SeqCst)
+    pub fn holds_bulk(&self) -> bool {
+        self.shared.stage.load(Ordering::SeqCst) != GO
+    }
+
+    /// Whether the writer is to call [`Checkpoints::finish`].
+    pub fn is_nearly_done(&self) -> bool {
+        self.shared.stage.load(Ordering::SeqCst) == FINISH
+    }
+
+    /// Copies the rest; the next transaction begins the log anew, unless somebody reads from it just then.
+    pub fn finish(&self, writer: &Connection) {
+        copy(writer);
+        self.shared.due.store(self.shared.pages.load(Ordering::SeqCst) + LONG / 4, Ordering::SeqCst);
+        self.shared.stage.store(GO, Ordering::SeqCst);
     }
 }
 
 impl Shared {
-    fn copy(&self, connection: &Connection) {
-        for pass in 1..=PASSES + 4 {
-            if self.pages.load(Ordering::SeqCst) <= LONG || self.closing.load(Ordering::SeqCst) {
-                return;
-            }
+    fn is_due(&self) -> bool {
+        self.pages.load(Ordering::SeqCst) > self.due.load(Ordering::SeqCst).max(LONG)
+    }
+
+    /// Copies until next to nothing is left; whether it was needed.
+    fn copy(&self, connection: &Connection) -> bool {
+        let is_idle = || self.stage.load(Ordering::SeqCst) == GO;
+        if !is_idle() || !self.is_due() || self.closing.load(Ordering::SeqCst) {
+            return false;
+        }
+        for pass in 1..=PASSES + LAST_PASSES {
             let copied = copy(connection);
             let left = self.pages.load(Ordering::SeqCst).saturating_sub(copied);
-            if left == 0 {
-                return;
+            if !is_idle() && left == 0 {
+                break;
             }
-            self.pausing.fetch_or(left <= LITTLE || pass >= PASSES, Ordering::SeqCst);
+            if left <= LITTLE || pass >= PASSES {
+                self.stage.store(BULK_WAITS, Ordering::SeqCst);
+            }
         }
+        true
     }
 }
 

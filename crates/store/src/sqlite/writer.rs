@@ -103,12 +103,12 @@ impl Writer {
         let shared =
             Arc::new(Shared { lines: Mutex::default(), arrived: Condvar::new(), clock: AtomicI64::new(stored_clock), watch: OnceLock::new() });
         let paused = shared.clone();
-        let go_on = move || {
-            // whoever looks at the pause holds this
+        let wake = move || {
+            // the writer looks while it holds this
             drop(paused.lines.lock());
             paused.arrived.notify_all();
         };
-        let checkpoints = Checkpoints::start(&mut connection, path, options, go_on)?;
+        let checkpoints = Checkpoints::start(&mut connection, path, options, wake)?;
         let (wait, group_rows) = (options.wait, options.group_rows);
         let worker =
             Worker { connection, tables, shared: shared.clone(), overtaken: 0, last_waited: None, before: 0, wait, group_rows, checkpoints, durable };
@@ -192,13 +192,19 @@ impl Worker {
         let mut lines = self.shared.lines.lock().ok()?;
         loop {
             // whoever waits goes first, but not for ever
-            if (self.overtaken < MOST_OVERTAKEN || lines.bulk.is_empty() || self.checkpoints.pausing())
+            if self.checkpoints.is_nearly_done() {
+                drop(lines);
+                self.checkpoints.finish(&self.connection);
+                lines = self.shared.lines.lock().ok()?;
+                continue;
+            }
+            if (self.overtaken < MOST_OVERTAKEN || lines.bulk.is_empty() || self.checkpoints.holds_bulk())
                 && let Some(request) = lines.interactive.pop_front()
             {
                 self.overtaken = if lines.bulk.is_empty() { 0 } else { self.overtaken + 1 };
                 return Some((request, true));
             }
-            let pausing = self.checkpoints.pausing() && !lines.closed;
+            let pausing = self.checkpoints.holds_bulk() && !lines.closed;
             if !pausing && let Some(request) = lines.bulk.pop_front() {
                 self.overtaken = 0;
                 return Some((request, false));
