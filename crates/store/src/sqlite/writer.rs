@@ -2,7 +2,8 @@
 //!
 //! Requests wait in two lines, interactive and bulk. A transaction takes bulk requests until it holds enough rows, the line
 //! stays empty for a moment, or an interactive request waits; interactive requests that wait together share a transaction. A
-//! request that fails takes nothing with it: the transaction is begun again without it. Answers are given after COMMIT.
+//! request that fails takes nothing with it: the transaction is begun again without it. Answers are given after COMMIT, to whoever
+//! waits when the log is on the disk. While others write, bulk requests have transactions of their own.
 
 use super::log::{Answering, Checkpoints, Durable};
 use super::records;
