@@ -220,7 +220,8 @@ fn chunks_that_fail_are_dead_in_the_end_and_come_back_when_told() {
         place.run(&["work", "--drain"]).exits(1);
         assert!(began.elapsed() >= Duration::from_secs(4), "each failure is followed by a longer pause");
         let dead = place.queue();
-        assert_eq!(dead.len(), 3);
+        assert!(dead.len() > 1);
+        assert_eq!(dead.iter().map(|chunk| chunk["documents"].as_u64().unwrap()).sum::<u64>(), 2_500);
         for chunk in &dead {
             assert_eq!((&chunk["state"], &chunk["attempts"]), (&"dead".into(), &3.into()), "{chunk}");
             assert!(chunk["reason"].as_str().unwrap().contains("has changed since the job was made"), "{chunk}");
