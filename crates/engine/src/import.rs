@@ -2,7 +2,7 @@
 
 use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use crate::chunk::consolidate::Policy;
-use crate::split::{CHUNK_DOCUMENTS, SHORT_CHUNK, SHORTER_CHUNK};
+use crate::split::{CHUNK_DOCUMENTS, SHARED_CHUNK, SHORT_CHUNK};
 use crate::work::{Crew, Event, LEASE_SECONDS, Options};
 use crate::{EngineError, Result, split};
 use std::collections::HashMap;
@@ -180,7 +180,7 @@ pub struct Upload {
 
 /// Documents of a chunk that waits for whoever works.
 fn queued_chunk(store: &dyn Store) -> u32 {
-    if store.is_near() { SHORT_CHUNK } else { SHORTER_CHUNK }
+    if store.is_near() { SHORT_CHUNK } else { SHARED_CHUNK }
 }
 
 /// Writes a job for bytes as they come in and cuts them into chunks, which workers may begin with at once. `created` is told

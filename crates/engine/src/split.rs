@@ -17,7 +17,7 @@ use stook_store::queue::{JobFile, NewChunk, Progress, Slice};
 /// Documents of a chunk.
 pub const CHUNK_DOCUMENTS: u32 = 1_000;
 /// Documents of a chunk that workers do beside others who write to a store on a server.
-pub const SHORTER_CHUNK: u32 = 500;
+pub const SHARED_CHUNK: u32 = 500;
 /// The same where one writes after the other: nobody waits for longer than one takes.
 pub const SHORT_CHUNK: u32 = 100;
 /// Bytes after which a chunk ends though it has fewer documents.
@@ -78,8 +78,8 @@ pub fn syntax(file: &JobFile) -> Option<Syntax> {
     file.syntax.as_deref().and_then(Syntax::named)
 }
 
-/// Cuts the files of a job into chunks of up to `most` documents from where `progress` stands, and hands them over in batches together with how far
-/// they reach. `add` may stop the cutting by returning false.
+/// Cuts the files of a job into chunks of up to `most` documents from where `progress` stands, and hands them over in batches
+/// together with how far they reach. `add` may stop the cutting by returning false.
 ///
 /// # Errors
 /// When a file cannot be read, or what `add` says.

@@ -185,8 +185,10 @@ impl<'c> Crew<'c> {
     fn feed(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
         let workers = self.options.workers.max(1);
         let chunk = CHUNK_DOCUMENTS as usize;
-        let wanted = if self.only.is_some() { LEASE_CHUNKS * chunk } else { workers * chunk };
-        let low = if self.only.is_some() { wanted / 4 } else { wanted / 2 };
+        let (wanted, low) = match self.only {
+            Some(_) => (LEASE_CHUNKS * chunk, LEASE_CHUNKS * chunk / 4),
+            None => (workers * chunk, workers * chunk / 2),
+        };
         // documents of the chunks that were leased last
         let mut usual = chunk;
         let (mut pause, mut over) = (FIRST_PAUSE, false);

@@ -192,13 +192,13 @@ impl Worker {
     fn first(&mut self) -> Option<(Request, bool)> {
         let mut lines = self.shared.lines.lock().ok()?;
         loop {
-            // whoever waits goes first, but not for ever
             if self.checkpoints.is_nearly_done() {
                 drop(lines);
                 self.checkpoints.finish(&self.connection);
                 lines = self.shared.lines.lock().ok()?;
                 continue;
             }
+            // whoever waits goes first, but not for ever
             if (self.overtaken < MOST_OVERTAKEN || lines.bulk.is_empty() || self.checkpoints.holds_bulk())
                 && let Some(request) = lines.interactive.pop_front()
             {
