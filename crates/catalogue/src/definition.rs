@@ -2,6 +2,7 @@
 
 use crate::expr::{Expression, Tables};
 use crate::key::Template;
+use crate::links::{Coverage, Derivation, Link};
 use crate::path::{Path, PathLanguage};
 use crate::route::Route;
 use crate::value::{FieldType, Value};
@@ -20,8 +21,12 @@ pub struct Catalogue {
     pub tables: Arc<Tables>,
     /// Pattern sets.
     pub patterns: Vec<Pattern>,
-    /// Collections, in the order written.
+    /// Collections, in the order written; behind them those of coverages.
     pub collections: Vec<Collection>,
+    /// Links of all collections.
+    pub links: Vec<Link>,
+    /// Coverages of all collections, each behind those it sums up.
+    pub coverages: Vec<Coverage>,
     /// Sources, in the order written.
     pub sources: Vec<Source>,
     /// Profiles, in the order written.
@@ -106,6 +111,8 @@ pub struct Collection {
     pub states: Vec<StateField>,
     /// Named changes of state.
     pub transitions: Vec<Transition>,
+    /// The coverage, by index, whose rows these records are.
+    pub rows_of: Option<usize>,
 }
 
 impl Collection {
@@ -117,6 +124,11 @@ impl Collection {
     /// The state field called `name` and its index.
     pub fn state(&self, name: &str) -> Option<(usize, &StateField)> {
         self.states.iter().enumerate().find(|(_, state)| state.name == name)
+    }
+
+    /// Whether the settle machine gives any field its value.
+    pub fn settles(&self) -> bool {
+        self.fields.iter().any(Field::is_settled)
     }
 
     /// Whether any field is flagged when contributors disagree.
@@ -162,8 +174,8 @@ pub struct Field {
     pub fold: bool,
     /// Allowed values; empty for any.
     pub one_of: Vec<Value>,
-    /// Computed from golden values instead of contributed.
-    pub derive: Option<Expression>,
+    /// How it follows from other fields, instead of being contributed.
+    pub derive: Option<Derivation>,
     /// Which contribution wins.
     pub survivorship: Survivorship,
     /// Sources that may say it; `None` for all.
@@ -175,6 +187,11 @@ pub struct Field {
 }
 
 impl Field {
+    /// Whether the settle machine gives the value.
+    pub fn is_settled(&self) -> bool {
+        self.derive.as_ref().is_some_and(Derivation::is_settled)
+    }
+
     /// Type of golden values: JSON for fields kept by contributor.
     pub fn golden_type(&self) -> &FieldType {
         match self.survivorship {

@@ -1,15 +1,18 @@
 //! CEL, the Common Expression Language, as definitions use it: compiled once, evaluated over field values.
 //!
 //! Beside CEL's standard library: `coalesce(a, b, ...)` the first that is not null; `squash(list)` joins the non-empty
-//! texts with single blanks; `without(map, keys)`; `lookup(table, key)` a constant table; `fold(text)` case folding;
-//! `trim(text)`; `uuid5(name, text)`; `strftime(time, format)`. Absent is null. There is no clock: `now` is only known
-//! where a caller passes it.
+//! texts with single blanks; `without(map, keys)`; `lookup(table, key)` a constant table and `keys(table)` its keys;
+//! `fold(text)` case folding; `trim(text)`; `uuid5(name, text)`; `md5(text)`; `strftime(time, format)`;
+//! `substring(text, from, to)`, null where the text is too short; `hex(text)` a number, `hex(number)` a text; `abs` and `sum`
+//! of numbers and durations. Absent is null. There is no clock: `now` is only known where a caller passes it.
 
 use crate::fold::fold;
 use crate::value::{FieldType, Value};
+use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::extractors::Arguments;
 use cel::objects::{Key as CelKey, Map as CelMap};
 use cel::{Context, ExecutionError, Program, Value as Cel};
+use regex::Regex;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,18 +24,47 @@ pub type CelValue = Cel;
 pub type Tables = BTreeMap<String, Table>;
 
 /// A constant table.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Table {
     /// Values by key.
-    pub rows: BTreeMap<String, String>,
+    pub rows: BTreeMap<String, Entry>,
+    /// Values by the beginning of the key, tried in order when no row is equal.
+    pub patterns: Vec<(Regex, Entry)>,
     /// The value of a key that has no row.
-    pub otherwise: Option<String>,
+    pub otherwise: Option<Entry>,
+}
+
+/// A value of a constant table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// One text.
+    Text(String),
+    /// Several.
+    List(Vec<String>),
+}
+
+impl Entry {
+    fn to_cel(&self) -> Cel {
+        match self {
+            Entry::Text(text) => text_to_cel(text),
+            Entry::List(items) => Cel::List(Arc::new(items.iter().map(|item| text_to_cel(item)).collect())),
+        }
+    }
 }
 
 impl Table {
     /// The value of `key`.
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        let matching = || self.patterns.iter().find(|(pattern, _)| pattern.is_match(key)).map(|(_, entry)| entry);
+        self.rows.get(key).or_else(matching).or(self.otherwise.as_ref())
+    }
+
+    /// The value of `key`, if it is a text.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.rows.get(key).or(self.otherwise.as_ref()).map(String::as_str)
+        match self.entry(key)? {
+            Entry::Text(text) => Some(text),
+            Entry::List(_) => None,
+        }
     }
 }
 
@@ -42,10 +74,23 @@ pub struct Expression {
     source: String,
     program: Arc<Program>,
     variables: Vec<String>,
+    members: Vec<Member>,
+    /// Whether the whole expression is the one member.
+    is_member: bool,
+}
+
+/// A member of a variable that an expression reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The variable.
+    pub of: String,
+    /// Its member.
+    pub name: String,
 }
 
 /// Functions of [`Evaluator`], for checks and messages.
-const FUNCTIONS: [&str; 8] = ["coalesce", "squash", "without", "lookup", "fold", "trim", "uuid5", "strftime"];
+const FUNCTIONS: [&str; 14] =
+    ["coalesce", "squash", "without", "lookup", "keys", "fold", "trim", "uuid5", "md5", "strftime", "substring", "hex", "abs", "sum"];
 
 impl Expression {
     /// Compiles an expression that may use `names`.
@@ -85,7 +130,12 @@ impl Expression {
                 return Err((at, format!("there is no function `{function}`{hint}")));
             }
         }
-        Ok(Self { source: source.to_owned(), program: Arc::new(program), variables })
+        let mut members = Vec::new();
+        collect_members(&program.expression().expr, &mut members);
+        members.retain(|member| variables.contains(&member.of));
+        members.dedup();
+        let is_member = members.len() == 1 && matches!(&program.expression().expr, Expr::Select(select) if !select.test);
+        Ok(Self { source: source.to_owned(), program: Arc::new(program), variables, members, is_member })
     }
 
     /// The text it was compiled from.
@@ -96,6 +146,39 @@ impl Expression {
     /// The names it reads.
     pub fn variables(&self) -> &[String] {
         &self.variables
+    }
+
+    /// The members of variables it reads: `plan` and `number` of `plan.number`.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The member that is all there is to the expression.
+    pub fn as_member(&self) -> Option<&Member> {
+        self.members.first().filter(|_| self.is_member)
+    }
+}
+
+fn collect_members(expression: &Expr, members: &mut Vec<Member>) {
+    let mut inside = |inner: &IdedExpr| collect_members(&inner.expr, members);
+    match expression {
+        Expr::Select(select) => match &select.operand.expr {
+            Expr::Ident(of) => members.push(Member { of: of.clone(), name: select.field.clone() }),
+            _ => inside(&select.operand),
+        },
+        Expr::Call(call) => call.target.iter().map(|target| &**target).chain(&call.args).for_each(inside),
+        Expr::List(list) => list.elements.iter().for_each(inside),
+        Expr::Map(map) => map.entries.iter().for_each(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => {
+                inside(&entry.key);
+                inside(&entry.value);
+            }
+            EntryExpr::StructField(field) => inside(&field.value),
+        }),
+        Expr::Comprehension(fold) => {
+            [&fold.iter_range, &fold.accu_init, &fold.loop_cond, &fold.loop_step, &fold.result].into_iter().for_each(inside);
+        }
+        Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
     }
 }
 
@@ -172,14 +255,21 @@ impl Evaluator {
         });
         let _ = root.add_function("squash", |Arguments(args): Arguments| squash(&args));
         let _ = root.add_function("without", |Arguments(args): Arguments| without(&args));
+        let known = tables.clone();
         let _ = root.add_function("lookup", move |Arguments(args): Arguments| lookup(&tables, &args));
+        let _ = root.add_function("keys", move |Arguments(args): Arguments| keys(&known, &args));
         let _ = root.add_function("fold", |text: Arc<String>| Cel::String(Arc::new(fold(&text))));
         let _ = root.add_function("trim", |text: Arc<String>| Cel::String(Arc::new(text.trim().to_owned())));
         let _ = root.add_function("uuid5", |name: Arc<String>, text: Arc<String>| {
             let space = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
             Cel::String(Arc::new(uuid::Uuid::new_v5(&space, text.as_bytes()).to_string()))
         });
+        let _ = root.add_function("md5", |text: Arc<String>| Cel::String(Arc::new(md5(&text))));
         let _ = root.add_function("strftime", |Arguments(args): Arguments| strftime(&args));
+        let _ = root.add_function("substring", |Arguments(args): Arguments| substring(&args));
+        let _ = root.add_function("hex", |Arguments(args): Arguments| hex(&args));
+        let _ = root.add_function("abs", |Arguments(args): Arguments| abs(&args));
+        let _ = root.add_function("sum", |Arguments(args): Arguments| sum(&args));
         Self { root }
     }
 
@@ -242,11 +332,73 @@ fn lookup(tables: &Tables, args: &[Cel]) -> Result<Cel, ExecutionError> {
     };
     let table = tables.get(name.as_str()).ok_or_else(|| ExecutionError::function_error("lookup", format!("there is no table `{name}`")))?;
     let found = match args.get(1) {
-        Some(Cel::String(key)) => table.get(key),
-        Some(Cel::Int(key)) => table.get(&key.to_string()),
-        _ => table.otherwise.as_deref(),
+        Some(Cel::String(key)) => table.entry(key),
+        Some(Cel::Int(key)) => table.entry(&key.to_string()),
+        _ => table.otherwise.as_ref(),
     };
-    Ok(found.map_or(Cel::Null, |text| Cel::String(Arc::new(text.to_owned()))))
+    Ok(found.map_or(Cel::Null, Entry::to_cel))
+}
+
+fn keys(tables: &Tables, args: &[Cel]) -> Result<Cel, ExecutionError> {
+    let Some(Cel::String(name)) = args.first() else {
+        return Err(ExecutionError::function_error("keys", "the argument is the name of a table"));
+    };
+    let table = tables.get(name.as_str()).ok_or_else(|| ExecutionError::function_error("keys", format!("there is no table `{name}`")))?;
+    Ok(Cel::List(Arc::new(table.rows.keys().map(|key| text_to_cel(key)).collect())))
+}
+
+fn md5(text: &str) -> String {
+    use md5::Digest;
+    md5::Md5::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Characters from a place, from 0, to another, or to the end; nothing of a text that is too short.
+fn substring(args: &[Cel]) -> Cel {
+    let (Some(Cel::String(text)), Some(Cel::Int(from))) = (args.first(), args.get(1)) else { return Cel::Null };
+    let length = text.chars().count() as i64;
+    let to = match args.get(2) {
+        Some(Cel::Int(to)) => *to,
+        _ => length,
+    };
+    if *from < 0 || to < *from || to > length {
+        return Cel::Null;
+    }
+    Cel::String(Arc::new(text.chars().skip(*from as usize).take((to - from) as usize).collect()))
+}
+
+fn hex(args: &[Cel]) -> Cel {
+    match args.first() {
+        Some(Cel::String(digits)) => i64::from_str_radix(digits, 16).map_or(Cel::Null, Cel::Int),
+        Some(Cel::Int(number)) => Cel::String(Arc::new(format!("{number:X}"))),
+        _ => Cel::Null,
+    }
+}
+
+fn abs(args: &[Cel]) -> Cel {
+    match args.first() {
+        Some(Cel::Int(number)) => Cel::Int(number.saturating_abs()),
+        Some(Cel::Float(number)) => Cel::Float(number.abs()),
+        Some(Cel::Duration(length)) => Cel::Duration(length.abs()),
+        _ => Cel::Null,
+    }
+}
+
+/// The sum of a list of numbers or durations; those that are null do not count.
+fn sum(args: &[Cel]) -> Result<Cel, ExecutionError> {
+    let Some(Cel::List(items)) = args.first() else { return Ok(Cel::Null) };
+    let mut total = Cel::Null;
+    for item in items.iter().filter(|item| !matches!(item, Cel::Null)) {
+        total = match (total, item) {
+            (Cel::Null, item) => item.clone(),
+            (Cel::Int(a), Cel::Int(b)) => Cel::Int(a.saturating_add(*b)),
+            (Cel::Int(a), Cel::Float(b)) => Cel::Float(a as f64 + b),
+            (Cel::Float(a), Cel::Int(b)) => Cel::Float(a + *b as f64),
+            (Cel::Float(a), Cel::Float(b)) => Cel::Float(a + b),
+            (Cel::Duration(a), Cel::Duration(b)) => Cel::Duration(a + *b),
+            _ => return Err(ExecutionError::function_error("sum", "expects numbers, or durations")),
+        };
+    }
+    Ok(total)
 }
 
 fn strftime(args: &[Cel]) -> Result<Cel, ExecutionError> {
@@ -353,7 +505,9 @@ mod tests {
     fn evaluate(source: &str, names: &[(&str, Cel)]) -> Result<Value, String> {
         let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
         let expression = Expression::compile(source, &known).map_err(|(at, message)| format!("{at}: {message}"))?;
-        let table = Table { rows: [("a".to_owned(), "lcsh".to_owned())].into(), otherwise: Some("other".into()) };
+        let text = |text: &str| Entry::Text(text.to_owned());
+        let patterns = vec![(Regex::new("^(?:x.)").expect("valid"), text("pattern"))];
+        let table = Table { rows: [("a".to_owned(), text("lcsh"))].into(), patterns, otherwise: Some(text("other")) };
         let evaluator = Evaluator::new(Arc::new([("systems".to_owned(), table)].into()));
         let found =
             evaluator.evaluate(&expression, |name| names.iter().find(|(known, _)| *known == name).map_or(Cel::Null, |(_, value)| value.clone()))?;
@@ -372,6 +526,13 @@ mod tests {
         assert_eq!(evaluate("uuid5('business', '1')", &a), evaluate("uuid5('business', '1')", &a));
         assert_eq!(evaluate("strftime(timestamp('2020-01-02T00:00:00Z'), '%Y/%m')", &a), Ok(Value::text("2020/01")));
         assert_eq!(evaluate("string([1, 2].map(x, x * 2)[1])", &a), Ok(Value::text("4")));
+        assert_eq!(evaluate("lookup('systems', 'xy')", &a), Ok(Value::text("pattern")));
+        assert_eq!(evaluate("keys('systems')[0]", &a), Ok(Value::text("a")));
+        assert_eq!(evaluate("md5('abc')", &a), Ok(Value::text("900150983cd24fb0d6963f7d28e17f72")));
+        assert_eq!(evaluate("substring('S1A_IW', 0, 3) + string(substring('ab', 3) == null)", &a), Ok(Value::text("S1Atrue")));
+        assert_eq!(evaluate("string(hex('04F9D1')) + hex(318318)", &a), Ok(Value::text("3260974DB6E")));
+        assert_eq!(evaluate("string(abs(-2) + sum([1, 2, null]))", &a), Ok(Value::text("5")));
+        assert_eq!(evaluate("string(abs(duration('-2s')) + sum([duration('1s'), duration('-500ms')]))", &a), Ok(Value::text("2.5s")));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod diagnostic;
 pub mod expr;
 pub mod fold;
 pub mod key;
+pub mod links;
 pub mod marcspec;
 pub mod parse;
 pub mod path;

@@ -4,7 +4,9 @@
 //! they arrived in. [`survive`] is the only place where golden values are made.
 
 use crate::definition::{Catalogue, Collection, Exists, Field, Survivorship};
-use crate::expr::{Evaluator, from_cel, to_cel};
+use crate::expr::{Evaluator, Expression, from_cel, to_cel};
+use crate::key::Key;
+use crate::links::Derivation;
 use crate::record::{Contribution, Said};
 use crate::value::{FieldType, Value};
 use std::sync::Arc;
@@ -35,14 +37,22 @@ impl<'c> Consolidator<'c> {
     /// Orders derived fields so that each comes after those it reads.
     pub fn new(catalogue: &'c Catalogue, collection: &'c Collection, evaluator: &'c Evaluator) -> Self {
         let mut derived: Vec<usize> = Vec::new();
-        let mut waiting: Vec<usize> = (0..collection.fields.len()).filter(|index| collection.fields[*index].derive.is_some()).collect();
+        let own = |field: &Field| field.derive.as_ref().is_some_and(|derive| !derive.is_settled());
+        let reads = |field: &'c Field| -> Vec<&'c str> {
+            match &field.derive {
+                Some(Derivation::Own(expression)) => expression.variables().iter().map(String::as_str).collect(),
+                Some(Derivation::Key(_, when, key)) => key.names().chain(when.iter().flat_map(Expression::variables).map(String::as_str)).collect(),
+                _ => Vec::new(),
+            }
+        };
+        let mut waiting: Vec<usize> = (0..collection.fields.len()).filter(|index| own(&collection.fields[*index])).collect();
         // parsing refused cycles, so every round places at least one
         while !waiting.is_empty() {
             let before = waiting.len();
             waiting.retain(|index| {
-                let reads_waiting = collection.fields[*index].derive.iter().flat_map(|derive| derive.variables()).any(|name| {
-                    collection.field(name).is_some_and(|(read, field)| field.derive.is_some() && !derived.contains(&read) && read != *index)
-                });
+                let reads_waiting = reads(&collection.fields[*index])
+                    .into_iter()
+                    .any(|name| collection.field(name).is_some_and(|(read, field)| own(field) && !derived.contains(&read) && read != *index));
                 if !reads_waiting {
                     derived.push(*index);
                 }
@@ -168,12 +178,27 @@ impl<'c> Consolidator<'c> {
 
     fn derive(&self, index: usize, values: &[Value]) -> Value {
         let field = &self.collection.fields[index];
-        let Some(expression) = &field.derive else { return Value::Null };
-        let found = self.evaluator.evaluate(expression, |name| match self.collection.field(name) {
+        let variable = |name: &str| match self.collection.field(name) {
             Some((read, field)) => to_cel(values.get(read).unwrap_or(&Value::Null), field.golden_type()),
             None => cel::Value::Null,
-        });
-        found.ok().and_then(|found| from_cel(&found, &field.ty).ok()).unwrap_or(Value::Null)
+        };
+        match &field.derive {
+            Some(Derivation::Own(expression)) => {
+                let found = self.evaluator.evaluate(expression, variable);
+                found.ok().and_then(|found| from_cel(&found, &field.ty).ok()).unwrap_or(Value::Null)
+            }
+            Some(Derivation::Key(_, when, key)) => {
+                let holds = when.as_ref().is_none_or(|when| self.evaluator.holds(when, variable).unwrap_or(false));
+                let text = |name: &str| {
+                    let (read, field) = self.collection.field(name)?;
+                    values.get(read).filter(|value| !value.is_null()).map(|value| value.show(field.golden_type()).into())
+                };
+                // a key that no record can have is nobody's
+                let filled = if holds { key.fill(text) } else { None };
+                filled.filter(|key| Key::new(key.as_str()).is_ok()).map_or(Value::Null, Value::text)
+            }
+            _ => Value::Null,
+        }
     }
 
     /// Which contributor each golden value came from and which values lost, for `explain`. Derived fields have neither.

@@ -32,8 +32,8 @@ pub const CATALOGUE: &[Word] = &[
     word("catalogue", r##"{"$ref":"#/$defs/name"}"##, "The catalogue's name."),
     word(
         "lookups",
-        r##"{"type":"object","additionalProperties":{"type":"object","additionalProperties":{"type":["string","number","boolean"]}}}"##,
-        "Constant tables: key to value; `else` is the value of every other key.",
+        r##"{"type":"object","additionalProperties":{"oneOf":[{"$ref":"#/$defs/rows"},{"type":"array","items":{"$ref":"#/$defs/rows"}}]}}"##,
+        "Constant tables: key to value, or to a list of values; `else` is the value of every other key. A list of rows is tried in order, each key as a regular expression on the beginning.",
     ),
     word(
         "patterns",
@@ -199,7 +199,8 @@ pub const FIELD: &[Word] = &[
     word("unique", BOOLEAN, "No two records of a tenant have the same value."),
     word("fold", BOOLEAN, "Compared without regard to case, width and white space."),
     word("one_of", ONE_OF, "The values allowed."),
-    word("derive", CEL, "Computed from the golden values of other fields."),
+    word("derive", CEL, "Computed from the golden values of other fields, and of linked records: `LINK.FIELD`."),
+    word("rollup", r##"{"$ref":"#/$defs/rollup"}"##, "Computed from the records that link here."),
     word("survivorship", SURVIVORSHIP, "Which contribution's value becomes golden; default: the collection's."),
     word("from", NAMES, "Only these sources may say it."),
     word("compare", BOOLEAN, "Contributors that disagree are a conflict that can be queried."),
@@ -227,7 +228,94 @@ pub const COLLECTION: &[Word] = &[
         "Fields that only transitions write.",
     ),
     word("transitions", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/transition"}}"##, "Named, conditional changes of state."),
+    word("links", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/link"}}"##, "Records of other collections that belong to these."),
+    word(
+        "coverage",
+        r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/coverage"}}"##,
+        "How much of what is expected of a record the records that link to it are. Each is a collection to be queried.",
+    ),
 ];
+
+/// A link.
+pub const LINK: &[Word] = &[
+    word("to", r##"{"$ref":"#/$defs/name"}"##, "The collection of the linked record."),
+    word("when", CEL, "Only records for which this holds have one."),
+    word("key", TEXT, "The linked record's key: a field, or a template such as {satellite}-{number}."),
+    word(
+        "same",
+        r##"{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}},{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}]}"##,
+        "Fields that are equal: own to the linked record's; of lists any element.",
+    ),
+    word("overlap", r##"{"$ref":"#/$defs/overlap"}"##, "Intervals that overlap, too; the nearest is linked."),
+    word("create", BOOLEAN, "The linked record exists because of this one; for keys that are a field."),
+    word("index", INDEX, "Kinds of questions about the link answered without reading every record."),
+    word("group", CEL, "The group of the linked record's children that this one is in."),
+    word("span", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The interval of a child: two fields of type timestamp."),
+];
+
+/// Intervals that overlap.
+pub const OVERLAP: &[Word] = &[
+    word("mine", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "Own fields: from, to."),
+    word("theirs", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The linked record's fields: from, to."),
+    word("tolerance", TEXT, "How far apart they may be; default 0s."),
+    word("reach", TEXT, "The usual length of an interval; longer ones cost more. Default 1h."),
+];
+
+/// A number about children.
+pub const ROLLUP: &[Word] = &[
+    word("over", TEXT, "The link: COLLECTION.LINK."),
+    word("groups", TEXT, "Only children whose group begins with this regular expression."),
+    word("where", CEL, "Only children for which this holds."),
+    word("count", BOOLEAN, "Their number."),
+    word("sum", TEXT, "The sum of a field."),
+    word("min", TEXT, "The smallest value of a field."),
+    word("max", TEXT, "The largest value of a field."),
+    word("distinct", TEXT, "The number of different values of a field."),
+];
+
+/// A coverage: a collection of rows about each record.
+pub const COVERAGE: &[Word] = &[
+    word("over", TEXT, "The children's link: COLLECTION.LINK."),
+    word("of", r##"{"$ref":"#/$defs/name"}"##, "The coverage whose rows are summed up."),
+    word("by", CEL, "The group in which a row of that is summed; default: all in one."),
+    word("when", CEL, "Only records for which this holds have rows."),
+    word("where", CEL, "Only children for which this holds count."),
+    word("groups", CEL, "Groups that have a row without children, too; children of others are expected nowhere."),
+    word("with", NAMES, "Fields of the record that its rows repeat."),
+    word("cases", r##"{"type":"array","items":{"$ref":"#/$defs/coverage_case"}}"##, "What is measured by group; the first that matches."),
+    word("runs", r##"{"$ref":"#/$defs/runs"}"##, "A row for each run of a value."),
+];
+
+/// How children are measured.
+pub const COVERAGE_CASE: &[Word] = &[
+    word(
+        "measure",
+        r##"{"oneOf":[{"enum":["union","count"]},{"$ref":"#/$defs/distinct"}]}"##,
+        "union: length of the union of their intervals; count: their number.",
+    ),
+    word("value", CEL, "What becomes of the measure, over `value`, `group` and the record's fields; in a sum: what is added of a row."),
+    word("expected", CEL, "What it should be, over `group` and the record's fields; in a sum: what is added of a row."),
+    word("gaps", r##"{"$ref":"#/$defs/gaps"}"##, "Intervals that no child covers."),
+];
+
+/// Which groups a case is for.
+pub const COVERAGE_MATCH: &[Word] = &[word("match", TEXT, "A regular expression on the group's beginning.")];
+
+/// Different values of children.
+pub const DISTINCT: &[Word] = &[
+    word("distinct", NAMES, "Fields whose different values are counted."),
+    word("near", TEXT, "Starts that differ are different, too, unless they are no farther apart than this."),
+];
+
+/// Intervals that no child covers.
+pub const GAPS: &[Word] = &[
+    word("within", r#"{"type":"array","minItems":2,"maxItems":2,"items":{"type":"string"}}"#, "The interval that should be covered: from, to."),
+    word("shift", TEXT, "A first child that starts no later than this leaves no gap; the end moves along."),
+];
+
+/// Runs of a value.
+pub const RUNS: &[Word] =
+    &[word("value", TEXT, "The children's field."), word("max_gap", TEXT, "Children of a run are no farther apart than this; default 0s.")];
 
 /// A state field.
 pub const STATE: &[Word] = &[

@@ -7,6 +7,7 @@
 use crate::Result;
 use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::chunk::map::{check, key_of};
+use crate::settle::{Followed, Rules, carry_settled};
 use crate::transition::strict_from_json;
 use serde_json::{Map, Value as Json};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, Hash, MAX_CONTRIBUTORS, Origin, Said, pack, put_bytes, put_value, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
-use stook_store::{Change, Conflict, Content, Detail, Logged, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::{Change, Conflict, Content, Detail, Logged, RecordWrite, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What an edit does to what `api` says of a record.
 #[derive(Debug, Clone, PartialEq)]
@@ -136,15 +137,16 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator,
         Action::Create(_) if edit.conditions == Conditions::default() => None,
         _ => store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), Detail::Full)?.pop().flatten(),
     };
-    let desk = Desk { catalogue: catalogue.clone(), edit, said, key, now };
-    let ended = Arc::new(Mutex::new((Edited::Missing, None)));
-    let Planned { write, logged, edited } = match desk.decide(evaluator, stored)? {
+    let desk = Desk { catalogue: catalogue.clone(), rules: Rules::new(catalogue), edit, said, key, now };
+    let ended = Arc::new(Mutex::new(Ended::default()));
+    let Planned { write, logged, followed, edited } = match desk.decide(evaluator, stored)? {
         Ok(decision) => decision,
         Err(ended) => return Ok(ended),
     };
-    let unit = EditUnit { desk, writes: vec![write], planned: (edited, logged), ended: ended.clone() };
+    let planned = Ended { edited, logged, followed };
+    let unit = EditUnit { desk, writes: vec![write], planned, ended: ended.clone() };
     let stamp = store.commit(Box::new(unit))?.stamp;
-    let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+    let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
     if let Edited::Done { record, changed: true, .. } = &mut edited {
         // what the store gives a record that is written
         record.version.revision = stamp.max(record.version.revision + 1);
@@ -189,6 +191,7 @@ fn read_fields(collection: &Collection, fields: &Fields) -> std::result::Result<
 /// Everything that decides about an edit beside the record.
 struct Desk {
     catalogue: Arc<Catalogue>,
+    rules: Rules,
     edit: Edit,
     said: Vec<Option<Value>>,
     key: Key,
@@ -199,6 +202,8 @@ struct Desk {
 struct Planned {
     write: RecordWrite,
     logged: Option<Logged>,
+    /// What other records are told.
+    followed: Followed,
     edited: Edited,
 }
 
@@ -233,14 +238,17 @@ impl Desk {
         }
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
         let consolidator = Consolidator::new(&self.catalogue, collection, evaluator);
-        let golden = consolidator.survive(&contributions);
+        let mut golden = consolidator.survive(&contributions);
+        if let Some(stored) = &stored {
+            carry_settled(collection, &stored.golden, &mut golden.values);
+        }
         if self.edit.action != Action::Delete
             && let Some(wrong) = self.wrong(collection, &golden.values, evaluator)
         {
             return Ok(Err(wrong));
         }
         let policy = Policy { job: 0, matched: Matched::Update, unmatched: Unmatched::Create };
-        let decider = Decider::new(collection, &consolidator, evaluator, policy);
+        let decider = Decider::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
         let created_job = living.map_or(0, |record| record.created_job);
         let stays = same && stored.as_ref().is_some_and(|stored| stored.alive == golden.alive && stored.golden[..] == golden.values[..]);
         let packed = pack(&contributions, collection, &golden.values);
@@ -255,8 +263,9 @@ impl Desk {
             caller: self.edit.caller.clone(),
             change,
         });
+        let followed = decider.follow(&self.key, stored.as_ref(), &change);
         let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
-        Ok(Ok(Planned { write, logged, edited: Edited::Done { created: living.is_none(), changed: !stays, record } }))
+        Ok(Ok(Planned { write, logged, followed, edited: Edited::Done { created: living.is_none(), changed: !stays, record } }))
     }
 
     /// What `api` says from now on.
@@ -342,24 +351,38 @@ fn as_record(key: &Key, version: stook_store::Version, content: &Content) -> Sto
 struct EditUnit {
     desk: Desk,
     writes: Vec<RecordWrite>,
-    /// What becomes of it if nobody was faster, and what is logged then.
-    planned: (Edited, Option<Logged>),
-    ended: Arc<Mutex<(Edited, Option<Logged>)>>,
+    /// What becomes of it if nobody was faster.
+    planned: Ended,
+    ended: Arc<Mutex<Ended>>,
+}
+
+/// How an edit ended, what is logged of it and what others are told.
+#[derive(Clone)]
+struct Ended {
+    edited: Edited,
+    logged: Option<Logged>,
+    followed: Followed,
+}
+
+impl Default for Ended {
+    fn default() -> Self {
+        Self { edited: Edited::Missing, logged: None, followed: Followed::default() }
+    }
 }
 
 impl EditUnit {
-    fn end(&self, edited: Edited, logged: Option<Logged>) {
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = (edited, logged);
+    fn end(&self, ended: Ended) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended;
     }
 
     fn take(&self, decision: Decision) -> Vec<RecordWrite> {
         match decision {
-            Ok(Planned { write, logged, edited }) => {
-                self.end(edited, logged);
+            Ok(Planned { write, logged, followed, edited }) => {
+                self.end(Ended { edited, logged, followed });
                 vec![write]
             }
             Err(edited) => {
-                self.end(edited, None);
+                self.end(Ended { edited, ..Ended::default() });
                 Vec::new()
             }
         }
@@ -373,8 +396,7 @@ impl Unit for EditUnit {
 
     fn writes(&self) -> &[RecordWrite] {
         // the store may begin again: what it says then is what counts
-        let (edited, logged) = self.planned.clone();
-        self.end(edited, logged);
+        self.end(self.planned.clone());
         &self.writes
     }
 
@@ -387,10 +409,14 @@ impl Unit for EditUnit {
 
     fn refused(&mut self, _collection: usize, _key: &Key, field: usize, holder: &str) {
         let field = self.desk.catalogue.collections[self.desk.edit.collection].fields[field].name.clone();
-        self.end(Edited::Taken { field, holder: holder.to_owned() }, None);
+        self.end(Ended { edited: Edited::Taken { field, holder: holder.to_owned() }, ..Ended::default() });
+    }
+
+    fn settling(&mut self) -> Settling {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).followed.clone().settling()
     }
 
     fn log(&mut self) -> Vec<Logged> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).1.iter().cloned().collect()
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
     }
 }

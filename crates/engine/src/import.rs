@@ -2,6 +2,7 @@
 
 use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use crate::chunk::consolidate::Policy;
+use crate::settle::{self, Rules};
 use crate::split::{CHUNK_DOCUMENTS, SHARED_CHUNK, SHORT_CHUNK};
 use crate::work::{Crew, Event, LEASE_SECONDS, Options};
 use crate::{EngineError, Result, split};
@@ -19,7 +20,7 @@ use stook_formats::Syntax;
 use stook_store::journal::{Counts, Trouble};
 use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob, Progress, Slice};
-use stook_store::{Change, Store, StoredRecord, Tenant, Unit, Version};
+use stook_store::{Change, Pass, Store, StoredRecord, Tenant, Unit, Version};
 
 /// What to import, and how.
 #[derive(Debug, Clone)]
@@ -138,11 +139,12 @@ fn policy(catalogue: &Catalogue, profile: Option<&str>, job: JobId) -> Result<Po
     }
 }
 
-pub(crate) fn context(catalogue: &Arc<Catalogue>, job: &Job) -> Result<JobContext> {
+pub(crate) fn context(rules: &Arc<Rules>, job: &Job) -> Result<JobContext> {
+    let catalogue = &rules.catalogue;
     let (source, _) = catalogue.source(&job.source).ok_or_else(|| no_source(&job.source))?;
     let received = job.as_of.or_else(|| job.files.first().map(|file| file.modified)).unwrap_or(job.created);
     Ok(JobContext {
-        catalogue: catalogue.clone(),
+        rules: rules.clone(),
         tenant: Tenant::new(&job.tenant)?,
         source,
         policy: policy(catalogue, job.profile.as_deref(), job.id)?,
@@ -260,6 +262,10 @@ pub fn run(
 ) -> Result<Job> {
     let start = store.job(job)?;
     if start.state.is_final() && start.state != JobState::Failed {
+        if !store.is_settled(job)? {
+            let rules: Arc<dyn Pass> = Arc::new(Rules::new(catalogue));
+            settle::drain(store, &rules, stop)?;
+        }
         return Ok(start);
     }
     let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
@@ -312,7 +318,7 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
     let job = JobId::MAX >> 1;
     let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
     let policy = policy(catalogue, profile.as_deref(), job)?;
-    let context = JobContext { catalogue: catalogue.clone(), tenant: request.tenant.clone(), source, policy, received };
+    let context = JobContext { rules: Arc::new(Rules::new(catalogue)), tenant: request.tenant.clone(), source, policy, received };
     let mut trial = Trial { context, store, files: &files, written: HashMap::new(), taken: HashMap::new() };
     let mut preview = Preview { files: files.clone(), ..Preview::default() };
     split::split(&files, &catalogue.sources[source], CHUNK_DOCUMENTS, Progress::default(), |chunks, _| {
@@ -371,8 +377,8 @@ impl Trial<'_> {
         let earlier = self.written.get(&place).cloned().flatten();
         let record = match change {
             Change::Delete => None,
-            // imports write no state
-            Change::State { .. } => earlier,
+            // imports write no state, and settle nothing
+            Change::State { .. } | Change::Settle(_) => earlier,
             Change::Touch { contributions } => {
                 let base = earlier.unwrap_or_else(|| stub(key, version));
                 Some(StoredRecord { contributions: contributions.clone(), ..base })
@@ -392,7 +398,7 @@ impl Trial<'_> {
     /// Takes the values of unique fields for a record as a store does, or says which field another record holds.
     fn reserve(&mut self, collection: usize, key: &Key, change: &Change) -> Result<Option<(usize, Key)>> {
         let Change::Put(content) = change else { return Ok(None) };
-        let definition = &self.context.catalogue.collections[collection];
+        let definition = &self.context.rules.catalogue.collections[collection];
         let unique = definition.fields.iter().enumerate().filter(|(index, field)| field.unique && content.alive && !content.golden[*index].is_null());
         let mut wanted = Vec::new();
         for (index, field) in unique {
@@ -413,7 +419,7 @@ impl Trial<'_> {
 
     /// Whether a record that had a value has not given it up in this run.
     fn still_holds(&self, holder: &Key, (collection, field, value): &(usize, usize, Vec<u8>)) -> bool {
-        let definition = &self.context.catalogue.collections[*collection].fields[*field];
+        let definition = &self.context.rules.catalogue.collections[*collection].fields[*field];
         match self.written.get(&(*collection, holder.clone())) {
             None => true,
             Some(None) => false,

@@ -12,6 +12,7 @@ pub mod export;
 pub mod import;
 pub mod queue;
 pub mod record;
+pub mod settle;
 pub mod split;
 pub mod transition;
 pub mod withdraw;

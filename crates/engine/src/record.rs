@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
+use stook_catalogue::links::Derivation;
 use stook_catalogue::record::{Contribution, Said, UNKNOWN_TIME, unpack};
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::show_timestamp;
@@ -97,7 +98,7 @@ impl WholeRecord<'_> {
             entry.insert("value".into(), value.to_json(field.golden_type()));
             match &field.derive {
                 Some(derive) => {
-                    entry.insert("derived".into(), json!(derive.source()));
+                    entry.insert("derived".into(), json!(describe(catalogue, derive)));
                 }
                 None => {
                     entry.insert("rule".into(), json!(rule_name(catalogue, field)));
@@ -164,6 +165,23 @@ impl WholeRecord<'_> {
 
 fn show_as_of(as_of: i64) -> Json {
     if as_of == UNKNOWN_TIME { Json::Null } else { json!(show_timestamp(as_of)) }
+}
+
+/// How a derived value follows from others, in words.
+fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
+    match derive {
+        Derivation::Own(expression) | Derivation::Through(expression) => expression.source().to_owned(),
+        Derivation::Key(link, ..) | Derivation::Found(link) => match catalogue.links.get(*link) {
+            Some(link) => format!("the linked {}", catalogue.collections[link.to].name),
+            None => "linked".into(),
+        },
+        Derivation::Rollup(rollup) => {
+            let link = &catalogue.links[rollup.link];
+            let child = &catalogue.collections[link.from];
+            let field = rollup.told.map_or_else(String::new, |told| format!(" of {}", child.fields[link.told[told]].name));
+            format!("{:?}{field} over {}.{}", rollup.function, child.name, link.name).to_lowercase()
+        }
+    }
 }
 
 fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) -> String {

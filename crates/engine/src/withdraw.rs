@@ -2,6 +2,7 @@
 
 use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::record::find_collection;
+use crate::settle::{Followed, Rules};
 use crate::{EngineError, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
 use stook_catalogue::survivorship::Consolidator;
 use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Result as StoreResult, Store, StoredRecord, Tenant, Unit};
+use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Result as StoreResult, Settling, Store, StoredRecord, Tenant, Unit};
 
 /// Records changed at once.
 const PAGE: u64 = 1_000;
@@ -105,6 +106,7 @@ fn page(
         writes: Vec::new(),
         counted: counted.clone(),
         logged: BTreeMap::new(),
+        followed: BTreeMap::new(),
     };
     for record in stored.into_iter().flatten() {
         let write = unit.write(record)?;
@@ -129,6 +131,7 @@ struct WithdrawUnit {
     writes: Vec<RecordWrite>,
     counted: Arc<std::sync::Mutex<Withdrawn>>,
     logged: BTreeMap<Key, Logged>,
+    followed: BTreeMap<Key, Followed>,
 }
 
 impl WithdrawUnit {
@@ -145,7 +148,11 @@ impl WithdrawUnit {
         let consolidator = Consolidator::new(&self.catalogue, definition, &evaluator);
         let policy = Policy { job: 0, matched: Matched::Withdraw, unmatched: Unmatched::Skip };
         let empty = contributions.is_empty();
-        let change = Decider::new(definition, &consolidator, &evaluator, policy).without(&record, contributions);
+        let rules = Rules::new(&self.catalogue);
+        let decider = Decider::new(&rules, self.collection, &consolidator, &evaluator, policy);
+        let change = decider.without(&record, contributions);
+        let followed = decider.follow(&record.key, Some(&record), &change);
+        self.followed.insert(record.key.clone(), followed);
         if let Some(logged) = golden_change(definition, Some(&record), &change) {
             let (collection, key, caller) = (self.collection, record.key.clone(), format!("withdrawal of {}", self.contributor));
             self.logged.insert(record.key.clone(), Logged { collection, key, transition: None, caller, change: logged });
@@ -175,11 +182,18 @@ impl Unit for WithdrawUnit {
         let mut writes = Vec::new();
         for conflict in conflicts {
             self.logged.remove(&conflict.key);
+            self.followed.remove(&conflict.key);
             if let Some(record) = conflict.record {
                 writes.extend(self.write(record)?);
             }
         }
         Ok(writes)
+    }
+
+    fn settling(&mut self) -> Settling {
+        let mut all = Followed::default();
+        self.followed.values().for_each(|followed| all.extend(followed));
+        all.settling()
     }
 
     fn log(&mut self) -> Vec<Logged> {

@@ -5,6 +5,7 @@
 //! time, and is dead after [`MOST_ATTEMPTS`]. A crew that is told to stop finishes the chunks in hand and gives back the rest.
 
 use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
+use crate::settle::{self, Rules};
 use crate::split::CHUNK_DOCUMENTS;
 use crate::{EngineError, Result, import};
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_store::queue::{Job, JobFile, JobId, Lease};
-use stook_store::{Fence, Pending, Store, StoreError, Urgency};
+use stook_store::{Fence, Pass, Pending, Store, StoreError, Urgency};
 
 /// How often a chunk may fail before it is dead.
 pub const MOST_ATTEMPTS: u32 = 3;
@@ -30,6 +31,8 @@ const IN_FLIGHT: u64 = 6_000;
 const BEHIND: i32 = 10;
 /// Time until chunks are looked for again, at first.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
+/// Time until marks are looked for again that others may have left.
+const MARKS_PAUSE: Duration = Duration::from_millis(20);
 /// Longest time until somebody who waits looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -96,7 +99,6 @@ struct OpenJob {
 
 /// Workers of one process.
 pub(crate) struct Crew<'c> {
-    catalogue: &'c Arc<Catalogue>,
     store: &'c dyn Store,
     only: Option<JobId>,
     options: &'c Options,
@@ -107,6 +109,7 @@ pub(crate) struct Crew<'c> {
     jobs: Mutex<HashMap<JobId, Arc<OpenJob>>>,
     committed: AtomicU64,
     failure: Mutex<Option<EngineError>>,
+    rules: Arc<Rules>,
 }
 
 #[derive(Default)]
@@ -137,7 +140,8 @@ impl<'c> Crew<'c> {
         tell: &'c (dyn Fn(Event) + Sync),
     ) -> Self {
         let (leases, jobs, failure) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { catalogue, store, only, options, stop, tell, leases, changed: Condvar::new(), jobs, committed: AtomicU64::new(0), failure }
+        let rules = Arc::new(Rules::new(catalogue));
+        Self { store, only, options, stop, tell, leases, changed: Condvar::new(), jobs, committed: AtomicU64::new(0), failure, rules }
     }
 
     /// Works until nothing waits and `is_over`, or it is told to stop.
@@ -147,9 +151,17 @@ impl<'c> Crew<'c> {
             let watch = ended.clone();
             let keeper = scope.spawn(move || self.keep_alive(&watch));
             let threads: Vec<_> = (0..self.options.workers.max(1)).map(|_| scope.spawn(|| self.guard(self.serve()))).collect();
+            let done = Arc::new(AtomicBool::new(false));
+            let told = done.clone();
+            let settler = self.rules.any().then(|| scope.spawn(move || self.guard(self.settle(&told))));
             self.guard(self.feed(is_over));
             for thread in threads {
                 let _ = thread.join();
+            }
+            done.store(true, Ordering::SeqCst);
+            if let Some(settler) = settler {
+                settler.thread().unpark();
+                let _ = settler.join();
             }
             ended.store(true, Ordering::SeqCst);
             keeper.thread().unpark();
@@ -225,6 +237,40 @@ impl<'c> Crew<'c> {
         Ok(())
     }
 
+    /// Answers marks, everybody's, until everything is done, what this crew was for is settled, or it is told to stop.
+    fn settle(&self, done: &AtomicBool) -> Result<()> {
+        self.give_way();
+        let rules: Arc<dyn Pass> = self.rules.clone();
+        loop {
+            let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
+            if self.stop.load(Ordering::SeqCst) || failed() {
+                return Ok(());
+            }
+            // what is done before this is known is seen by the round
+            let over = done.load(Ordering::SeqCst);
+            let passed = settle::round(self.store, &rules, self.stop)?;
+            if over {
+                let settled = match self.only {
+                    Some(job) => self.store.is_settled(job)?,
+                    None => passed.answered == 0 && self.store.owing()?.is_empty(),
+                };
+                if settled {
+                    return Ok(());
+                }
+            }
+            if passed.answered == 0 {
+                std::thread::park_timeout(MARKS_PAUSE);
+            }
+        }
+    }
+
+    fn give_way(&self) {
+        if self.options.yields && cfg!(target_os = "linux") {
+            // there it is the thread's own; where it is refused everybody has the same share
+            let _ = rustix::process::nice(BEHIND);
+        }
+    }
+
     /// The next chunk for a worker; one that has nothing else to do waits for it.
     fn next(&self, waits: bool) -> Option<Lease> {
         let mut leases = self.leases();
@@ -244,10 +290,7 @@ impl<'c> Crew<'c> {
 
     /// One worker: maps, consolidates and submits leased chunks; never more than a few of them in memory.
     fn serve(&self) -> Result<()> {
-        if self.options.yields && cfg!(target_os = "linux") {
-            // there it is the thread's own; where it is refused everybody has the same share
-            let _ = rustix::process::nice(BEHIND);
-        }
+        self.give_way();
         let mut in_flight: VecDeque<InFlight> = VecDeque::new();
         loop {
             let Some(lease) = self.next(in_flight.is_empty()) else {
@@ -290,7 +333,7 @@ impl<'c> Crew<'c> {
             return Ok(known.clone());
         }
         let job = self.store.job(id)?;
-        let opened = Arc::new(OpenJob { context: import::context(self.catalogue, &job)?, files: job.files });
+        let opened = Arc::new(OpenJob { context: import::context(&self.rules, &job)?, files: job.files });
         jobs.insert(id, opened.clone());
         Ok(opened)
     }

@@ -17,6 +17,7 @@ use stook_catalogue::value::Value;
 use stook_engine::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use stook_engine::chunk::consolidate::Policy;
 use stook_engine::chunk::map::{Envelope, Mapper, Statement};
+use stook_engine::settle::Rules;
 use stook_formats::scan::Scanner;
 use stook_formats::{Document, Head, Syntax};
 use stook_lab::postgres::Server;
@@ -185,7 +186,7 @@ impl Desk {
         self.store(0).add_chunks(job, chunks, progress).expect("chunks");
         let policy = Policy { job, matched: delivery.matched, unmatched: delivery.unmatched };
         let context = JobContext {
-            catalogue: self.catalogue.clone(),
+            rules: Arc::new(Rules::new(&self.catalogue)),
             tenant: tenant.clone(),
             source: delivery.source,
             policy,

@@ -182,6 +182,8 @@ pub enum Change {
         /// State fields that transitions have set, by index.
         state_set: Vec<(usize, Value)>,
     },
+    /// New settled values with the same content beside them: the revision stays.
+    Settle(Box<Content>),
     /// The row goes.
     Delete,
 }
@@ -234,18 +236,100 @@ pub enum EdgeChange {
 }
 
 /// "This target needs settling". Marks are only ever appended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mark {
     /// Given by the store.
     pub id: i64,
-    /// Which settler takes it.
-    pub lane: u32,
-    /// Which rules are to run.
+    /// Which rules are to run: lower ones first.
     pub stratum: u32,
-    /// What needs settling: collection or link, and key.
+    /// The collection or link they are of, by its number.
+    pub rule: u32,
+    /// What needs settling: a key, or what a link's ends have in common.
     pub target: String,
+    /// Which part of it.
+    pub part: String,
     /// The job that caused it, 0 for edits.
     pub job: JobId,
+}
+
+/// Marks of equal targets are in one lane; of a lane, one pass at a time is answered.
+pub const LANES: u32 = 8;
+
+/// The lane of a target.
+pub fn lane_of(target: &str) -> u32 {
+    // FNV-1a
+    let hash = target.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash % LANES
+}
+
+/// Answers marks inside a transaction of the store.
+pub trait Pass: Send + Sync {
+    /// Most marks it takes at once.
+    fn most(&self) -> usize;
+    /// What follows from marks, which are all of one stratum and rule. What it reads is what was committed before, or by the
+    /// marks' own transactions; nobody else answers marks of their lane meanwhile.
+    ///
+    /// # Errors
+    /// Fails the pass: the marks stay.
+    fn run(&self, tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled>;
+}
+
+/// What a [`Pass`] may ask of the store.
+pub trait Inside {
+    /// Records by key, whole, in the order of `keys`. They are what they are until the pass has ended.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
+    /// Values of records by key, in the order of `keys`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
+    /// Edges of targets, each of one group or of all: target after target, by group, start and child; not more than `limit`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>>;
+    /// Edges of targets that start between bounds, both included: target after target, by start and child; not more than
+    /// `limit`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn between(&mut self, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>>;
+    /// Edges of one target, `limit` of them behind one of group, start and child.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn behind(&mut self, link: u32, target: &str, place: (&str, i64, &str), limit: usize) -> Result<Vec<Edge>>;
+    /// Keys of records whose field has one of these values.
+    ///
+    /// # Errors
+    /// When the database fails, or the field has no index.
+    fn keys_by(&mut self, collection: usize, field: usize, values: &[&str]) -> Result<Vec<Key>>;
+    /// Keys of a collection, `limit` of them behind one, in their order.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>>;
+}
+
+/// What a pass writes.
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// Records, all of them held.
+    pub writes: Vec<RecordWrite>,
+    /// Edges, marks, and which marks are answered.
+    pub settling: Settling,
+}
+
+/// What became of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Passed {
+    /// Marks answered.
+    pub answered: u64,
+    /// Rows written.
+    pub rows: u64,
 }
 
 /// The lease that a unit of work hands back.
@@ -556,11 +640,30 @@ pub trait Store: Send + Sync {
     /// When the database fails.
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>>;
 
-    /// Marks of a lane, oldest first.
+    /// Marks, lowest stratum first, then oldest.
     ///
     /// # Errors
     /// When the database fails.
-    fn marks(&self, tenant: &Tenant, lane: u32, limit: usize) -> Result<Vec<Mark>>;
+    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>>;
+
+    /// Tenants that have marks, and how many at most a few thousand.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn owing(&self) -> Result<Vec<(Tenant, u64)>>;
+
+    /// Whether a job's marks, and those that followed from them, are answered.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn is_settled(&self, job: JobId) -> Result<bool>;
+
+    /// Lets `pass` answer some marks of a tenant, in a transaction. Nothing is answered where there are none, or where other
+    /// processes answer them.
+    ///
+    /// # Errors
+    /// When the database or the pass fails.
+    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn Pass>) -> Result<Passed>;
 
     // --- jobs and their chunks
 

@@ -1,8 +1,9 @@
 //! Parts of a row that every store keeps alike.
 
-use crate::Content;
+use crate::{Conflict, Content, RecordWrite, Result, Settled, Settling, StoreError, Tenant, Unit};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
+use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 
 /// State that transitions have set, as JSON from name to value.
@@ -33,5 +34,39 @@ pub fn reserved_value(collection: &Collection, field: usize, content: &Content) 
     match &content.golden[field] {
         Value::Text(text) if collection.fields[field].fold => Value::text(fold(text)),
         other => other.clone(),
+    }
+}
+
+/// What a pass writes, as a unit.
+pub struct SettledUnit<'t> {
+    tenant: &'t Tenant,
+    settled: Settled,
+}
+
+impl<'t> SettledUnit<'t> {
+    pub fn new(tenant: &'t Tenant, mut settled: Settled) -> Self {
+        settled.writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
+        Self { tenant, settled }
+    }
+}
+
+impl Unit for SettledUnit<'_> {
+    fn tenant(&self) -> &Tenant {
+        self.tenant
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &self.settled.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
+        let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
+        Err(StoreError::Other(format!("records changed while they were held: {}", keys.join(", "))))
+    }
+
+    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
+
+    fn settling(&mut self) -> Settling {
+        std::mem::take(&mut self.settled.settling)
     }
 }

@@ -7,6 +7,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use stook_catalogue::definition::{Catalogue, Index};
+use stook_catalogue::expr::Expression;
+use stook_catalogue::links::Derivation;
 
 /// The parts of a definition that decide how rows look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -58,7 +60,12 @@ impl Shape {
                     other => format!("{other:?}"),
                 };
                 let from = field.from.as_ref().map(|sources| sources.iter().map(source).collect::<Vec<_>>());
-                let derive = field.derive.as_ref().map(|derive| derive.source().to_owned());
+                // what the settle machine gives may change: it is settled again
+                let derive = field.derive.as_ref().map(|derive| match derive {
+                    Derivation::Own(expression) => expression.source().to_owned(),
+                    Derivation::Key(_, when, key) => format!("{:?} {key:?}", when.as_ref().map(Expression::source)),
+                    _ => "settled".to_owned(),
+                });
                 let shape = FieldShape {
                     ty: field.golden_type().to_string(),
                     rule: format!("{survivorship} {from:?} {derive:?} {}", field.compare),

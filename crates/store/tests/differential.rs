@@ -239,7 +239,7 @@ impl Client {
                     unit = unit.mark(1, &format!("m{mark}"));
                 }
                 if marks.len() == 2 {
-                    unit = unit.answer(&self.store.marks(&own, 1, 1).expect("marks"));
+                    unit = unit.answer(&self.store.marks(&own, 1).expect("marks"));
                 }
                 if let Some(place) = lease {
                     let fence = fence_of(&self.leases, *place);
@@ -326,7 +326,7 @@ impl Client {
             for target in ["t0", "t1", "t2"] {
                 let _ = writeln!(said, "{:?}", self.store.edges(&own, 1, target).expect("edges"));
             }
-            let marks: Vec<String> = self.store.marks(&own, 1, 1_000).expect("marks").into_iter().map(|mark| mark.target).collect();
+            let marks: Vec<String> = self.store.marks(&own, 1_000).expect("marks").into_iter().map(|mark| mark.target).collect();
             let _ = writeln!(said, "{marks:?}");
         }
         for job in self.store.jobs(None, 1_000).expect("jobs") {

@@ -166,7 +166,7 @@ fn assert_counted(path: &Path, catalogue: &Catalogue, least: i64, most: i64) -> 
     let counted = count_of(shared.as_ref());
     assert!((least..=most).contains(&counted), "{counted} is not between {least} and {most}");
     assert_eq!(records, counted + i64::from(shared.is_some()));
-    assert_eq!(store.marks(&main_tenant(), 1, usize::MAX >> 1).expect("reading works").len() as i64, counted);
+    assert_eq!(store.marks(&main_tenant(), usize::MAX >> 1).expect("reading works").len() as i64, counted);
     let words = plan::Condition { column: column(catalogue, 0, "words"), test: equal(text("all")) };
     assert_eq!(store.count(&Plan { conditions: vec![words], ..all }).expect("counting works") as i64, records);
     drop(store);

@@ -3,12 +3,14 @@
 //! Names are collected first, so that any part may refer to any other; then each part is read. A part with a mistake is
 //! left out and reading goes on: a file's errors are reported together.
 
+mod links;
 mod routes;
 
 use crate::definition::*;
 use crate::diagnostic::{Diagnostic, did_you_mean};
-use crate::expr::{Expression, Table, Tables};
+use crate::expr::{Entry, Expression, Table, Tables};
 use crate::key::Template;
+use crate::links::Derivation;
 use crate::path::Path;
 use crate::value::{FieldType, TYPE_NAMES, Value, from_text};
 use crate::words::{self, Word};
@@ -293,10 +295,12 @@ impl<'t> Reader<'t> {
             let context = SourceContext { collections: &collections, collection_nodes: &collection_nodes, tables: &tables, patterns: &patterns };
             sources.extend(self.source(name, name_node, node, &context));
         }
+        let (links, coverages) = self.relations(&mut collections, &collection_nodes);
         // these would only repeat in other words what is known to be wrong already
         let sound = self.problems.is_empty();
-        for (collection, (_, name_node, _)) in collections.iter().zip(&collection_nodes).filter(|_| sound) {
-            self.collection_is_fed(collection, name_node, &sources, &collections);
+        for (index, (_, name_node, _)) in collection_nodes.iter().enumerate().filter(|_| sound) {
+            let created = links.iter().any(|link| link.create && link.to == index);
+            self.collection_is_fed(&collections[index], created, name_node, &sources, &collections);
         }
         let mut profiles = Vec::new();
         for (name, _, node) in self.named(root.get("profiles"), "profiles") {
@@ -309,28 +313,65 @@ impl<'t> Reader<'t> {
         });
         let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections) } else { Vec::new() };
         let hash = blake3::hash(canonical(root, &[]).as_bytes()).to_hex().to_string();
-        Some(Catalogue { name, hash, tables: Arc::new(tables), patterns, collections, sources, profiles, tenants, routes, error_member })
+        Some(Catalogue {
+            name,
+            hash,
+            tables: Arc::new(tables),
+            patterns,
+            collections,
+            links,
+            coverages,
+            sources,
+            profiles,
+            tenants,
+            routes,
+            error_member,
+        })
     }
 
     fn tables(&mut self, node: Option<&Node>) -> Tables {
         let mut tables = Tables::new();
         for (name, _, node) in self.named(node, "lookups") {
-            let Kind::Map(entries) = &node.kind else {
-                self.problem(node, format!("a lookup is a mapping from key to value, this is {}", node.shape()));
-                continue;
+            // a list is tried in order, each key as a regular expression on the beginning
+            let (rows, in_order): (Vec<&(Node, Node)>, bool) = match &node.kind {
+                Kind::Map(entries) => (entries.iter().collect(), false),
+                Kind::List(items) => {
+                    let entries = items.iter().map(|item| match &item.kind {
+                        Kind::Map(entries) => entries.as_slice(),
+                        _ => &[],
+                    });
+                    (entries.flatten().collect(), true)
+                }
+                Kind::Scalar { .. } => {
+                    self.problem(node, format!("a lookup is a mapping from key to value, this is {}", node.shape()));
+                    continue;
+                }
             };
             let mut table = Table::default();
-            for (key, value) in entries {
-                let (Some(key), Some(value)) = (key.text(), self.text_of(value, "a lookup's value")) else { continue };
+            for (key_node, value) in rows {
+                let (Some(key), Some(entry)) = (key_node.text(), self.entry(value)) else { continue };
                 if key == "else" {
-                    table.otherwise = Some(value.to_owned());
+                    table.otherwise = Some(entry);
+                } else if in_order {
+                    match RegexBuilder::new(&format!("^(?:{key})")).size_limit(1 << 20).build() {
+                        Ok(pattern) => table.patterns.push((pattern, entry)),
+                        Err(_) => self.problem(key_node, format!("`{key}` is not a regular expression")),
+                    }
                 } else {
-                    table.rows.insert(key.to_owned(), value.to_owned());
+                    table.rows.insert(key.to_owned(), entry);
                 }
             }
             tables.insert(name.to_owned(), table);
         }
         tables
+    }
+
+    fn entry(&mut self, node: &Node) -> Option<Entry> {
+        let Kind::List(items) = &node.kind else {
+            return Some(Entry::Text(self.text_of(node, "a lookup's value")?.to_owned()));
+        };
+        let texts = items.iter().map(|item| self.text_of(item, "a lookup's value").map(str::to_owned));
+        texts.collect::<Option<Vec<String>>>().map(Entry::List)
     }
 
     fn patterns(&mut self, node: Option<&Node>) -> Vec<Pattern> {
@@ -372,7 +413,9 @@ impl<'t> Reader<'t> {
         if field_nodes.len() > MAX_FIELDS {
             self.problem(node, format!("a collection has at most {MAX_FIELDS} fields"));
         }
-        let field_names: Vec<&str> = field_nodes.iter().map(|(name, ..)| *name).collect();
+        let mut field_names: Vec<&str> = field_nodes.iter().map(|(name, ..)| *name).collect();
+        let link_fields = self.link_fields(node, &field_names);
+        field_names.extend(link_fields.iter().map(|field| field.name.as_str()));
         let mut fields = Vec::with_capacity(field_nodes.len());
         for (name, name_node, node) in &field_nodes {
             if RESERVED.contains(name) {
@@ -381,6 +424,7 @@ impl<'t> Reader<'t> {
             fields.push(self.field(name, node, &default_rule, source_names, &field_names).unwrap_or_else(|| placeholder(name)));
         }
         self.derivations_are_acyclic(&fields, &field_nodes);
+        fields.extend(link_fields.iter().cloned());
         let (key, key_text) = self.key_rule(name, node, &fields).unwrap_or((KeyRule::Field(0), String::new()));
         let keep_raw = self.choice(node.get("raw"), "choice for raw", &[("keep", true), ("drop", false)]).unwrap_or(false);
         let exists =
@@ -388,7 +432,7 @@ impl<'t> Reader<'t> {
         let history = node.get("history").and_then(|node| self.number_of(node, "history", 1..=10_000));
         let states = self.states(node, &field_names);
         let transitions = self.transitions(node, &fields, &states);
-        Collection { name: name.to_owned(), key, key_text, keep_raw, exists, history, fields, states, transitions }
+        Collection { name: name.to_owned(), key, key_text, keep_raw, exists, history, fields, states, transitions, rows_of: None }
     }
 
     fn field(&mut self, name: &str, node: &Node, default_rule: &Survivorship, source_names: &[&str], field_names: &[&str]) -> Option<Field> {
@@ -436,9 +480,17 @@ impl<'t> Reader<'t> {
         if let Some(from) = node.get("from") {
             field.from = Some(self.source_list(from, source_names));
         }
-        if let Some(derive) = node.get("derive") {
+        if let Some(derive) = node.get("derive").or(node.get("rollup")) {
             let others: Vec<&str> = field_names.iter().copied().filter(|other| *other != name).collect();
-            field.derive = self.cel(derive, &others);
+            field.derive = match (node.get("rollup"), node.get("derive")) {
+                (Some(rollup), Some(_)) => {
+                    self.problem(rollup, "a value is derived or rolled up, not both");
+                    None
+                }
+                // replaced when links are read
+                (Some(_), None) => Some(Derivation::Found(usize::MAX)),
+                (None, _) => self.cel(derive, &others).map(Derivation::Own),
+            };
             for word in words::RULE.iter().filter(|word| !matches!(word.name, "type")) {
                 if let Some(value) = node.get(word.name) {
                     self.problem(value, format!("`{name}` is derived from golden fields; `{}` says how documents give it", word.name));
@@ -486,7 +538,7 @@ impl<'t> Reader<'t> {
     /// A derived field may read other derived fields, but not itself through them.
     fn derivations_are_acyclic(&mut self, fields: &[Field], nodes: &[(&str, &Node, &Node)]) {
         fn reaches(fields: &[Field], from: usize, target: usize, depth: usize) -> bool {
-            let Some(derive) = &fields[from].derive else { return false };
+            let Some(derive) = fields[from].derive.as_ref().and_then(Derivation::expression) else { return false };
             derive.variables().iter().any(|name| {
                 let Some(next) = fields.iter().position(|field| field.name == *name) else { return false };
                 next == target || (depth > 0 && reaches(fields, next, target, depth - 1))
@@ -875,7 +927,7 @@ impl<'t> Reader<'t> {
         };
         let map = self.map(collection, node, family, lets, context);
         let (_, _, collection_node) = context.collection_nodes[collection];
-        let not_mapping = ["index", "unique", "fold", "survivorship", "from", "compare", "derive"];
+        let not_mapping = ["index", "unique", "fold", "survivorship", "from", "compare", "derive", "rollup"];
         let fields = collection_node.get("fields").map(|fields| canonical(fields, &not_mapping)).unwrap_or_default();
         let key = &context.collections[collection].key_text;
         let text = format!("{}\n{fields}\n{key}", canonical(source, &["accept", "was"]));
@@ -941,9 +993,9 @@ impl<'t> Reader<'t> {
     }
 
     /// Every collection must be fed, every required field given, every source of `from` and `prefer` heard.
-    fn collection_is_fed(&mut self, collection: &Collection, name_node: &Node, sources: &[Source], collections: &[Collection]) {
+    fn collection_is_fed(&mut self, collection: &Collection, created: bool, name_node: &Node, sources: &[Source], collections: &[Collection]) {
         let own = |feed: &&Feed| collections[feed.collection].name == collection.name;
-        if !sources.is_empty() && !sources.iter().flat_map(|source| &source.feeds).any(|feed| own(&feed)) {
+        if !created && !sources.is_empty() && !sources.iter().flat_map(|source| &source.feeds).any(|feed| own(&feed)) {
             self.problem_with_help(name_node, format!("no source feeds `{}`", collection.name), format!("add `into: {}` to one", collection.name));
         }
         for source in sources {

@@ -3,24 +3,24 @@
 use super::consolidate::{Decider, Decision, Numbered, Policy};
 use super::map::{Envelope, Mapper};
 use super::read;
+use crate::settle::{Followed, Rules};
 use crate::{EngineError, Result, split};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::survivorship::Consolidator;
 use stook_formats::Document;
 use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{JobFile, Slice};
-use stook_store::{Conflict, Detail, Fence, Logged, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::{Conflict, Detail, Fence, Logged, RecordWrite, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What all chunks of a job share.
 #[derive(Clone)]
 pub struct JobContext {
-    /// The definition.
-    pub catalogue: Arc<Catalogue>,
+    /// The definition, and what its records say about each other.
+    pub rules: Arc<Rules>,
     /// Whose records.
     pub tenant: Tenant,
     /// The source's index.
@@ -75,9 +75,9 @@ impl MappedChunk {
     /// When the chunk as a whole cannot be read.
     pub fn map(context: &JobContext, store: &dyn Store, input: &ChunkInput<'_>, fence: Option<Fence>) -> Result<Self> {
         let slice = input.slice;
-        let source = &context.catalogue.sources[context.source];
-        let evaluator = Evaluator::new(context.catalogue.tables.clone());
-        let mapper = Mapper::new(&context.catalogue, context.source, &evaluator);
+        let source = &context.rules.catalogue.sources[context.source];
+        let evaluator = Evaluator::new(context.rules.catalogue.tables.clone());
+        let mapper = Mapper::new(&context.rules.catalogue, context.source, &evaluator);
         let generations: Vec<u32> = (0..source.feeds.len()).map(|feed| store.generation(context.source, feed)).collect();
         let name = Path::new(&input.file.path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let file_start = slice.documents_before - slice.file_documents;
@@ -160,8 +160,11 @@ impl MappedChunk {
             by_collection.entry(*collection).or_default().push(key.clone());
         }
         for (collection, keys) in by_collection {
-            let heads = read(&self.context.tenant, collection, &keys, Detail::Head)?;
-            let rest = self.decide(collection, keys.into_iter().zip(heads), false)?;
+            // where other records are told, what a record was must be known
+            let concern = self.context.rules.concern(collection);
+            let detail = if concern { Detail::Full } else { Detail::Head };
+            let heads = read(&self.context.tenant, collection, &keys, detail)?;
+            let rest = self.decide(collection, keys.into_iter().zip(heads), concern)?;
             if !rest.is_empty() {
                 let whole = read(&self.context.tenant, collection, &rest, Detail::Full)?;
                 self.decide(collection, rest.into_iter().zip(whole), true)?;
@@ -177,9 +180,9 @@ impl MappedChunk {
         stored: impl Iterator<Item = (Key, Option<StoredRecord>)>,
         whole: bool,
     ) -> std::result::Result<Vec<Key>, StoreError> {
-        let definition = &self.context.catalogue.collections[collection];
-        let consolidator = Consolidator::new(&self.context.catalogue, definition, &self.evaluator);
-        let decider = Decider::new(definition, &consolidator, &self.evaluator, self.context.policy);
+        let definition = &self.context.rules.catalogue.collections[collection];
+        let consolidator = Consolidator::new(&self.context.rules.catalogue, definition, &self.evaluator);
+        let decider = Decider::new(&self.context.rules, collection, &consolidator, &self.evaluator, self.context.policy);
         let mut undecided = Vec::new();
         for (key, record) in stored {
             let place = (collection, key);
@@ -255,7 +258,7 @@ impl MappedChunk {
                 corrections.push(Correction { document: *document, collection: *collection, outcome: *to });
             }
         }
-        let only = match self.context.catalogue.sources[self.context.source].feeds.as_slice() {
+        let only = match self.context.rules.catalogue.sources[self.context.source].feeds.as_slice() {
             [feed] => feed.collection,
             _ => NO_COLLECTION,
         };
@@ -311,13 +314,22 @@ impl Unit for MappedChunk {
 
     fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
         self.journal = None;
-        let name = &self.context.catalogue.collections[collection].fields[field].name;
+        let name = &self.context.rules.catalogue.collections[collection].fields[field].name;
         let reason = format!("`{name}` is unique, and record {holder:?} has this value");
         if let Some(decision) = self.decisions.get_mut(&(collection, key.clone())) {
             decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
             decision.corrections.clear();
             decision.logged = None;
+            decision.followed = Followed::default();
         }
+    }
+
+    fn settling(&mut self) -> Settling {
+        let mut all = Followed::default();
+        for decision in self.decisions.values().filter(|decision| !decision.followed.is_empty()) {
+            all.extend(&decision.followed);
+        }
+        all.settling()
     }
 
     fn log(&mut self) -> Vec<Logged> {

@@ -6,9 +6,11 @@
 //! of the job comes later.
 
 use super::map::Statement;
+use crate::settle::{By, Changed, Followed, Rules, carry_settled};
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Collection, Matched, Unmatched};
 use stook_catalogue::expr::{Evaluator, to_cel};
+use stook_catalogue::key::Key;
 use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, pack, pack_raw, unpack};
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::Value;
@@ -49,6 +51,8 @@ pub struct Decision {
     pub corrections: Vec<(u64, Outcome, Outcome)>,
     /// What is logged of the record's golden fields.
     pub logged: Option<Json>,
+    /// What the change tells other records.
+    pub followed: Followed,
 }
 
 /// Decides about records of one collection. One per thread.
@@ -57,12 +61,42 @@ pub struct Decider<'c> {
     consolidator: &'c Consolidator<'c>,
     evaluator: &'c Evaluator,
     policy: Policy,
+    rules: &'c Rules,
+    index: usize,
 }
 
 impl<'c> Decider<'c> {
-    /// A decider for a collection and a policy.
-    pub fn new(collection: &'c Collection, consolidator: &'c Consolidator<'c>, evaluator: &'c Evaluator, policy: Policy) -> Self {
-        Self { collection, consolidator, evaluator, policy }
+    /// A decider for the collection with this index, and a policy.
+    pub fn new(rules: &'c Rules, index: usize, consolidator: &'c Consolidator<'c>, evaluator: &'c Evaluator, policy: Policy) -> Self {
+        Self { collection: &rules.catalogue.collections[index], consolidator, evaluator, policy, rules, index }
+    }
+
+    /// Whether what a record was must be known to change it.
+    fn needs_whole(&self) -> bool {
+        self.collection.history.is_some() || self.rules.concern(self.index)
+    }
+
+    /// What other records are told of a change.
+    pub fn follow(&self, key: &Key, stored: Option<&StoredRecord>, change: &Change) -> Followed {
+        let mut followed = Followed::default();
+        let after = match change {
+            Change::Put(content) => content.alive.then_some(&content.golden[..]),
+            Change::Delete => None,
+            Change::Touch { .. } | Change::State { .. } | Change::Settle(_) => return followed,
+        };
+        let before = stored.filter(|record| record.alive).map(|record| &record.golden[..]);
+        let changed = Changed { collection: self.index, key, before, after, job: self.policy.job, by: By::Outside };
+        followed.follow(self.rules, self.evaluator, &changed);
+        followed
+    }
+
+    /// What contributions add up to, with what settling has found so far.
+    fn survive(&self, stored: Option<&StoredRecord>, contributions: &[Contribution]) -> Golden {
+        let mut golden = self.consolidator.survive(contributions);
+        if let Some(record) = stored.filter(|record| !record.golden.is_empty()) {
+            carry_settled(self.collection, &record.golden, &mut golden.values);
+        }
+        golden
     }
 
     /// Decides what `statements`, all of one record, mean for it. Returns nothing when only the head of the record was read
@@ -150,7 +184,7 @@ impl<'c> Decider<'c> {
         }
         let replaced =
             |contribution: &Contribution| winners.iter().any(|(winner, _)| statements[*winner].statement.contributor == contribution.contributor);
-        if !whole && (old.iter().any(|contribution| !replaced(contribution)) || (self.collection.history.is_some() && stored.is_some())) {
+        if !whole && (old.iter().any(|contribution| !replaced(contribution)) || (self.needs_whole() && stored.is_some())) {
             return Ok(None);
         }
         let same_content = winners.iter().all(|(winner, _)| {
@@ -168,7 +202,7 @@ impl<'c> Decider<'c> {
             }));
         }
         let created_job = stored.filter(|_| existed).map_or(job, |record| record.created_job);
-        let golden = self.consolidator.survive(sorted(&mut contributions));
+        let golden = self.survive(stored, sorted(&mut contributions));
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
         let is_golden = |stored: &StoredRecord| stored.alive == golden.alive && (!whole || stored.golden[..] == golden.values[..]);
         // a deleted record of which this job speaks first is written whole: the job's other chunks must see whose it is now
@@ -179,6 +213,7 @@ impl<'c> Decider<'c> {
             Change::Put(Box::new(self.content(stored, created_job, golden, &contributions)))
         };
         decision.logged = golden_change(self.collection, stored, &change);
+        decision.followed = self.follow(&statements[0].statement.key, stored, &change);
         decision.write = Some((stored.map(|record| record.version), change));
         Ok(Some(decision))
     }
@@ -195,12 +230,13 @@ impl<'c> Decider<'c> {
         if old.len() == count {
             return Ok(Some(decision));
         }
-        if !whole && (!old.is_empty() || self.collection.history.is_some()) {
+        if !whole && (!old.is_empty() || self.needs_whole()) {
             return Ok(None);
         }
         if let Some(record) = stored {
             let change = self.without(record, old);
             decision.logged = golden_change(self.collection, stored, &change);
+            decision.followed = self.follow(&record.key, stored, &change);
             decision.write = Some((Some(record.version), change));
         }
         Ok(Some(decision))
@@ -211,7 +247,7 @@ impl<'c> Decider<'c> {
         if contributions.is_empty() && record.state_set.is_empty() {
             return Change::Delete;
         }
-        let golden = self.consolidator.survive(sorted(&mut contributions));
+        let golden = self.survive(Some(record), sorted(&mut contributions));
         Change::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))
     }
 
@@ -238,7 +274,7 @@ pub fn golden_change(collection: &Collection, stored: Option<&StoredRecord>, cha
     let after = match change {
         Change::Put(content) => content.alive.then_some(&*content.golden),
         Change::Delete => None,
-        Change::Touch { .. } | Change::State { .. } => return None,
+        Change::Touch { .. } | Change::State { .. } | Change::Settle(_) => return None,
     };
     let before = stored.alive.then_some(&*stored.golden);
     let differs = |index: usize| before.map(|values| &values[index]) != after.map(|values| &values[index]);

@@ -8,6 +8,7 @@
 mod query;
 mod records;
 mod session;
+mod settle;
 mod tables;
 mod values;
 mod work;
@@ -341,11 +342,27 @@ impl Store for PostgresStore {
         })
     }
 
-    fn marks(&self, tenant: &Tenant, lane: u32, limit: usize) -> Result<Vec<Mark>> {
+    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => records::marks(session, tenant, lane, limit),
+            Some(tenant) => records::marks(session, tenant, None, limit),
             None => Ok(Vec::new()),
         })
+    }
+
+    fn owing(&self) -> Result<Vec<(Tenant, u64)>> {
+        self.ask(settle::owing)
+    }
+
+    fn is_settled(&self, job: JobId) -> Result<bool> {
+        self.ask(|session| settle::is_settled(session, job))
+    }
+
+    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn Pass>) -> Result<Passed> {
+        let bench = &self.bench;
+        let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(Passed::default()) };
+        // done twice it answers marks that are there the second time
+        let work = |session: &mut Session, stamp: i64| settle::pass(session, &bench.tables, bench.pool.schema(), (tenant, id), &**pass, stamp);
+        Ok(bench.transaction(work)?)
     }
 
     fn create_job(&self, job: NewJob) -> Result<JobId> {

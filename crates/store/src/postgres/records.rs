@@ -10,7 +10,7 @@ use super::values::{self, Bound, column_type};
 use super::work;
 use crate::{
     CALL_KEPT, Change, Conflict, Content, Detail, Edge, EdgeChange, LogEntry, Logged, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord,
-    Tenant, Unit, Version,
+    Tenant, Unit, Version, lane_of,
 };
 use ::postgres::Row;
 use ::postgres::binary_copy::BinaryCopyInWriter;
@@ -85,10 +85,21 @@ pub fn edges(session: &mut Session, tenant: i64, link: u32, target: &str) -> Att
     Ok(session.query(sql, &[&tenant, &i64::from(link), &target])?.into_iter().map(edge).collect())
 }
 
-pub fn marks(session: &mut Session, tenant: i64, lane: u32, limit: usize) -> Attempt<Vec<Mark>> {
-    let sql = "SELECT id, stratum, target, job FROM marks WHERE tenant = $1 AND lane = $2 ORDER BY id LIMIT $3";
-    let mark = |row: Row| Mark { id: row.get(0), lane, stratum: row.get::<_, i64>(1) as u32, target: row.get(2), job: row.get::<_, i64>(3) as u64 };
-    Ok(session.query(sql, &[&tenant, &i64::from(lane), &(limit as i64)])?.into_iter().map(mark).collect())
+/// Marks of one lane, or of all.
+pub fn marks(session: &mut Session, tenant: i64, lane: Option<u32>, limit: usize) -> Attempt<Vec<Mark>> {
+    let columns = "SELECT id, stratum, rule, target, part, job FROM marks WHERE tenant = $1";
+    let mark = |row: Row| {
+        let number = |column: usize| row.get::<_, i64>(column);
+        Mark { id: row.get(0), stratum: number(1) as u32, rule: number(2) as u32, target: row.get(3), part: row.get(4), job: number(5) as u64 }
+    };
+    let rows = match lane {
+        Some(lane) => {
+            let sql = format!("{columns} AND lane = $2 ORDER BY stratum, rule, id LIMIT $3");
+            session.query(&sql, &[&tenant, &i64::from(lane), &(limit as i64)])?
+        }
+        None => session.query(&format!("{columns} ORDER BY stratum, rule, id LIMIT $2"), &[&tenant, &(limit as i64)])?,
+    };
+    Ok(rows.into_iter().map(mark).collect())
 }
 
 /// The versions of records, in the order of `keys`.
@@ -309,7 +320,7 @@ impl Desk<'_> {
     /// Whether a record is still what was read.
     fn is_current(&self, write: &RecordWrite) -> bool {
         let now = self.versions.get(&(write.collection, write.key.clone())).copied();
-        now == write.expect && !(now.is_none() && matches!(write.change, Change::Touch { .. } | Change::State { .. }))
+        now == write.expect && !(now.is_none() && matches!(write.change, Change::Touch { .. } | Change::State { .. } | Change::Settle(_)))
     }
 
     /// Takes the values of unique fields in the order of the writes, and gives back those that records had. Writes of records
@@ -332,7 +343,7 @@ impl Desk<'_> {
             }
             let mut kept = Vec::with_capacity(writes.len());
             for write in std::mem::take(writes) {
-                if write.collection != collection || matches!(write.change, Change::Touch { .. } | Change::State { .. }) {
+                if write.collection != collection || matches!(write.change, Change::Touch { .. } | Change::State { .. } | Change::Settle(_)) {
                     kept.push(write);
                     continue;
                 }
@@ -376,8 +387,8 @@ impl Desk<'_> {
         for write in writes {
             let key = write.key.as_str();
             match &write.change {
-                Change::Put(content) if write.expect.is_some() => changed.push((write, &**content)),
-                Change::Put(content) => new.push((write, &**content)),
+                Change::Put(content) | Change::Settle(content) if write.expect.is_some() => changed.push((write, &**content)),
+                Change::Put(content) | Change::Settle(content) => new.push((write, &**content)),
                 Change::Touch { contributions } => {
                     touched.push(key);
                     packed.push(contributions.as_slice());
@@ -478,7 +489,10 @@ impl Desk<'_> {
         let mut writer = BinaryCopyInWriter::new(copy, &types);
         for (write, content) in puts {
             let key = write.key.as_str();
-            let revision = write.expect.map_or(self.stamp, |version| self.stamp.max(version.revision + 1));
+            let (revision, touch) = match (&write.change, write.expect) {
+                (Change::Settle(_), Some(version)) => (version.revision, version.touch + 1),
+                (_, version) => (version.map_or(self.stamp, |version| self.stamp.max(version.revision + 1)), 0),
+            };
             let created_job = content.created_job as i64;
             let folded: Vec<Option<String>> = own.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect();
             let golden: Vec<Bound<'_>> = content.golden.iter().map(Bound).collect();
@@ -487,7 +501,7 @@ impl Desk<'_> {
                 (!content.conflicts.is_empty()).then(|| content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect());
             let state_set = crate::row::pack_state(&content.state_set, collection);
             let raw = content.raw.as_deref();
-            let mut row: Vec<Parameter<'_>> = vec![&self.tenant, &key, &revision, &0_i64, &created_job, &content.alive];
+            let mut row: Vec<Parameter<'_>> = vec![&self.tenant, &key, &revision, &touch, &created_job, &content.alive];
             row.extend(golden.iter().map(|value| value as Parameter<'_>));
             row.extend(folded.iter().map(|value| value as Parameter<'_>));
             row.extend(state.iter().map(|value| value as Parameter<'_>));
@@ -667,15 +681,18 @@ fn settle(session: &mut Session, tenant: i64, settling: Settling) -> Attempt<()>
     }
     if !settling.marks.is_empty() {
         let marks = &settling.marks;
-        let lanes: Vec<i64> = marks.iter().map(|mark| i64::from(mark.lane)).collect();
+        let lanes: Vec<i64> = marks.iter().map(|mark| i64::from(lane_of(&mark.target))).collect();
         let strata: Vec<i64> = marks.iter().map(|mark| i64::from(mark.stratum)).collect();
+        let rules: Vec<i64> = marks.iter().map(|mark| i64::from(mark.rule)).collect();
         let targets: Vec<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
+        let parts: Vec<&str> = marks.iter().map(|mark| mark.part.as_str()).collect();
         let jobs: Vec<i64> = marks.iter().map(|mark| mark.job as i64).collect();
         session.execute(
-            "INSERT INTO marks(tenant, lane, stratum, target, job)
-             SELECT $1, lane, stratum, target, job FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bigint[])
-             WITH ORDINALITY AS u(lane, stratum, target, job, place) ORDER BY place",
-            &[&tenant, &lanes, &strata, &targets, &jobs],
+            "INSERT INTO marks(tenant, lane, stratum, rule, target, part, job)
+             SELECT $1, lane, stratum, rule, target, part, job
+             FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[])
+             WITH ORDINALITY AS u(lane, stratum, rule, target, part, job, place) ORDER BY place",
+            &[&tenant, &lanes, &strata, &rules, &targets, &parts, &jobs],
         )?;
     }
     Ok(())

@@ -23,7 +23,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "4";
+const FORMAT: &str = "5";
 
 /// Characters of a text that an index holds.
 pub const INDEXED: usize = 600;
@@ -37,8 +37,8 @@ CREATE TABLE generations(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, has
 CREATE TABLE edges(tenant bigint NOT NULL, link bigint NOT NULL, target text COLLATE "C" NOT NULL, grp text COLLATE "C" NOT NULL, start bigint NOT NULL,
   child text COLLATE "C" NOT NULL, payload bytea NOT NULL, PRIMARY KEY(tenant, link, target, grp, start, child));
 CREATE TABLE marks(id bigint GENERATED ALWAYS AS IDENTITY, tenant bigint NOT NULL, lane bigint NOT NULL, stratum bigint NOT NULL,
-  target text COLLATE "C" NOT NULL, job bigint NOT NULL, PRIMARY KEY(id, target));
-CREATE INDEX marks_lane ON marks(tenant, lane, id);
+  rule bigint NOT NULL, target text COLLATE "C" NOT NULL, part text COLLATE "C" NOT NULL, job bigint NOT NULL, PRIMARY KEY(id, target));
+CREATE INDEX marks_lane ON marks(tenant, lane, stratum, rule, id);
 CREATE TABLE jobs(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, profile text, source text NOT NULL, as_of bigint,
   files text NOT NULL, state text NOT NULL, reason text, created bigint NOT NULL, finished bigint, progress text NOT NULL, due bigint NOT NULL);
 CREATE INDEX jobs_tenant ON jobs(tenant, id);

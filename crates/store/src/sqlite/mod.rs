@@ -12,6 +12,7 @@
 mod log;
 mod query;
 mod records;
+mod settle;
 mod tables;
 mod work;
 mod writer;
@@ -410,11 +411,35 @@ impl Store for SqliteStore {
         })
     }
 
-    fn marks(&self, tenant: &Tenant, lane: u32, limit: usize) -> Result<Vec<Mark>> {
+    fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => records::marks(connection, tenant, lane, limit),
+            Some(tenant) => records::marks(connection, tenant, limit),
             None => Ok(Vec::new()),
         })
+    }
+
+    fn owing(&self) -> Result<Vec<(Tenant, u64)>> {
+        self.with_reader(settle::owing)
+    }
+
+    fn is_settled(&self, job: JobId) -> Result<bool> {
+        self.with_reader(|connection| settle::is_settled(connection, job))
+    }
+
+    fn settle(&self, tenant: &Tenant, pass: &Arc<dyn Pass>) -> Result<Passed> {
+        let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("it was opened for reading".into())) };
+        let passed = Arc::new(Mutex::new(Passed::default()));
+        let changed = Arc::new(Mutex::new(Vec::new()));
+        let (tenant, pass, tables) = (tenant.clone(), pass.clone(), self.tables.clone());
+        let (answer, told) = (passed.clone(), changed.clone());
+        let work = move |connection: &Connection, stamp: i64| {
+            let (passed, changed) = settle::pass(connection, &tables, &tenant, &*pass, stamp)?;
+            *answer.lock().unwrap_or_else(PoisonError::into_inner) = passed;
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = changed;
+            Ok(Receipt { stamp, rows: passed.rows })
+        };
+        writer.run(Work::Pass(Box::new(work), changed), Urgency::Bulk).wait()?;
+        Ok(*passed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn create_job(&self, job: NewJob) -> Result<JobId> {

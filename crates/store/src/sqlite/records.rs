@@ -191,11 +191,14 @@ pub fn edges(connection: &Connection, tenant: i64, link: u32, target: &str) -> R
     rows.collect::<rusqlite::Result<_>>().map_err(failure)
 }
 
-pub fn marks(connection: &Connection, tenant: i64, lane: u32, limit: usize) -> Result<Vec<Mark>> {
-    let sql = "SELECT id, stratum, target, job FROM marks WHERE tenant = ? AND lane = ? ORDER BY id LIMIT ?";
+pub fn marks(connection: &Connection, tenant: i64, limit: usize) -> Result<Vec<Mark>> {
+    let sql = "SELECT id, stratum, rule, target, part, job FROM marks WHERE tenant = ? ORDER BY stratum, rule, id LIMIT ?";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let mark = |row: &Row<'_>| Ok(Mark { id: row.get(0)?, lane, stratum: row.get(1)?, target: row.get(2)?, job: row.get::<_, i64>(3)? as u64 });
-    let rows = statement.query_map(params![tenant, lane, limit as i64], mark).map_err(failure)?;
+    let mark = |row: &Row<'_>| {
+        let job = row.get::<_, i64>(5)? as u64;
+        Ok(Mark { id: row.get(0)?, stratum: row.get(1)?, rule: row.get(2)?, target: row.get(3)?, part: row.get(4)?, job })
+    };
+    let rows = statement.query_map(params![tenant, limit as i64], mark).map_err(failure)?;
     rows.collect::<rusqlite::Result<_>>().map_err(failure)
 }
 
@@ -354,6 +357,7 @@ impl Rows<'_> {
                     statement.execute(params![contributions, tenant, write.key.as_str(), version.revision, version.touch]).map_err(failure)?;
                 Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
             }
+            Change::Settle(content) => self.settle(write, content),
             Change::State { state, state_set } => {
                 let Some(version) = write.expect else { return Ok(Applied::Changed) };
                 let mut statement = connection.prepare_cached(&own.set_state).map_err(failure)?;
@@ -468,6 +472,14 @@ impl Rows<'_> {
                 id
             }
         };
+        self.write_side_rows(write.collection, id, content)?;
+        Ok(Applied::Done)
+    }
+
+    fn write_side_rows(&self, collection: usize, id: i64, content: &Content) -> Result<()> {
+        let (connection, tenant) = (self.connection, self.tenant);
+        let own = &self.tables.collections[collection];
+        let collection = &self.tables.catalogue().collections[collection];
         for (field, side) in &own.lists {
             let definition = &collection.fields[*field];
             for element in content.golden[*field].elements() {
@@ -481,6 +493,35 @@ impl Rows<'_> {
                 let folded = if collection.fields[*field].fold { fold(text) } else { text.to_owned() };
                 execute(connection, &format!("INSERT INTO {side}(rowid, value) VALUES (?, ?)"), params![id, folded])?;
             }
+        }
+        Ok(())
+    }
+
+    /// Writes the settled values of a row, and nothing else.
+    fn settle(&mut self, write: &RecordWrite, content: &Content) -> Result<Applied> {
+        let Some(version) = write.expect else { return Ok(Applied::Changed) };
+        let own = &self.tables.collections[write.collection];
+        let mut statement = self.connection.prepare_cached(&own.settle).map_err(failure)?;
+        let mut binder = Binder { statement: &mut statement, index: 0 };
+        for index in &own.settled {
+            binder.bind(bind(&content.golden[*index]))?;
+        }
+        for index in own.settled.iter().filter(|index| own.folded.contains(index)) {
+            binder.bind(content.golden[*index].as_text().map(fold))?;
+        }
+        binder.bind(self.tenant)?;
+        binder.bind(write.key.as_str())?;
+        binder.bind(version.revision)?;
+        binder.bind(version.touch)?;
+        let id: Option<i64> = {
+            let mut rows = statement.raw_query();
+            rows.next().map_err(failure)?.map(|row| row.get(0)).transpose().map_err(failure)?
+        };
+        let Some(id) = id else { return Ok(Applied::Changed) };
+        let sides = own.lists.iter().chain(&own.trigrams);
+        if sides.map(|(field, _)| field).any(|field| own.settled.contains(field)) {
+            forget_side_rows(self.connection, own, id)?;
+            self.write_side_rows(write.collection, id, content)?;
         }
         Ok(Applied::Done)
     }
@@ -556,8 +597,8 @@ fn settle(connection: &Connection, tenant: i64, settling: Settling) -> Result<()
     for mark in &settling.marks {
         execute(
             connection,
-            "INSERT INTO marks(tenant, lane, stratum, target, job) VALUES (?, ?, ?, ?, ?)",
-            params![tenant, mark.lane, mark.stratum, mark.target, mark.job as i64],
+            "INSERT INTO marks(tenant, stratum, rule, target, part, job) VALUES (?, ?, ?, ?, ?, ?)",
+            params![tenant, mark.stratum, mark.rule, mark.target, mark.part, mark.job as i64],
         )?;
     }
     Ok(())

@@ -23,7 +23,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "4";
+const FORMAT: &str = "5";
 
 const FIXED: &str = "
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -31,9 +31,9 @@ CREATE TABLE tenants(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, given IN
 CREATE TABLE generations(id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE);
 CREATE TABLE edges(tenant INTEGER NOT NULL, link INTEGER NOT NULL, target TEXT NOT NULL, grp TEXT NOT NULL, start INTEGER NOT NULL,
   child TEXT NOT NULL, payload BLOB NOT NULL, PRIMARY KEY(tenant, link, target, grp, start, child)) WITHOUT ROWID;
-CREATE TABLE marks(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, lane INTEGER NOT NULL, stratum INTEGER NOT NULL,
-  target TEXT NOT NULL, job INTEGER NOT NULL);
-CREATE INDEX marks_lane ON marks(tenant, lane, id);
+CREATE TABLE marks(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, stratum INTEGER NOT NULL, rule INTEGER NOT NULL,
+  target TEXT NOT NULL, part TEXT NOT NULL, job INTEGER NOT NULL);
+CREATE INDEX marks_stratum ON marks(tenant, stratum, rule, id);
 CREATE TABLE jobs(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, profile TEXT, source TEXT NOT NULL, as_of INTEGER,
   files TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, created INTEGER NOT NULL, finished INTEGER, progress TEXT NOT NULL, due INTEGER NOT NULL);
 CREATE INDEX jobs_tenant ON jobs(tenant, id);
@@ -69,6 +69,10 @@ pub struct CollectionTables {
     pub insert: String,
     /// `UPDATE` of a row that is still at the version read.
     pub update: String,
+    /// `UPDATE` of the settled values of a row that is still at the version read.
+    pub settle: String,
+    /// Settled fields.
+    pub settled: Vec<usize>,
     /// `UPDATE` of the state of a row that is still at the version read.
     pub set_state: String,
     /// Reads one record by (tenant, key): its head, its values, or all of it.
@@ -141,6 +145,13 @@ impl CollectionTables {
         let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
         let all = format!("tenant, key, revision, touch, created_job, alive, {}, conflict, state, contributions, raw", names.join(", "));
         let marks = vec!["?"; 6 + names.len() + 4].join(", ");
+        let settled = positions(collection, stook_catalogue::definition::Field::is_settled);
+        let folds = settled.iter().filter(|index| folded.contains(index));
+        let settled_columns: String = settled
+            .iter()
+            .map(|index| format!(", \"f_{}\" = ?", collection.fields[*index].name))
+            .chain(folds.map(|index| format!(", \"x_{}\" = ?", collection.fields[*index].name)))
+            .collect();
         let assignments = names.iter().map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(", ");
         let stored = collection.fields.iter().map(|field| format!("\"f_{}\"", field.name));
         let states = collection.states.iter().map(|state| format!("\"s_{}\"", state.name));
@@ -153,6 +164,10 @@ impl CollectionTables {
                 "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {assignments}, conflict = ?, state = ?, contributions = ?, raw = ? \
                  WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
             ),
+            settle: format!(
+                "UPDATE {table} SET touch = touch + 1{settled_columns} WHERE tenant = ? AND key = ? AND revision = ? AND touch = ? RETURNING id"
+            ),
+            settled,
             set_state: format!(
                 "UPDATE {table} SET revision = ?, touch = 0, {set_states}state = ? WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
             ),

@@ -16,7 +16,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -26,6 +26,8 @@ pub enum Work {
     Unit(Box<dyn Unit>),
     /// Anything small.
     Small(Small),
+    /// A pass, and the records it has changed.
+    Pass(Small, Arc<Mutex<Vec<Changed>>>),
 }
 
 impl Work {
@@ -33,13 +35,17 @@ impl Work {
     fn unit(self) -> Option<Box<dyn Unit>> {
         match self {
             Work::Unit(unit) => Some(unit),
-            Work::Small(_) => None,
+            Work::Small(_) | Work::Pass(..) => None,
         }
     }
 
-    /// The records it may change.
+    /// The records it may have changed.
     fn changes(&self) -> Vec<Changed> {
-        let Work::Unit(unit) = self else { return Vec::new() };
+        let unit = match self {
+            Work::Unit(unit) => unit,
+            Work::Pass(_, changed) => return changed.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Work::Small(_) => return Vec::new(),
+        };
         let changed = |write: &RecordWrite| Changed {
             tenant: unit.tenant().clone(),
             collection: write.collection,
@@ -247,11 +253,11 @@ impl Worker {
         let mut request = Some(first);
         while let Some(Request { work, answer }) = request {
             let mut work = work;
-            if self.shared.watch.get().is_some() {
-                changed.extend(work.changes());
-            }
             match self.perform(&mut work, interactive) {
                 Ok(receipt) => {
+                    if self.shared.watch.get().is_some() {
+                        changed.extend(work.changes());
+                    }
                     rows += receipt.rows;
                     done.push(Done { answer, receipt, work });
                 }
@@ -312,7 +318,7 @@ impl Worker {
         let stamp = tick(&self.shared.clock);
         let write = AssertUnwindSafe(|| match work {
             Work::Unit(unit) => records::write(&self.connection, &self.tables, &mut **unit, stamp),
-            Work::Small(work) => work(&self.connection, stamp),
+            Work::Small(work) | Work::Pass(work, _) => work(&self.connection, stamp),
         });
         std::panic::catch_unwind(write).unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into())))
     }

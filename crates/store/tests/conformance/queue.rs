@@ -202,7 +202,7 @@ pub fn a_fenced_unit_writes_nothing(place: &Place) {
     assert_eq!(error, format!("chunk {id}.1 was taken over by another worker; nothing was written twice"));
     assert_eq!(desk.keys(desk.plan(vec![])), Vec::<String>::new());
     assert_eq!(desk.store.edges(&desk.tenant, 1, "t").expect("reading works"), []);
-    assert_eq!(desk.store.marks(&desk.tenant, 1, 10).expect("reading works"), []);
+    assert_eq!(desk.store.marks(&desk.tenant, 10).expect("reading works"), []);
     assert_eq!(desk.store.journal(id, 0, 100, false).expect("reading works"), []);
     assert_eq!(job(&desk, id).counts, Counts::default());
 }
@@ -228,7 +228,7 @@ pub fn a_fenced_unit_does_not_disturb_those_beside_it(place: &Place) {
     let ended = job(&desk, id);
     assert_eq!((ended.state, ended.counts.documents), (JobState::Completed, 120));
     assert_eq!(desk.keys(desk.plan(vec![])).len(), 12);
-    assert_eq!(desk.store.marks(&desk.tenant, 1, 100).expect("reading works").len(), 12);
+    assert_eq!(desk.store.marks(&desk.tenant, 100).expect("reading works").len(), 12);
 }
 
 pub fn a_renewed_lease_is_not_taken_over(place: &Place) {

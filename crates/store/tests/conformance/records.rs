@@ -537,7 +537,7 @@ pub fn an_error_in_resolve_takes_everything_back(place: &Place) {
     assert_eq!(desk.keys_where("words", equal(text("a"))), Vec::<String>::new());
     assert_eq!(desk.keys_where("note", wildcard("*note*")), Vec::<String>::new());
     assert_eq!(desk.store.edges(&desk.tenant, 1, "t").expect("reading works"), []);
-    assert_eq!(desk.store.marks(&desk.tenant, 1, 10).expect("reading works"), []);
+    assert_eq!(desk.store.marks(&desk.tenant, 10).expect("reading works"), []);
 }
 
 pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
@@ -560,7 +560,7 @@ pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
     let written: Vec<i64> = (0..30).filter(|number| number % 3 != 0).collect();
     let edges = desk.store.edges(&desk.tenant, 1, "t").expect("reading works");
     assert_eq!(edges.iter().map(|edge| edge.start).collect::<Vec<_>>(), written);
-    let marks = desk.store.marks(&desk.tenant, 1, 100).expect("reading works");
+    let marks = desk.store.marks(&desk.tenant, 100).expect("reading works");
     assert_eq!(marks.iter().map(|mark| mark.target.clone()).collect::<Vec<_>>(), written.iter().map(i64::to_string).collect::<Vec<_>>());
 }
 
@@ -617,7 +617,7 @@ pub fn a_unit_that_fails_beside_other_interactive_work_takes_only_itself_back(pl
             let fails = name.ends_with('f');
             assert_eq!(pending.wait().is_err(), fails, "{name}");
             assert_eq!(desk.record(&name).is_none(), fails, "{name}");
-            let marked = desk.store.marks(&desk.tenant, 1, 1_000).expect("reading works").iter().filter(|mark| mark.target == name).count();
+            let marked = desk.store.marks(&desk.tenant, 1_000).expect("reading works").iter().filter(|mark| mark.target == name).count();
             assert_eq!(marked, usize::from(!fails), "{name}");
         }
     }

@@ -20,8 +20,8 @@ fn edges(desk: &Desk) -> Vec<Edge> {
     desk.store.edges(&desk.tenant, 1, "t").expect("reading works")
 }
 
-fn marks(desk: &Desk, lane: u32) -> Vec<Mark> {
-    desk.store.marks(&desk.tenant, lane, 1_000).expect("reading works")
+fn marks(desk: &Desk) -> Vec<Mark> {
+    desk.store.marks(&desk.tenant, 1_000).expect("reading works")
 }
 
 fn targets(marks: &[Mark]) -> Vec<&str> {
@@ -78,49 +78,126 @@ pub fn edges_of_other_links_and_targets_are_not_seen(place: &Place) {
     assert_eq!(desk.store.edges(&desk.tenant, 3, "t").expect("reading works"), []);
 }
 
-pub fn marks_are_listed_oldest_first_by_lane(place: &Place) {
+pub fn marks_are_listed_by_stratum_and_then_oldest_first(place: &Place) {
     let desk = Desk::open(place, PLAIN);
-    desk.work().mark(1, "a").mark(2, "b").mark(1, "c").done(&*desk.store);
+    desk.work().mark(2, "b").mark(1, "a").mark(1, "c").done(&*desk.store);
     desk.work().mark(1, "a").done(&*desk.store);
-    let own = marks(&desk, 1);
-    assert_eq!(targets(&own), ["a", "c", "a"], "marks are appended, not merged");
-    assert!(own.is_sorted_by(|one, next| one.id < next.id));
-    assert!(own.iter().all(|mark| (mark.lane, mark.stratum, mark.job) == (1, 1, 7)));
-    assert_eq!(targets(&marks(&desk, 2)), ["b"]);
-    assert_eq!(targets(&marks(&desk, 3)), Vec::<&str>::new());
-    assert_eq!(targets(&desk.store.marks(&desk.tenant, 1, 2).expect("reading works")), ["a", "c"]);
+    let own = marks(&desk);
+    assert_eq!(targets(&own), ["a", "c", "a", "b"], "marks are appended, not merged");
+    assert!(own[..3].is_sorted_by(|one, next| one.id < next.id));
+    assert!(own.iter().all(|mark| (mark.rule, mark.part.as_str(), mark.job) == (3, "p", 7)));
+    assert_eq!(targets(&desk.store.marks(&desk.tenant, 2).expect("reading works")), ["a", "c"]);
+    assert_eq!(desk.store.owing().expect("reading works"), [(desk.tenant.clone(), 4)]);
+}
+
+/// A pass that notes what it was given and answers it, as far as `answers` says.
+struct Noting {
+    answers: bool,
+    seen: std::sync::Mutex<Vec<Vec<Mark>>>,
+    asks: fn(&mut dyn Inside),
+}
+
+impl Noting {
+    fn new(answers: bool, asks: fn(&mut dyn Inside)) -> std::sync::Arc<Self> {
+        std::sync::Arc::new(Self { answers, seen: std::sync::Mutex::default(), asks })
+    }
+
+    fn taken(&self) -> Vec<Vec<String>> {
+        let seen = self.seen.lock().expect("nobody panicked");
+        seen.iter().map(|marks| targets(marks).into_iter().map(str::to_owned).collect()).collect()
+    }
+}
+
+impl Pass for Noting {
+    fn most(&self) -> usize {
+        100
+    }
+
+    fn run(&self, _tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
+        self.seen.lock().expect("nobody panicked").push(marks.to_vec());
+        (self.asks)(desk);
+        if !self.answers {
+            return Err(StoreError::Wrong("no".into()));
+        }
+        let mut settled = Settled::default();
+        settled.settling.answered = marks.iter().map(|mark| mark.id).collect();
+        Ok(settled)
+    }
+}
+
+pub fn a_pass_takes_marks_of_the_lowest_stratum_until_none_is_left(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    desk.work().mark(2, "a").mark(1, "a").mark(1, "a").done(&*desk.store);
+    let noting = Noting::new(true, |_| ());
+    let pass: std::sync::Arc<dyn Pass> = noting.clone();
+    let answered: Vec<u64> = (0..3).map(|_| desk.store.settle(&desk.tenant, &pass).expect("it passes").answered).collect();
+    assert_eq!(answered, [2, 1, 0]);
+    assert_eq!(noting.taken(), [vec!["a", "a"], vec!["a"]]);
+    assert_eq!(marks(&desk), []);
+    assert_eq!(desk.store.owing().expect("reading works"), []);
+}
+
+pub fn a_pass_that_fails_leaves_its_marks(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    desk.work().mark(1, "a").done(&*desk.store);
+    let pass: std::sync::Arc<dyn Pass> = Noting::new(false, |_| ());
+    assert!(desk.store.settle(&desk.tenant, &pass).is_err());
+    assert_eq!(targets(&marks(&desk)), ["a"]);
+}
+
+pub fn a_pass_reads_edges_by_group_by_range_and_by_page(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let all = [edge("", 1, "a"), edge("", 5, "b"), edge("", 5, "c"), edge("", 9, "d"), edge("g", 2, "e"), edge("h", 3, "f")];
+    let others = [Edge { target: "u".into(), ..edge("", 5, "x") }, Edge { link: 2, ..edge("", 5, "y") }];
+    let work = all.iter().chain(&others).fold(desk.work(), |work, edge| work.edge(EdgeChange::Put(edge.clone())));
+    work.mark(1, "t").done(&*desk.store);
+    let noting = Noting::new(true, |desk| {
+        let children = |edges: Vec<Edge>| edges.into_iter().map(|edge| edge.child).collect::<String>();
+        let (t, u) = (|| "t".to_owned(), || "u".to_owned());
+        let group = |group: &str| Some(group.to_owned());
+        assert_eq!(children(desk.edges(1, &[(t(), None)], 100).expect("edges")), "abcdef");
+        assert_eq!(children(desk.edges(1, &[(t(), group("g")), (t(), group("")), (u(), group("g"))], 100).expect("edges")).len(), 5);
+        assert_eq!(children(desk.edges(1, &[(t(), None)], 2).expect("edges")), "ab");
+        assert_eq!(children(desk.between(1, &[(t(), 2, 5), (u(), 0, 9)], 100).expect("edges")), "bcx");
+        assert_eq!(children(desk.between(1, &[(t(), 5, 9)], 2).expect("edges")), "bc");
+        assert_eq!(children(desk.behind(1, "t", ("", 5, "b"), 3).expect("edges")), "cde");
+        assert_eq!(children(desk.behind(1, "t", ("h", 3, "f"), 3).expect("edges")), "");
+    });
+    let pass: std::sync::Arc<dyn Pass> = noting.clone();
+    desk.store.settle(&desk.tenant, &pass).expect("it passes");
+    assert_eq!(noting.taken().len(), 1);
 }
 
 pub fn answered_marks_are_gone_and_their_numbers_never_come_back(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     desk.work().mark(1, "a").mark(1, "b").done(&*desk.store);
-    let taken = marks(&desk, 1);
+    let taken = marks(&desk);
     desk.work().answer(&taken).done(&*desk.store);
-    assert_eq!(marks(&desk, 1), []);
+    assert_eq!(marks(&desk), []);
     let desk = desk.reopen(place);
     desk.work().mark(1, "c").done(&*desk.store);
-    let newer = marks(&desk, 1);
+    let newer = marks(&desk);
     assert!(taken.iter().all(|old| old.id < newer[0].id));
     // a settler that answers again what it had taken does not answer the newer mark
     desk.work().answer(&taken).done(&*desk.store);
-    assert_eq!(marks(&desk, 1), newer);
+    assert_eq!(marks(&desk), newer);
 }
 
 pub fn marks_appended_while_others_are_answered_stay(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     desk.work().mark(1, "a").done(&*desk.store);
-    let taken = marks(&desk, 1);
+    let taken = marks(&desk);
     desk.work().mark(1, "a").done(&*desk.store);
     desk.work().answer(&taken).mark(1, "next").done(&*desk.store);
-    assert_eq!(targets(&marks(&desk, 1)), ["a", "next"]);
+    assert_eq!(targets(&marks(&desk)), ["a", "next"]);
 }
 
 pub fn settling_belongs_to_the_unit_that_says_it(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     desk.work().mark(1, "kept").edge(EdgeChange::Put(edge("g", 1, "kept"))).done(&*desk.store);
-    let work = desk.work().answer(&marks(&desk, 1)).mark(1, "lost").edge(EdgeChange::Delete(edge("g", 1, "kept")));
+    let work = desk.work().answer(&marks(&desk)).mark(1, "lost").edge(EdgeChange::Delete(edge("g", 1, "kept")));
     let unexpected = put(0, "x", Some(Version::default()), desk.content(&[]));
     work.write(unexpected).commit(&*desk.store).0.expect_err("the conflict is not resolved");
-    assert_eq!(targets(&marks(&desk, 1)), ["kept"]);
+    assert_eq!(targets(&marks(&desk)), ["kept"]);
     assert_eq!(edges(&desk), [edge("g", 1, "kept")]);
 }

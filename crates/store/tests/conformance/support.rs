@@ -204,8 +204,8 @@ impl Work {
         self
     }
 
-    pub fn mark(mut self, lane: u32, target: &str) -> Self {
-        self.settling.marks.push(Mark { id: 0, lane, stratum: 1, target: target.to_owned(), job: 7 });
+    pub fn mark(mut self, stratum: u32, target: &str) -> Self {
+        self.settling.marks.push(Mark { id: 0, stratum, rule: 3, target: target.to_owned(), part: "p".into(), job: 7 });
         self
     }
 

@@ -118,7 +118,7 @@ pub fn edges_and_marks_of_another_tenant_are_not_seen_or_answered(place: &Place)
     let theirs = Edge { payload: b"two".to_vec(), ..edge.clone() };
     Work::of(&desk.tenant).edge(EdgeChange::Put(edge.clone())).mark(1, "t").done(&*desk.store);
     Work::of(&two).edge(EdgeChange::Put(theirs.clone())).mark(1, "u").done(&*desk.store);
-    let marks = |own: &Tenant| desk.store.marks(own, 1, 10).expect("reading works");
+    let marks = |own: &Tenant| desk.store.marks(own, 10).expect("reading works");
     assert_eq!(desk.store.edges(&desk.tenant, 1, "t").expect("reading works"), std::slice::from_ref(&edge));
     assert_eq!(desk.store.edges(&two, 1, "t").expect("reading works"), std::slice::from_ref(&theirs));
     assert_eq!(marks(&desk.tenant).iter().map(|mark| mark.target.as_str()).collect::<Vec<_>>(), ["t"]);
@@ -155,7 +155,7 @@ pub fn a_tenant_nobody_has_written_for_is_empty(place: &Place) {
     let count = Aggregate { function: Function::Count, ..sum };
     assert_eq!(desk.store.aggregate(&desk.plan(vec![]), &[sum, count]).expect("aggregating works"), [Value::Null, Value::Int(0)]);
     assert_eq!(desk.store.edges(&desk.tenant, 1, "t").expect("reading works"), []);
-    assert_eq!(desk.store.marks(&desk.tenant, 1, 10).expect("reading works"), []);
+    assert_eq!(desk.store.marks(&desk.tenant, 10).expect("reading works"), []);
 }
 
 pub fn names_of_tenants_are_checked(_: &Place) {

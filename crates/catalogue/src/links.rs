@@ -1,0 +1,280 @@
+//! What records say about each other: links, what is read through them, rollups, coverage.
+//!
+//! A link belongs to the collection of the *child* and leads to one record of the *target*'s collection. The child's field of
+//! the link's name holds the target's key. A child tells its target through an *edge*, which carries what the target's rules
+//! need; so a target is settled from its edges alone. Children may only tell what documents said of them, never what was read
+//! through a link: that is what keeps settling finite.
+
+use crate::expr::{Expression, Member};
+use crate::key::Template;
+use crate::value::FieldType;
+use regex::Regex;
+
+/// A link.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// The name edges have in a store; the three numbers behind it are the link's, too.
+    pub id: u32,
+    /// The child's collection.
+    pub from: usize,
+    /// The target's collection.
+    pub to: usize,
+    /// The child's field that holds the target's key.
+    pub field: usize,
+    /// Only children for which this holds have a target.
+    pub when: Option<Expression>,
+    /// Which record is the target.
+    pub rule: LinkRule,
+    /// A target exists because a child names it.
+    pub create: bool,
+    /// Groups a target's children.
+    pub group: Option<Expression>,
+    /// The child's interval: fields of type timestamp.
+    pub span: Option<(usize, usize)>,
+    /// Conditions on children that the target's rules ask about, in the order of their bits in edges.
+    pub conditions: Vec<Expression>,
+    /// The child's fields that edges carry.
+    pub told: Vec<usize>,
+    /// The target's fields that the child's fields read.
+    pub reads: Vec<usize>,
+}
+
+impl Link {
+    /// The name under which edges to targets are stored, by target, group and start.
+    pub fn edges(&self) -> u32 {
+        self.id
+    }
+
+    /// The name under which children wait for targets, by what must be equal, and start.
+    pub fn children(&self) -> u32 {
+        self.id | 1
+    }
+
+    /// The name under which targets can be found, by what must be equal, and start.
+    pub fn targets(&self) -> u32 {
+        self.id | 2
+    }
+
+    /// Whether the target has rules about its children.
+    pub fn is_measured(&self) -> bool {
+        self.create || !self.conditions.is_empty()
+    }
+}
+
+/// The number of a name in a store: it must not change when others are added beside it. The last two bits are free.
+pub fn id_of(name: &str) -> u32 {
+    let hash = blake3::hash(name.as_bytes());
+    let mut first = [0; 4];
+    first.copy_from_slice(&hash.as_bytes()[..4]);
+    // a store may keep it as a signed number
+    (u32::from_le_bytes(first) >> 1) & !3
+}
+
+/// Which record is the target.
+#[derive(Debug, Clone)]
+pub enum LinkRule {
+    /// The one with this key.
+    Key(Template),
+    /// One with equal fields.
+    Same {
+        /// The child's and the target's fields; of a list any element.
+        fields: Vec<(usize, usize)>,
+        /// Intervals that must overlap.
+        overlap: Option<Overlap>,
+    },
+}
+
+/// Intervals of child and target that must overlap. Of several targets the nearest to the middle of the child's interval is
+/// chosen, then the earliest, then the one with the smallest key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overlap {
+    /// The child's fields: from, to.
+    pub mine: (usize, usize),
+    /// The target's fields: from, to.
+    pub theirs: (usize, usize),
+    /// How far apart they may be, in microseconds.
+    pub tolerance: i64,
+    /// The usual length of an interval, in microseconds: longer ones cost a row for each.
+    pub reach: i64,
+}
+
+/// How a field gets its value from other fields.
+#[derive(Debug, Clone)]
+pub enum Derivation {
+    /// From golden values of the same record.
+    Own(Expression),
+    /// The key of a link's target, from golden values of the same record: index of the link, condition, key.
+    Key(usize, Option<Expression>, Template),
+    /// Settled: the key of the target of the link with this index.
+    Found(usize),
+    /// Settled: from golden values, some of them settled or of linked records.
+    Through(Expression),
+    /// Settled: from the record's children.
+    Rollup(Rollup),
+}
+
+impl Derivation {
+    /// Whether the settle machine gives the value, not the record's own contributions.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self, Derivation::Own(_) | Derivation::Key(..))
+    }
+
+    /// The expression, where there is one.
+    pub fn expression(&self) -> Option<&Expression> {
+        match self {
+            Derivation::Own(expression) | Derivation::Through(expression) => Some(expression),
+            _ => None,
+        }
+    }
+}
+
+/// A number about a record's children.
+#[derive(Debug, Clone)]
+pub struct Rollup {
+    /// The link, by index.
+    pub link: usize,
+    /// Only children of these groups.
+    pub groups: Option<Regex>,
+    /// Only children that meet the link's condition with this number.
+    pub condition: usize,
+    /// How.
+    pub function: RollupFunction,
+    /// Of which of the fields that edges carry; nothing for `count`.
+    pub told: Option<usize>,
+}
+
+/// Functions over children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RollupFunction {
+    /// Their number.
+    Count,
+    /// Sum.
+    Sum,
+    /// Smallest.
+    Min,
+    /// Largest.
+    Max,
+    /// Number of different values; elements of lists one by one.
+    Distinct,
+}
+
+/// How much of a record its children cover.
+#[derive(Debug, Clone)]
+pub struct Coverage {
+    /// Its name.
+    pub name: String,
+    /// The parent's collection.
+    pub parent: usize,
+    /// The collection of its rows.
+    pub rows: usize,
+    /// Only parents for which this holds have rows.
+    pub when: Option<Expression>,
+    /// What is measured.
+    pub kind: CoverageKind,
+}
+
+/// What a coverage measures.
+#[derive(Debug, Clone)]
+pub enum CoverageKind {
+    /// Children by group.
+    Children(Children),
+    /// Runs of a value: a row for each.
+    Runs {
+        /// The link, by index.
+        link: usize,
+        /// Only children that meet the link's condition with this number.
+        condition: usize,
+        /// Which of the fields that edges carry.
+        told: usize,
+        /// Longest gap inside a run, in microseconds.
+        max_gap: i64,
+    },
+    /// Sums over the rows of another coverage.
+    Total(Total),
+}
+
+/// Children measured by group.
+#[derive(Debug, Clone)]
+pub struct Children {
+    /// The link, by index.
+    pub link: usize,
+    /// Only children that meet the link's condition with this number.
+    pub condition: usize,
+    /// Groups that have a row without children, too: a list of texts. Others have no expected value then.
+    pub groups: Option<Expression>,
+    /// By group, the first that matches.
+    pub cases: Vec<Case>,
+}
+
+/// How children of some groups are measured.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Matches the group's beginning; nothing for all.
+    pub pattern: Option<Regex>,
+    /// How.
+    pub measure: Measure,
+    /// What becomes of the measure: CEL over `value`, `group` and the parent's fields.
+    pub value: Option<Expression>,
+    /// What it should be: CEL over `group` and the parent's fields.
+    pub expected: Option<Expression>,
+    /// What is missing.
+    pub gaps: Option<Gaps>,
+}
+
+/// A measure of children.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Measure {
+    /// The length of the union of their intervals, in microseconds.
+    Union,
+    /// Their number.
+    Count,
+    /// The number of different values.
+    Distinct {
+        /// Of which of the fields that edges carry.
+        told: Vec<usize>,
+        /// Starts no farther apart than this, in microseconds, count as one; nothing where starts do not matter.
+        near: Option<i64>,
+    },
+}
+
+impl Measure {
+    /// The type of values.
+    pub fn ty(&self) -> FieldType {
+        if *self == Measure::Union { FieldType::Duration } else { FieldType::Integer }
+    }
+}
+
+/// Intervals that no child covers.
+#[derive(Debug, Clone)]
+pub struct Gaps {
+    /// Inside which interval: CEL over `group` and the parent's fields.
+    pub within: (Expression, Expression),
+    /// A first child that comes no later than this after the beginning moves the end along, and leaves no gap.
+    pub shift: Option<i64>,
+}
+
+/// Sums over the rows of another coverage that expect something.
+#[derive(Debug, Clone)]
+pub struct Total {
+    /// The other coverage of the same parent, by index.
+    pub of: usize,
+    /// The group a row is summed into: CEL over `group`.
+    pub by: Expression,
+    /// What of a row is summed: CEL over `group`, `by`, `value`, `expected`, `adjusted` and `rows` by group; default `adjusted`.
+    pub value: Option<Expression>,
+    /// The same for what is expected; default `expected`.
+    pub expected: Option<Expression>,
+}
+
+/// The names of fields that every coverage has, in their order behind the parent's key.
+pub const COVERAGE_FIELDS: [&str; 7] = ["group", "value", "expected", "adjusted", "percentage", "status", "gaps"];
+
+/// The names of fields of runs, in their order behind the parent's key.
+pub const RUN_FIELDS: [&str; 4] = ["value", "start", "stop", "duration"];
+
+/// The members of links that an expression reads.
+pub fn members_of<'e>(expression: &'e Expression, name: &'e str) -> impl Iterator<Item = &'e Member> {
+    expression.members().iter().filter(move |member| member.of == name)
+}

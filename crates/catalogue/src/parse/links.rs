@@ -1,0 +1,603 @@
+//! Links, rollups and coverages: read when all collections are known, because they speak of several.
+
+use super::{Reader, placeholder};
+use crate::definition::{Collection, Exists, Field, Index, KeyRule};
+use crate::expr::Expression;
+use crate::key::Template;
+use crate::links::*;
+use crate::value::{FieldType, Value};
+use crate::words;
+use crate::yaml::{Kind, Node};
+use regex::Regex;
+
+/// A collection's node, its name's and its name.
+type Named<'n> = (&'n str, &'n Node, &'n Node);
+
+impl Reader<'_> {
+    /// The fields that hold keys of linked records. What they are is read later, with [`Reader::relations`].
+    pub(super) fn link_fields(&mut self, node: &Node, field_names: &[&str]) -> Vec<Field> {
+        let mut fields = Vec::new();
+        for (name, name_node, link) in self.named(node.get("links"), "links") {
+            if field_names.contains(&name) {
+                self.problem(name_node, format!("`{name}` is a field already; a link is a field that holds the key of the linked record"));
+                continue;
+            }
+            let mut field = placeholder(name);
+            field.index = self.index(link.get("index"), &FieldType::Text);
+            // replaced when links are read
+            field.derive = Some(Derivation::Found(usize::MAX));
+            fields.push(field);
+        }
+        fields
+    }
+
+    /// Links, rollups and coverages of all collections; the collections of coverages are added behind the others.
+    pub(super) fn relations(&mut self, collections: &mut Vec<Collection>, nodes: &[Named<'_>]) -> (Vec<Link>, Vec<Coverage>) {
+        let mut links = Vec::new();
+        for (from, (_, _, node)) in nodes.iter().enumerate() {
+            for (name, name_node, link) in self.named(node.get("links"), "links") {
+                links.extend(self.link(from, name, name_node, link, collections, nodes));
+            }
+        }
+        for (parent, (_, _, node)) in nodes.iter().enumerate() {
+            for (name, _, field) in self.named(node.get("fields"), "fields") {
+                let Some(rollup) = field.get("rollup") else { continue };
+                let read = self.rollup(parent, rollup, collections, &mut links);
+                let place = collections[parent].field(name).map(|(index, _)| index);
+                if let (Some(place), Some(rollup)) = (place, read) {
+                    collections[parent].fields[place].derive = Some(Derivation::Rollup(rollup));
+                }
+            }
+        }
+        self.spread_settling(collections);
+        self.through(collections, nodes, &mut links);
+        let mut coverages = Vec::new();
+        for (parent, (_, _, node)) in nodes.iter().enumerate() {
+            for (name, name_node, coverage) in self.named(node.get("coverage"), "coverages") {
+                self.coverage(parent, name, name_node, coverage, collections, &mut links, &mut coverages);
+            }
+        }
+        self.children_tell_what_is_theirs(collections, nodes, &links);
+        if self.problems.is_empty() {
+            self.settling_is_acyclic(collections, nodes, &links);
+        }
+        for link in &mut links {
+            // another meaning is another link: what was built with the old one is not read any more
+            let conditions: Vec<&str> = link.conditions.iter().map(Expression::source).collect();
+            let told: Vec<&str> = link.told.iter().map(|field| collections[link.from].fields[*field].name.as_str()).collect();
+            link.id = id_of(&format!("{} {:?} {conditions:?} {told:?}", link.id, link.rule_text(collections)));
+        }
+        (links, coverages)
+    }
+
+    fn link(&mut self, from: usize, name: &str, name_node: &Node, node: &Node, collections: &mut [Collection], nodes: &[Named<'_>]) -> Option<Link> {
+        self.section(node, "a link", &[words::LINK])?;
+        let names: Vec<&str> = nodes.iter().map(|(name, ..)| *name).collect();
+        let to = self.required(node, "to").and_then(|to| self.reference(to, "collection", &names))?;
+        let (field, _) = collections[from].field(name)?;
+        let own = own_names(&collections[from]);
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        let when = node.get("when").and_then(|node| self.cel(node, &own));
+        let group = node.get("group").and_then(|node| self.cel(node, &own));
+        let span = node.get("span").and_then(|node| self.span(node, &collections[from]));
+        let rule = match (node.get("key"), node.get("same")) {
+            (Some(key), None) => LinkRule::Key(self.link_key(key, &own)?),
+            (None, Some(same)) => {
+                let fields = self.same(same, &collections[from], &collections[to])?;
+                let overlap = match node.get("overlap") {
+                    Some(overlap) => Some(self.overlap(overlap, &collections[from], &collections[to])?),
+                    None => None,
+                };
+                LinkRule::Same { fields, overlap }
+            }
+            _ => {
+                self.problem(name_node, format!("link `{name}` needs `key`, the target's key, or `same`, fields that are equal"));
+                return None;
+            }
+        };
+        if let (Some(overlap), LinkRule::Key(_)) = (node.get("overlap"), &rule) {
+            self.problem(overlap, "`overlap` goes with `same`");
+        }
+        let create = self.boolean(node.get("create"), "create");
+        if create && !(matches!(rule, LinkRule::Key(_)) && matches!(collections[to].key, KeyRule::Field(_))) {
+            self.problem(name_node, "`create` goes with `key`, and with a collection whose key is a field");
+        }
+        let id = id_of(&format!("{}.{name}", collections[from].name));
+        collections[from].fields[field].derive = Some(match &rule {
+            LinkRule::Key(key) => Derivation::Key(usize::MAX, when.clone(), key.clone()),
+            LinkRule::Same { .. } => Derivation::Found(usize::MAX),
+        });
+        let (conditions, told, reads) = (Vec::new(), Vec::new(), Vec::new());
+        Some(Link { name: name.to_owned(), id, from, to, field, when, rule, create, group, span, conditions, told, reads })
+    }
+
+    fn link_key(&mut self, node: &Node, own: &[&str]) -> Option<Template> {
+        let text = self.text_of(node, "a key")?.to_owned();
+        let braced = if text.contains('{') { text.clone() } else { format!("{{{text}}}") };
+        match Template::parse(&braced) {
+            Ok(template) => {
+                for name in template.names().filter(|name| !own.contains(name)) {
+                    let at = text.find(name).unwrap_or(0);
+                    self.problems.push(crate::diagnostic::Diagnostic::new(self.inside(node, at), format!("there is no field `{name}`")));
+                }
+                Some(template)
+            }
+            Err((at, message)) => {
+                self.problems.push(crate::diagnostic::Diagnostic::new(self.inside(node, at), message));
+                None
+            }
+        }
+    }
+
+    /// Two fields of type timestamp.
+    fn span(&mut self, node: &Node, collection: &Collection) -> Option<(usize, usize)> {
+        let Kind::List(items) = &node.kind else {
+            self.problem(node, format!("an interval is a list of two fields, this is {}", node.shape()));
+            return None;
+        };
+        let [start, stop] = items.as_slice() else {
+            self.problem(node, "an interval is a list of two fields: where it starts and where it stops");
+            return None;
+        };
+        Some((self.time_field(start, collection)?, self.time_field(stop, collection)?))
+    }
+
+    fn time_field(&mut self, node: &Node, collection: &Collection) -> Option<usize> {
+        let index = self.field_of(node, collection)?;
+        if collection.fields[index].ty != FieldType::Timestamp {
+            self.problem(node, format!("an interval has timestamps, `{}` is {}", collection.fields[index].name, collection.fields[index].ty));
+        }
+        Some(index)
+    }
+
+    fn field_of(&mut self, node: &Node, collection: &Collection) -> Option<usize> {
+        let names: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
+        self.reference(node, "field", &names)
+    }
+
+    fn same(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<Vec<(usize, usize)>> {
+        let mut fields = Vec::new();
+        match &node.kind {
+            Kind::Map(entries) => {
+                for (own, other) in entries {
+                    fields.push((self.field_of(own, mine)?, self.field_of(other, theirs)?));
+                }
+            }
+            Kind::List(items) => {
+                for item in items {
+                    fields.push((self.field_of(item, mine)?, self.field_of(item, theirs)?));
+                }
+            }
+            Kind::Scalar { .. } => fields.push((self.field_of(node, mine)?, self.field_of(node, theirs)?)),
+        }
+        for (own, other) in &fields {
+            let (own, other) = (&mine.fields[*own], &theirs.fields[*other]);
+            if own.ty.element() != other.ty.element() || own.ty.element() == &FieldType::Json {
+                self.problem(node, format!("`{}` is {} and `{}` is {}: they are never equal", own.name, own.ty, other.name, other.ty));
+            }
+        }
+        if fields.is_empty() {
+            self.problem(node, "`same` names no field");
+            return None;
+        }
+        Some(fields)
+    }
+
+    fn overlap(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<Overlap> {
+        self.section(node, "overlap", &[words::OVERLAP])?;
+        let mine = self.required(node, "mine").and_then(|node| self.span(node, mine))?;
+        let theirs = self.required(node, "theirs").and_then(|node| self.span(node, theirs))?;
+        let tolerance = node.get("tolerance").map_or(Some(0), |node| self.length(node, "tolerance"))?;
+        let reach = node.get("reach").map_or(Some(3_600_000_000), |node| self.length(node, "reach"))?;
+        if reach <= 0 {
+            self.problem(node, "`reach` is longer than nothing");
+        }
+        Some(Overlap { mine, theirs, tolerance, reach: reach.max(1) })
+    }
+
+    /// A duration, in microseconds.
+    fn length(&mut self, node: &Node, what: &str) -> Option<i64> {
+        let text = self.text_of(node, what)?.to_owned();
+        match crate::value::from_text(&text, &FieldType::Duration, None) {
+            Ok(Value::Int(length)) => Some(length),
+            _ => {
+                self.problem(node, format!("{what} is a duration, such as 15s or 1h"));
+                None
+            }
+        }
+    }
+
+    fn pattern(&mut self, node: &Node) -> Option<Regex> {
+        let text = self.text_of(node, "a regular expression")?.to_owned();
+        match Regex::new(&format!("^(?:{text})")) {
+            Ok(pattern) => Some(pattern),
+            Err(_) => {
+                self.problem(node, format!("`{text}` is not a regular expression"));
+                None
+            }
+        }
+    }
+
+    /// A link as `COLLECTION.LINK`, which leads to `parent`.
+    fn over(&mut self, node: &Node, parent: usize, collections: &[Collection], links: &[Link]) -> Option<usize> {
+        let here: Vec<(usize, String)> = links
+            .iter()
+            .enumerate()
+            .filter(|(_, link)| link.to == parent)
+            .map(|(index, link)| (index, format!("{}.{}", collections[link.from].name, link.name)))
+            .collect();
+        let names: Vec<&str> = here.iter().map(|(_, name)| name.as_str()).collect();
+        let place = self.reference(node, "link to this collection", &names)?;
+        Some(here[place].0)
+    }
+
+    /// The number of a condition on a link's children.
+    fn condition(&mut self, node: Option<&Node>, link: &mut Link, collections: &[Collection]) -> Option<usize> {
+        let own = own_names(&collections[link.from]);
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        let condition = match node {
+            Some(node) => self.cel(node, &own)?,
+            None => Expression::compile("true", &[]).ok()?,
+        };
+        let known = link.conditions.iter().position(|known| known.source() == condition.source());
+        Some(known.unwrap_or_else(|| {
+            link.conditions.push(condition);
+            link.conditions.len() - 1
+        }))
+    }
+
+    /// The place of a child's field among those that edges carry.
+    fn told(&mut self, node: &Node, link: &mut Link, collections: &[Collection]) -> Option<usize> {
+        let field = self.field_of(node, &collections[link.from])?;
+        Some(tell(link, field))
+    }
+
+    fn rollup(&mut self, parent: usize, node: &Node, collections: &[Collection], links: &mut [Link]) -> Option<Rollup> {
+        self.section(node, "a rollup", &[words::ROLLUP])?;
+        let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
+        let groups = node.get("groups").and_then(|node| self.pattern(node));
+        let condition = self.condition(node.get("where"), &mut links[link], collections)?;
+        let functions =
+            [("sum", RollupFunction::Sum), ("min", RollupFunction::Min), ("max", RollupFunction::Max), ("distinct", RollupFunction::Distinct)];
+        let given: Vec<_> = functions.into_iter().filter_map(|(word, function)| Some((node.get(word)?, function))).collect();
+        let counts = node.get("count").is_some_and(|count| self.boolean(Some(count), "count"));
+        let (function, told) = match (given.as_slice(), counts) {
+            ([], true) => (RollupFunction::Count, None),
+            ([(field, function)], false) => (*function, Some(self.told(field, &mut links[link], collections)?)),
+            _ => {
+                self.problem(node, "a rollup is one of `count: true`, `sum`, `min`, `max` and `distinct` with a field of the children");
+                return None;
+            }
+        };
+        Some(Rollup { link, groups, condition, function, told })
+    }
+
+    /// A derivation that reads a settled field, or a linked record, is settled itself.
+    fn spread_settling(&mut self, collections: &mut [Collection]) {
+        for collection in collections {
+            loop {
+                let reads_settled = |field: &Field| {
+                    let Some(Derivation::Own(expression)) = &field.derive else { return false };
+                    let settled = |name: &String| {
+                        let derive = collection.field(name).and_then(|(_, read)| read.derive.as_ref());
+                        derive.is_some_and(|derive| derive.is_settled() || matches!(derive, Derivation::Key(..)))
+                    };
+                    expression.variables().iter().any(settled)
+                };
+                let Some(place) = collection.fields.iter().position(reads_settled) else { break };
+                if let Some(Derivation::Own(expression)) = collection.fields[place].derive.take() {
+                    collection.fields[place].derive = Some(Derivation::Through(expression));
+                }
+            }
+        }
+    }
+
+    /// Numbers the links of fields, and notes what is read through them.
+    fn through(&mut self, collections: &mut [Collection], nodes: &[Named<'_>], links: &mut [Link]) {
+        for (index, link) in links.iter().enumerate() {
+            if let Some(Derivation::Found(number) | Derivation::Key(number, ..)) = &mut collections[link.from].fields[link.field].derive {
+                *number = index;
+            }
+        }
+        for (from, (_, _, node)) in nodes.iter().enumerate() {
+            for (name, _, field_node) in self.named(node.get("fields"), "fields") {
+                let Some((_, field)) = collections[from].field(name) else { continue };
+                let Some(Derivation::Through(expression)) = &field.derive else { continue };
+                let Some(derive) = field_node.get("derive") else { continue };
+                for variable in expression.variables() {
+                    let Some(link) = links.iter_mut().find(|link| link.from == from && link.name == *variable) else { continue };
+                    let target = &collections[link.to];
+                    let members: Vec<&str> = members_of(expression, variable).map(|member| member.name.as_str()).collect();
+                    if members.is_empty() {
+                        self.problem(derive, format!("`{variable}` is a linked record: write `{variable}.key` or `{variable}.FIELD`"));
+                    }
+                    for member in members {
+                        match target.field(member) {
+                            Some((read, _)) if !link.reads.contains(&read) => link.reads.push(read),
+                            Some(_) => {}
+                            None if member == "key" => {}
+                            None => {
+                                let at = derive.text().and_then(|text| text.find(member)).unwrap_or(0);
+                                let message = format!("`{}` has no field `{member}`", target.name);
+                                self.problems.push(crate::diagnostic::Diagnostic::new(self.inside(derive, at), message));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for link in links {
+            link.reads.sort_unstable();
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a coverage speaks of a parent, its links and other coverages")]
+    fn coverage(
+        &mut self,
+        parent: usize,
+        name: &str,
+        name_node: &Node,
+        node: &Node,
+        collections: &mut Vec<Collection>,
+        links: &mut [Link],
+        coverages: &mut Vec<Coverage>,
+    ) -> Option<()> {
+        self.section(node, "a coverage", &[words::COVERAGE, words::COVERAGE_CASE])?;
+        let names: Vec<String> = collections[parent].fields.iter().map(|field| field.name.clone()).collect();
+        let own: Vec<&str> = names.iter().map(String::as_str).collect();
+        let when = node.get("when").and_then(|node| self.cel(node, &own));
+        let mut with = Vec::new();
+        for item in self.items(node.get("with"), "with") {
+            with.extend(self.field_of(item, &collections[parent]));
+        }
+        let of = |kind| Coverage { name: name.to_owned(), parent, rows: collections.len(), when: when.clone(), kind };
+        let (coverage, ty) = if let Some(of_node) = node.get("of") {
+            let known: Vec<(usize, &str)> =
+                coverages.iter().enumerate().filter(|(_, other)| other.parent == parent).map(|(i, o)| (i, o.name.as_str())).collect();
+            let names: Vec<&str> = known.iter().map(|(_, name)| *name).collect();
+            let place = self.reference(of_node, "coverage above this one", &names)?;
+            let summed = known[place].0;
+            if matches!(coverages[summed].kind, CoverageKind::Runs { .. }) {
+                self.problem(of_node, "runs have no values to sum up");
+            }
+            let row_names = ["group", "by", "value", "expected", "adjusted", "rows"];
+            let by = match node.get("by") {
+                Some(by) => self.cel(by, &["group"])?,
+                None => Expression::compile("'all'", &[]).ok()?,
+            };
+            let value = node.get("value").and_then(|node| self.cel(node, &row_names));
+            let expected = node.get("expected").and_then(|node| self.cel(node, &row_names));
+            let ty = collections[coverages[summed].rows].fields[2].ty.clone();
+            (of(CoverageKind::Total(Total { of: summed, by, value, expected })), Some(ty))
+        } else {
+            let link = self.required(node, "over").and_then(|over| self.over(over, parent, collections, links))?;
+            let condition = self.condition(node.get("where"), &mut links[link], collections)?;
+            if let Some(runs) = node.get("runs") {
+                self.section(runs, "runs", &[words::RUNS])?;
+                let told = self.required(runs, "value").and_then(|value| self.told(value, &mut links[link], collections))?;
+                let max_gap = runs.get("max_gap").map_or(Some(0), |node| self.length(node, "max_gap"))?;
+                if links[link].span.is_none() {
+                    self.problem(runs, "runs need the link's `span`");
+                }
+                (of(CoverageKind::Runs { link, condition, told, max_gap }), None)
+            } else {
+                let mut known = own.clone();
+                known.push("group");
+                let groups = node.get("groups").and_then(|node| self.cel(node, &own));
+                let mut cases = Vec::new();
+                for item in self.items(node.get("cases"), "cases") {
+                    self.section(item, "a case", &[words::COVERAGE_CASE, words::COVERAGE_MATCH])?;
+                    cases.push(self.case(item, &known, &mut links[link], collections)?);
+                }
+                if cases.is_empty() || node.get("measure").is_some() {
+                    cases.push(self.case(node, &known, &mut links[link], collections)?);
+                }
+                let all_times = cases.iter().all(|case| case.measure == Measure::Union);
+                let ty = if all_times { FieldType::Duration } else { FieldType::Integer };
+                (of(CoverageKind::Children(Children { link, condition, groups, cases })), Some(ty))
+            }
+        };
+        if own.contains(&"group") {
+            self.problem(name_node, "a collection with coverage has no field `group`: expressions use that name");
+        }
+        let rows = rows_collection(&collections[parent], name, coverages.len(), ty, &with);
+        coverages.push(coverage);
+        collections.push(rows);
+        Some(())
+    }
+
+    fn case(&mut self, node: &Node, known: &[&str], link: &mut Link, collections: &[Collection]) -> Option<Case> {
+        let pattern = node.get("match").and_then(|node| self.pattern(node));
+        let measure_node = self.required(node, "measure")?;
+        let measure = if matches!(measure_node.kind, Kind::Map(_)) {
+            self.section(measure_node, "a measure", &[words::DISTINCT])?;
+            let mut told = Vec::new();
+            let distinct = self.required(measure_node, "distinct")?;
+            for item in self.items(Some(distinct), "distinct") {
+                told.push(self.told(item, link, collections)?);
+            }
+            let near = match measure_node.get("near") {
+                Some(near) => Some(self.length(near, "near")?),
+                None => None,
+            };
+            Measure::Distinct { told, near }
+        } else {
+            self.choice(Some(measure_node), "measure", &[("union", true), ("count", false)])
+                .map(|union| if union { Measure::Union } else { Measure::Count })?
+        };
+        let needs_span = matches!(measure, Measure::Union | Measure::Distinct { near: Some(_), .. }) || node.get("gaps").is_some();
+        if needs_span && link.span.is_none() {
+            self.problem(measure_node, format!("this needs an interval: give link `{}` a `span`", link.name));
+        }
+        let with_value: Vec<&str> = known.iter().copied().chain(["value"]).collect();
+        let value = node.get("value").and_then(|node| self.cel(node, &with_value));
+        let expected = node.get("expected").and_then(|node| self.cel(node, known));
+        let gaps = match node.get("gaps") {
+            None => None,
+            Some(gaps) => {
+                self.section(gaps, "gaps", &[words::GAPS])?;
+                let within = self.required(gaps, "within")?;
+                let [from, to] = self.items(Some(within), "within") else {
+                    self.problem(within, "`within` is a list of two expressions: from, to");
+                    return None;
+                };
+                let shift = match gaps.get("shift") {
+                    Some(shift) => Some(self.length(shift, "shift")?),
+                    None => None,
+                };
+                Some(Gaps { within: (self.cel(from, known)?, self.cel(to, known)?), shift })
+            }
+        };
+        Some(Case { pattern, measure, value, expected, gaps })
+    }
+
+    /// What edges carry must not be settled, or settling would not end.
+    fn children_tell_what_is_theirs(&mut self, collections: &[Collection], nodes: &[Named<'_>], links: &[Link]) {
+        for link in links {
+            let child = &collections[link.from];
+            let settled = |field: usize| child.fields[field].is_settled();
+            let mut used: Vec<usize> = link.told.clone();
+            let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(child.field(name)?.0)).collect::<Vec<_>>();
+            used.extend(link.conditions.iter().chain(&link.when).chain(&link.group).flat_map(named));
+            used.extend(link.span.iter().flat_map(|(start, stop)| [*start, *stop]));
+            match &link.rule {
+                LinkRule::Key(key) => used.extend(key.names().filter_map(|name| Some(child.field(name)?.0))),
+                LinkRule::Same { fields, overlap } => {
+                    used.extend(fields.iter().map(|(own, _)| *own));
+                    used.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
+                    let target = &collections[link.to];
+                    let theirs =
+                        fields.iter().map(|(_, other)| *other).chain(overlap.iter().flat_map(|overlap| [overlap.theirs.0, overlap.theirs.1]));
+                    for field in theirs.filter(|field| target.fields[*field].is_settled()) {
+                        let message =
+                            format!("link `{}` looks for `{}.{}`, which is settled itself", link.name, target.name, target.fields[field].name);
+                        self.problem(nodes[link.from].1, message);
+                    }
+                }
+            }
+            for field in used.into_iter().filter(|field| settled(*field)) {
+                let message = format!(
+                    "link `{}` and rules over it can use what documents say of `{}`, but `{}` is settled after them",
+                    link.name, child.name, child.fields[field].name
+                );
+                self.problem(nodes[link.from].1, message);
+            }
+        }
+    }
+
+    /// A settled field may read others through links, but not itself.
+    fn settling_is_acyclic(&mut self, collections: &[Collection], nodes: &[Named<'_>], links: &[Link]) {
+        let settled: Vec<(usize, usize)> = (0..collections.len())
+            .flat_map(|collection| (0..collections[collection].fields.len()).map(move |field| (collection, field)))
+            .filter(|(collection, field)| collections[*collection].fields[*field].is_settled())
+            .collect();
+        let reads = |(collection, field): (usize, usize)| -> Vec<(usize, usize)> {
+            let Some(Derivation::Through(expression)) = &collections[collection].fields[field].derive else { return Vec::new() };
+            let mut reads = Vec::new();
+            for name in expression.variables() {
+                if let Some((own, _)) = collections[collection].field(name) {
+                    reads.push((collection, own));
+                }
+                for link in links.iter().filter(|link| link.from == collection && link.name == *name) {
+                    let members = members_of(expression, name).filter_map(|member| collections[link.to].field(&member.name));
+                    reads.extend(members.map(|(read, _)| (link.to, read)));
+                }
+            }
+            reads
+        };
+        for start in &settled {
+            let mut seen = vec![*start];
+            let mut next = reads(*start);
+            while let Some(place) = next.pop() {
+                if place == *start {
+                    let (collection, field) = *start;
+                    let message = format!("`{}.{}` is settled from itself", collections[collection].name, collections[collection].fields[field].name);
+                    self.problem(nodes[collection].1, message);
+                    break;
+                }
+                if !seen.contains(&place) {
+                    seen.push(place);
+                    next.extend(reads(place));
+                }
+            }
+        }
+    }
+}
+
+/// The place of a child's field among those that edges carry.
+fn tell(link: &mut Link, field: usize) -> usize {
+    link.told.iter().position(|told| *told == field).unwrap_or_else(|| {
+        link.told.push(field);
+        link.told.len() - 1
+    })
+}
+
+/// Fields that a collection's own rules may name: links are named by rules about other records.
+fn own_names(collection: &Collection) -> Vec<String> {
+    let is_link = |field: &&Field| !matches!(field.derive, Some(Derivation::Found(_) | Derivation::Key(..)));
+    collection.fields.iter().filter(is_link).map(|field| field.name.clone()).collect()
+}
+
+impl Link {
+    fn rule_text(&self, collections: &[Collection]) -> String {
+        let name = |collection: usize, field: usize| collections[collection].fields[field].name.as_str();
+        let rule = match &self.rule {
+            LinkRule::Key(key) => format!("{key:?}"),
+            LinkRule::Same { fields, overlap } => {
+                let fields: Vec<_> = fields.iter().map(|(own, other)| (name(self.from, *own), name(self.to, *other))).collect();
+                let overlap = overlap.map(|overlap| {
+                    let mine = (name(self.from, overlap.mine.0), name(self.from, overlap.mine.1));
+                    let theirs = (name(self.to, overlap.theirs.0), name(self.to, overlap.theirs.1));
+                    (mine, theirs, overlap.tolerance, overlap.reach)
+                });
+                format!("{fields:?} {overlap:?}")
+            }
+        };
+        let span = self.span.map(|(start, stop)| (name(self.from, start), name(self.from, stop)));
+        let text = |expression: &Option<Expression>| expression.as_ref().map(|expression| expression.source().to_owned());
+        format!("{} {rule} {:?} {:?} {span:?} {}", collections[self.to].name, text(&self.when), text(&self.group), self.create)
+    }
+}
+
+/// The collection of a coverage's rows.
+fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<FieldType>, with: &[usize]) -> Collection {
+    let ordered = Index { ordered: true, contains: false };
+    let field = |name: &str, ty: FieldType, index: Index| Field { ty, index, ..placeholder(name) };
+    let key_text;
+    let mut fields = vec![field(&parent.name, FieldType::Text, ordered)];
+    match ty {
+        Some(ty) => {
+            key_text = format!("{{{}}}#{{group}}", parent.name);
+            let types = [FieldType::Text, ty.clone(), ty.clone(), ty, FieldType::Float, FieldType::Text, FieldType::Json];
+            for (name, ty) in COVERAGE_FIELDS.into_iter().zip(types) {
+                fields.push(field(name, ty, if matches!(name, "group" | "status") { ordered } else { Index::default() }));
+            }
+        }
+        None => {
+            key_text = format!("{{{}}}@{{start}}", parent.name);
+            let types = [FieldType::Text, FieldType::Timestamp, FieldType::Timestamp, FieldType::Duration];
+            for (name, ty) in RUN_FIELDS.into_iter().zip(types) {
+                fields.push(field(name, ty, if matches!(name, "value" | "start") { ordered } else { Index::default() }));
+            }
+        }
+    }
+    for copied in with {
+        let copied = &parent.fields[*copied];
+        if fields.iter().all(|known| known.name != copied.name) {
+            fields.push(field(&copied.name, copied.golden_type().clone(), Index { contains: false, ..copied.index }));
+        }
+    }
+    let key = Template::parse(&key_text).map_or(KeyRule::Field(0), KeyRule::Template);
+    Collection {
+        name: format!("{}.{name}", parent.name),
+        key,
+        key_text,
+        keep_raw: false,
+        exists: Exists::Latest,
+        history: None,
+        fields,
+        states: Vec::new(),
+        transitions: Vec::new(),
+        rows_of: Some(coverage),
+    }
+}

@@ -1,0 +1,264 @@
+//! What a record tells its targets, as a pure function of its golden values; and what follows from a change of them.
+
+use super::fan::Bounds;
+use super::measure::Child;
+use super::{CHILD, FOUND, PARENT, READ, Rules};
+use std::collections::{BTreeMap, BTreeSet};
+use stook_catalogue::definition::Collection;
+use stook_catalogue::expr::{Evaluator, Expression, from_cel, to_cel};
+use stook_catalogue::key::Key;
+use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap};
+use stook_catalogue::value::{FieldType, Value};
+use stook_store::queue::JobId;
+use stook_store::{Edge, EdgeChange, Mark, Settling};
+
+/// Most rows for an interval that is longer than its link's `reach`.
+const MOST_STEPS: i64 = 1_000;
+/// Most combinations of the elements of lists that must be equal.
+const MOST_TUPLES: usize = 64;
+
+/// Who changed a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A document, an edit.
+    Outside,
+    /// The pass that settles it as a child.
+    Child,
+    /// The pass that settles it as a parent.
+    Parent,
+}
+
+/// A change of a record's golden values; nothing where it does not exist.
+#[derive(Debug)]
+pub struct Changed<'c> {
+    /// The collection's index.
+    pub collection: usize,
+    /// The record.
+    pub key: &'c Key,
+    /// What it was.
+    pub before: Option<&'c [Value]>,
+    /// What it is.
+    pub after: Option<&'c [Value]>,
+    /// The job that did it.
+    pub job: JobId,
+    /// Which part of the work did it.
+    pub by: By,
+}
+
+/// What follows from changes: edges, and marks, each once.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Followed {
+    edges: Vec<EdgeChange>,
+    /// Stratum, rule, target, part, job.
+    marks: BTreeSet<(u32, u32, String, String, JobId)>,
+}
+
+impl Followed {
+    /// Whether nothing follows.
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty() && self.marks.is_empty()
+    }
+
+    /// Adds what follows from other changes.
+    pub fn extend(&mut self, other: &Followed) {
+        self.edges.extend_from_slice(&other.edges);
+        self.marks.extend(other.marks.iter().cloned());
+    }
+
+    /// As the store takes it.
+    pub fn settling(self) -> Settling {
+        let marks = self.marks.into_iter().map(|(stratum, rule, target, part, job)| Mark { id: 0, stratum, rule, target, part, job });
+        Settling { edges: self.edges, marks: marks.collect(), answered: Vec::new() }
+    }
+
+    pub(super) fn mark(&mut self, stratum: u32, rule: u32, target: &str, part: &str, job: JobId) {
+        self.marks.insert((stratum, rule, target.to_owned(), part.to_owned(), job));
+    }
+
+    /// Adds what follows from a change.
+    pub fn follow(&mut self, rules: &Rules, evaluator: &Evaluator, changed: &Changed<'_>) {
+        let own = &rules.relations[changed.collection];
+        if !own.any() || changed.before == changed.after {
+            return;
+        }
+        self.follow_edges(rules, evaluator, changed);
+        let collection = &rules.catalogue.collections[changed.collection];
+        let key = changed.key.as_str();
+        let differs = |field: usize| match (changed.before, changed.after) {
+            (Some(before), Some(after)) => before[field] != after[field],
+            (before, after) => before.is_some() != after.is_some(),
+        };
+        let mut all = 0..collection.fields.len();
+        if own.is_child() && changed.by != By::Child && changed.after.is_some() && all.clone().any(differs) {
+            self.mark(CHILD, own.id, key, "", changed.job);
+        }
+        for link in own.to.iter().map(|link| &rules.catalogue.links[*link]) {
+            if link.reads.iter().any(|field| differs(*field)) {
+                self.mark(READ, link.id, key, "", changed.job);
+            }
+        }
+        let is_rollup = |field: usize| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
+        if own.is_parent() && changed.by != By::Parent && all.any(|field| !is_rollup(field) && differs(field)) {
+            self.mark(PARENT, own.id, key, "", changed.job);
+        }
+    }
+
+    fn follow_edges(&mut self, rules: &Rules, evaluator: &Evaluator, changed: &Changed<'_>) {
+        let teller = Teller { rules, evaluator, collection: changed.collection, key: changed.key };
+        let before = changed.before.map(|values| teller.edges(values)).unwrap_or_default();
+        let after = changed.after.map(|values| teller.edges(values)).unwrap_or_default();
+        let gone = before.iter().filter(|(id, _)| !after.contains_key(*id));
+        let put = after.iter().filter(|(id, payload)| before.get(*id) != Some(*payload));
+        for ((id, payload), is_put) in gone.map(|edge| (edge, false)).chain(put.map(|edge| (edge, true))) {
+            let Some(link) = rules.links.get(&(id.link & !3)).map(|link| &rules.catalogue.links[*link]) else { continue };
+            if id.link == link.edges() {
+                if link.is_measured() {
+                    self.mark(PARENT, rules.relations[link.to].id, &id.target, &format!("g{}", id.group), changed.job);
+                }
+            } else if id.link == link.targets() {
+                let (low, high) = interval_of(payload);
+                self.mark(FOUND, link.id, &id.target, &Bounds { low, high, place: None }.text(), changed.job);
+            }
+            let EdgeId { link, target, group, start, child } = id.clone();
+            let edge = Edge { link, target, group, start, child, payload: payload.clone() };
+            self.edges.push(if is_put { EdgeChange::Put(edge) } else { EdgeChange::Delete(edge) });
+        }
+    }
+}
+
+/// What distinguishes an edge from others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct EdgeId {
+    link: u32,
+    target: String,
+    group: String,
+    start: i64,
+    child: String,
+}
+
+/// What one record tells.
+struct Teller<'t> {
+    rules: &'t Rules,
+    evaluator: &'t Evaluator,
+    collection: usize,
+    key: &'t Key,
+}
+
+impl Teller<'_> {
+    fn edges(&self, values: &[Value]) -> BTreeMap<EdgeId, Vec<u8>> {
+        let mut edges = BTreeMap::new();
+        let own = &self.rules.relations[self.collection];
+        let child = self.key.as_str();
+        for link in own.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
+            if let Some(target) = values[link.field].as_text()
+                && let Some((group, start, payload)) = self.told(link, values)
+            {
+                edges.insert(EdgeId { link: link.edges(), target: target.to_owned(), group, start, child: child.to_owned() }, payload);
+            }
+            let LinkRule::Same { fields, overlap } = &link.rule else { continue };
+            if !self.holds(link.when.as_ref(), values) {
+                continue;
+            }
+            let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
+            for target in tuples(self.definition(), &mine, values) {
+                for start in steps(overlap.as_ref(), |overlap| overlap.mine, values) {
+                    let id = EdgeId { link: link.children(), target: target.clone(), group: String::new(), start, child: child.to_owned() };
+                    edges.insert(id, Vec::new());
+                }
+            }
+        }
+        for link in own.to.iter().map(|link| &self.rules.catalogue.links[*link]) {
+            let LinkRule::Same { fields, overlap } = &link.rule else { continue };
+            let theirs: Vec<usize> = fields.iter().map(|(_, other)| *other).collect();
+            let span = interval(overlap.as_ref(), |overlap| overlap.theirs, values);
+            for target in tuples(self.definition(), &theirs, values) {
+                for start in steps(overlap.as_ref(), |overlap| overlap.theirs, values) {
+                    let id = EdgeId { link: link.targets(), target: target.clone(), group: String::new(), start, child: child.to_owned() };
+                    let (from, to) = span.unwrap_or_default();
+                    edges.insert(id, [from.to_le_bytes(), to.to_le_bytes()].concat());
+                }
+            }
+        }
+        edges
+    }
+
+    fn definition(&self) -> &Collection {
+        &self.rules.catalogue.collections[self.collection]
+    }
+
+    /// Group, start and payload of the edge to a target, if its rules, or a reader's, need one.
+    fn told(&self, link: &Link, values: &[Value]) -> Option<(String, i64, Vec<u8>)> {
+        if !link.is_measured() && link.reads.is_empty() {
+            return None;
+        }
+        let mut conditions = 0;
+        for (bit, condition) in link.conditions.iter().enumerate() {
+            let holds = condition.source() == "true" || self.holds(Some(condition), values);
+            conditions |= u64::from(holds) << bit;
+        }
+        if conditions == 0 && !link.create && link.reads.is_empty() {
+            return None;
+        }
+        let group = link.group.as_ref().map(|group| self.text(group, values)).unwrap_or_default();
+        let span = link.span.and_then(|(start, stop)| Some((values[start].as_int()?, values[stop].as_int()?)));
+        let told = link.told.iter().map(|field| values[*field].clone()).collect();
+        Some((group, span.map_or(0, |(start, _)| start), Child { conditions, span, told }.pack()))
+    }
+
+    fn variable(&self, name: &str, values: &[Value]) -> stook_catalogue::expr::CelValue {
+        match self.definition().field(name) {
+            Some((index, field)) => to_cel(&values[index], field.golden_type()),
+            None => stook_catalogue::expr::CelValue::Null,
+        }
+    }
+
+    fn holds(&self, condition: Option<&Expression>, values: &[Value]) -> bool {
+        condition.is_none_or(|condition| self.evaluator.holds(condition, |name| self.variable(name, values)).unwrap_or(false))
+    }
+
+    fn text(&self, expression: &Expression, values: &[Value]) -> String {
+        let found = self.evaluator.evaluate(expression, |name| self.variable(name, values)).ok();
+        let text = found.and_then(|found| from_cel(&found, &FieldType::Text).ok());
+        text.and_then(|text| text.as_text().map(str::to_owned)).unwrap_or_default()
+    }
+}
+
+/// What must be equal, as texts: one for each combination of elements of lists; none where a value is missing.
+pub(super) fn tuples(collection: &Collection, fields: &[usize], values: &[Value]) -> Vec<String> {
+    let mut tuples: Vec<Vec<String>> = vec![Vec::new()];
+    for field in fields {
+        let ty = collection.fields[*field].golden_type().element();
+        let elements: Vec<String> = values[*field].elements().iter().filter(|value| !value.is_null()).map(|value| value.show(ty)).collect();
+        tuples = tuples.iter().flat_map(|tuple| elements.iter().map(|element| [tuple.as_slice(), std::slice::from_ref(element)].concat())).collect();
+        tuples.truncate(MOST_TUPLES);
+    }
+    // one text is itself, several are JSON
+    let text = |tuple: Vec<String>| match tuple.as_slice() {
+        [only] => only.clone(),
+        several => serde_json::Value::from(several).to_string(),
+    };
+    tuples.into_iter().map(text).collect()
+}
+
+/// A record's interval for an overlap; every time where there is none to compare, nothing where the record has none.
+pub(super) fn interval(overlap: Option<&Overlap>, of: impl Fn(&Overlap) -> (usize, usize), values: &[Value]) -> Option<(i64, i64)> {
+    let Some(overlap) = overlap else { return Some((0, 0)) };
+    let (start, stop) = of(overlap);
+    let (start, stop) = (values[start].as_int()?, values[stop].as_int()?);
+    Some((start, stop.max(start)))
+}
+
+/// Where an interval is registered: where it starts, and once for each `reach` of its length, so that whoever looks that far
+/// back finds it.
+fn steps(overlap: Option<&Overlap>, of: impl Fn(&Overlap) -> (usize, usize), values: &[Value]) -> Vec<i64> {
+    let Some((start, stop)) = interval(overlap, of, values) else { return Vec::new() };
+    let reach = overlap.map_or(1, |overlap| overlap.reach);
+    let steps = ((stop - start) / reach).min(MOST_STEPS);
+    (0..=steps).map(|step| start + step * reach).collect()
+}
+
+/// The interval that the registration of a target carries.
+pub(super) fn interval_of(payload: &[u8]) -> (i64, i64) {
+    let number = |from: usize| payload.get(from..from + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_le_bytes);
+    (number(0), number(8))
+}

@@ -1,0 +1,144 @@
+//! Passes that fan out: from a record that others look for, or read, to those others.
+
+use super::edges::interval_of;
+use super::{FOUND, Jobs, MOST_CHILDREN, READ, Work};
+use std::collections::BTreeMap;
+use stook_catalogue::key::Key;
+use stook_catalogue::links::LinkRule;
+use stook_store::{Edge, Inside, Mark, Result};
+
+/// Where a pass goes on that could not take all children at once: group, start, child.
+type Place = (String, i64, String);
+
+/// The interval of a record that children look for; and the start and key of the child behind which a pass goes on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Bounds {
+    pub low: i64,
+    pub high: i64,
+    pub place: Option<(i64, String)>,
+}
+
+impl Bounds {
+    /// As it stands in a mark.
+    pub fn text(&self) -> String {
+        serde_json::json!([self.low, self.high, self.place]).to_string()
+    }
+
+    fn parse(text: &str) -> Self {
+        let (low, high, place) = serde_json::from_str(text).unwrap_or_default();
+        Self { low, high, place }
+    }
+}
+
+impl Work<'_> {
+    /// Records that children look for have changed: all children are settled that may have them as a target.
+    pub(super) fn found(&mut self, desk: &mut dyn Inside, link: usize, marks: &[Mark]) -> Result<()> {
+        let definition = &self.rules.catalogue.links[link];
+        let overlap = match &definition.rule {
+            LinkRule::Same { overlap, .. } => *overlap,
+            LinkRule::Key(_) => None,
+        };
+        let around = |bounds: &Bounds| match overlap {
+            Some(overlap) => {
+                let apart = overlap.tolerance.saturating_add(overlap.reach);
+                (bounds.low.saturating_sub(apart), bounds.high.saturating_add(overlap.tolerance))
+            }
+            None => (0, 0),
+        };
+        let read: Vec<(&Mark, Bounds)> = marks.iter().map(|mark| (mark, Bounds::parse(&mark.part))).collect();
+        let whole = || read.iter().filter(|(_, bounds)| bounds.place.is_none());
+        let range = |(mark, bounds): &(&Mark, Bounds)| {
+            let (low, high) = around(bounds);
+            (mark.target.clone(), low, high)
+        };
+        let ranges = whole().map(range).collect();
+        let merged = merge(ranges);
+        let edges = if merged.is_empty() { Vec::new() } else { desk.between(definition.children(), &merged, MOST_CHILDREN)? };
+        if !merged.is_empty() && edges.len() < MOST_CHILDREN {
+            let mut jobs: BTreeMap<&str, Jobs> = BTreeMap::new();
+            for (mark, _) in whole() {
+                self.answered.push(mark.id);
+                jobs.entry(&mark.target).or_default().insert(mark.job);
+            }
+            return self.fan(desk, definition.from, &edges, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
+        }
+        // too many for one pass: one mark, page by page
+        let Some((mark, bounds)) = read.iter().find(|(_, bounds)| bounds.place.is_some()).or(read.first()) else { return Ok(()) };
+        let (low, high) = around(bounds);
+        let (start, child) = bounds.place.clone().unwrap_or((low.saturating_sub(1), "\u{10ffff}".into()));
+        let page = desk.behind(definition.children(), &mark.target, ("", start, &child), MOST_CHILDREN)?;
+        let inside: Vec<Edge> = page.iter().filter(|edge| edge.start <= high).cloned().collect();
+        if inside.len() == MOST_CHILDREN
+            && let Some(last) = inside.last()
+        {
+            let rest = Bounds { place: Some((last.start, last.child.clone())), ..*bounds };
+            self.followed.mark(FOUND, definition.id, &mark.target, &rest.text(), mark.job);
+        }
+        self.answered.push(mark.id);
+        self.fan(desk, definition.from, &inside, |_| Jobs::from([mark.job]))
+    }
+
+    /// Fields that children read have changed: the children are settled.
+    pub(super) fn read(&mut self, desk: &mut dyn Inside, link: usize, marks: &[Mark]) -> Result<()> {
+        let definition = &self.rules.catalogue.links[link];
+        let whole = |mark: &&Mark| mark.part.is_empty();
+        let mut jobs: BTreeMap<&str, Jobs> = BTreeMap::new();
+        for mark in marks.iter().filter(whole) {
+            jobs.entry(&mark.target).or_default().insert(mark.job);
+        }
+        let targets: Vec<(String, Option<String>)> = jobs.keys().map(|target| ((*target).to_owned(), None)).collect();
+        let edges = if targets.is_empty() { Vec::new() } else { desk.edges(definition.edges(), &targets, MOST_CHILDREN)? };
+        if !targets.is_empty() && edges.len() < MOST_CHILDREN {
+            self.answered.extend(marks.iter().filter(whole).map(|mark| mark.id));
+            return self.fan(desk, definition.from, &edges, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
+        }
+        let Some(mark) = marks.iter().find(|mark| !whole(mark)).or(marks.first()) else { return Ok(()) };
+        let from: Place = serde_json::from_str(&mark.part).unwrap_or((String::new(), i64::MIN, String::new()));
+        let page = desk.behind(definition.edges(), &mark.target, (&from.0, from.1, &from.2), MOST_CHILDREN)?;
+        if page.len() == MOST_CHILDREN
+            && let Some(last) = page.last()
+        {
+            let place = serde_json::json!([last.group, last.start, last.child]).to_string();
+            self.followed.mark(READ, definition.id, &mark.target, &place, mark.job);
+        }
+        self.answered.push(mark.id);
+        self.fan(desk, definition.from, &page, |_| Jobs::from([mark.job]))
+    }
+
+    fn fan(&mut self, desk: &mut dyn Inside, collection: usize, edges: &[Edge], jobs: impl Fn(&Edge) -> Jobs) -> Result<()> {
+        let mut children: BTreeMap<Key, Jobs> = BTreeMap::new();
+        for edge in edges {
+            if let Ok(key) = Key::new(edge.child.as_str()) {
+                children.entry(key).or_default().extend(jobs(edge));
+            }
+        }
+        self.children(desk, collection, &children)
+    }
+}
+
+/// Ranges of each target, those that touch as one.
+pub(super) fn merge(mut ranges: Vec<(String, i64, i64)>) -> Vec<(String, i64, i64)> {
+    ranges.sort();
+    let mut merged: Vec<(String, i64, i64)> = Vec::with_capacity(ranges.len());
+    for (target, low, high) in ranges {
+        match merged.last_mut() {
+            Some(last) if last.0 == target && low <= last.2.saturating_add(1) => last.2 = last.2.max(high),
+            _ => merged.push((target, low, high)),
+        }
+    }
+    merged
+}
+
+/// The targets among registrations, each with its interval, in the order of their keys.
+pub(super) fn candidates(edges: &[Edge]) -> BTreeMap<&str, Vec<(i64, i64, &str)>> {
+    let mut candidates: BTreeMap<&str, Vec<(i64, i64, &str)>> = BTreeMap::new();
+    for edge in edges {
+        let (start, stop) = interval_of(&edge.payload);
+        candidates.entry(&edge.target).or_default().push((start, stop, &edge.child));
+    }
+    for own in candidates.values_mut() {
+        own.sort_unstable();
+        own.dedup();
+    }
+    candidates
+}

@@ -1,0 +1,230 @@
+//! Measures of a record's children: pure functions of what their edges carry.
+
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::links::{Link, Rollup, RollupFunction};
+use stook_catalogue::record::{Damaged, Input, put_value, put_varint};
+use stook_catalogue::value::{FieldType, Value};
+
+/// What an edge carries of a child.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Child {
+    /// Which of the link's conditions it meets, a bit for each.
+    pub conditions: u64,
+    /// Its interval, if it has one.
+    pub span: Option<(i64, i64)>,
+    /// Its fields that the link tells.
+    pub told: Vec<Value>,
+}
+
+impl Child {
+    /// What an edge stores.
+    pub fn pack(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16 + 8 * self.told.len());
+        put_varint(&mut out, self.conditions);
+        out.push(u8::from(self.span.is_some()));
+        if let Some((start, stop)) = self.span {
+            out.extend_from_slice(&start.to_le_bytes());
+            out.extend_from_slice(&stop.to_le_bytes());
+        }
+        self.told.iter().for_each(|value| put_value(&mut out, value));
+        out
+    }
+
+    /// Reads what an edge stores.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn unpack(bytes: &[u8], link: &Link) -> Result<Self, Damaged> {
+        let mut input = Input { bytes };
+        let conditions = input.varint()?;
+        let span = if input.byte()? == 0 { None } else { Some((i64::from_le_bytes(input.array()?), i64::from_le_bytes(input.array()?))) };
+        let told = link.told.iter().map(|_| input.value(0)).collect::<Result<_, _>>()?;
+        Ok(Self { conditions, span, told })
+    }
+
+    /// Whether it meets the condition with this number.
+    pub fn meets(&self, condition: usize) -> bool {
+        self.conditions >> condition & 1 == 1
+    }
+}
+
+/// The length of the union of intervals, ordered by where they start.
+pub fn union(spans: impl IntoIterator<Item = (i64, i64)>) -> i64 {
+    let (mut length, mut covered) = (0_i64, i64::MIN);
+    for (start, stop) in spans {
+        let from = start.max(covered);
+        if stop > from {
+            length = length.saturating_add(stop - from);
+            covered = stop;
+        }
+    }
+    length
+}
+
+/// The parts of an interval that no other covers; those are ordered by where they start.
+pub fn gaps(spans: impl IntoIterator<Item = (i64, i64)>, (from, to): (i64, i64), shift: Option<i64>) -> Vec<(i64, i64)> {
+    let mut spans = spans.into_iter().peekable();
+    let Some((first, _)) = spans.peek().copied() else { return if to > from { vec![(from, to)] } else { Vec::new() } };
+    let late = first - from;
+    // a first one that is hardly late moves the whole interval
+    let (mut covered, to) = match shift {
+        Some(shift) if late > 0 && late <= shift => (first, to.saturating_add(late)),
+        _ => (from, to),
+    };
+    let mut gaps = Vec::new();
+    for (start, stop) in spans {
+        if start > covered && covered < to {
+            gaps.push((covered, start.min(to)));
+        }
+        covered = covered.max(stop);
+    }
+    if covered < to {
+        gaps.push((covered, to));
+    }
+    gaps
+}
+
+/// How many different values there are; where `near` is given, of equal ones those whose starts are farther apart than that.
+pub fn distinct(mut values: Vec<(Vec<u8>, i64)>, near: Option<i64>) -> i64 {
+    values.sort();
+    let Some(near) = near else {
+        values.dedup_by(|a, b| a.0 == b.0);
+        return values.len() as i64;
+    };
+    let is_new = |pair: &[(Vec<u8>, i64)]| pair[0].0 != pair[1].0 || pair[1].1 - pair[0].1 > near;
+    values.len().min(1) as i64 + values.windows(2).filter(|pair| is_new(pair)).count() as i64
+}
+
+/// A run of equal values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// The value.
+    pub value: Value,
+    /// Where its first member starts.
+    pub start: i64,
+    /// Where it ends: with its last member, or where the next run begins.
+    pub stop: i64,
+}
+
+/// Runs of values, ordered by where they start: neighbours of equal value that are no farther apart than `max_gap`. A run ends
+/// where one of another value begins.
+pub fn runs(observations: impl IntoIterator<Item = (i64, i64, Value)>, max_gap: i64) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (start, stop, value) in observations {
+        // a run that would end where it begins never was
+        while runs.last().is_some_and(|last| last.start == start && last.value != value) {
+            runs.pop();
+        }
+        match runs.last_mut().filter(|last| start - last.stop <= max_gap) {
+            Some(last) if last.value == value => last.stop = last.stop.max(stop),
+            last => {
+                if let Some(last) = last {
+                    last.stop = start;
+                }
+                runs.push(Run { value, start, stop });
+            }
+        }
+    }
+    runs
+}
+
+/// A rollup over children.
+pub fn roll(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[(&str, &Child)]) -> Value {
+    let link = &catalogue.links[rollup.link];
+    let counted =
+        children.iter().filter(|(group, child)| child.meets(rollup.condition) && rollup.groups.as_ref().is_none_or(|groups| groups.is_match(group)));
+    let Some(told) = rollup.told else { return Value::Int(counted.count() as i64) };
+    let element = catalogue.collections[link.from].fields[link.told[told]].ty.element();
+    let values = counted.flat_map(|(_, child)| child.told[told].elements()).filter(|value| !value.is_null());
+    match rollup.function {
+        RollupFunction::Count => Value::Int(values.count() as i64),
+        RollupFunction::Min => values.min_by(|a, b| a.compare(b)).cloned().unwrap_or_default(),
+        RollupFunction::Max => values.max_by(|a, b| a.compare(b)).cloned().unwrap_or_default(),
+        RollupFunction::Distinct => {
+            let packed = values.map(|value| {
+                let mut bytes = Vec::new();
+                put_value(&mut bytes, value);
+                (bytes, 0)
+            });
+            Value::Int(distinct(packed.collect(), None))
+        }
+        RollupFunction::Sum if *ty == FieldType::Float || *element == FieldType::Float => {
+            let number = |value: &Value| match value {
+                Value::Float(number) => *number,
+                other => other.as_int().unwrap_or(0) as f64,
+            };
+            // in the order of edges, so that the rounding is the same
+            Value::Float(values.map(number).sum())
+        }
+        RollupFunction::Sum => Value::Int(values.filter_map(Value::as_int).fold(0, i64::saturating_add)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The same by looking at every place.
+    fn covered(spans: &[(i64, i64)], place: i64) -> bool {
+        spans.iter().any(|(start, stop)| *start <= place && place < *stop)
+    }
+
+    proptest! {
+        #[test]
+        fn union_and_gaps_are_what_looking_at_every_place_finds(mut spans in prop::collection::vec((0..40_i64, 0..12_i64), 0..12), within in (0..30_i64, 0..30_i64)) {
+            spans.iter_mut().for_each(|span| span.1 += span.0);
+            spans.sort_unstable();
+            let places = || 0..60_i64;
+            prop_assert_eq!(union(spans.iter().copied()), places().filter(|place| covered(&spans, *place)).count() as i64);
+            let (from, to) = (within.0, within.0 + within.1);
+            let missing: i64 = gaps(spans.iter().copied(), (from, to), None).iter().map(|(start, stop)| stop - start).sum();
+            prop_assert_eq!(missing, (from..to).filter(|place| !covered(&spans, *place)).count() as i64);
+        }
+
+        #[test]
+        fn runs_do_not_overlap_and_differ_from_their_neighbours(mut seen in prop::collection::vec((0..100_i64, 0..4_i64, 0..2_i64), 0..20), gap in 0..10_i64) {
+            seen.sort_unstable();
+            let observations = seen.iter().map(|(start, length, value)| (*start, start + length, Value::Int(*value)));
+            let found = runs(observations, gap);
+            for pair in found.windows(2) {
+                prop_assert!(pair[0].stop <= pair[1].start || pair[0].start == pair[1].start || pair[1].start - pair[0].stop <= gap);
+                prop_assert!(pair[0].value != pair[1].value || pair[1].start - pair[0].stop > gap);
+            }
+            let first = seen.first().map(|seen| seen.0);
+            prop_assert_eq!(found.first().map(|run| run.start), first);
+            prop_assert!(found.windows(2).all(|pair| pair[0].start < pair[1].start));
+        }
+    }
+
+    #[test]
+    fn a_contained_interval_adds_nothing() {
+        assert_eq!(union([(0, 20), (5, 10), (12, 18)]), 20);
+        assert_eq!(union([(0, 10), (10, 30)]), 30);
+        assert_eq!(union([(0, 10), (20, 30)]), 20);
+    }
+
+    #[test]
+    fn a_first_that_is_hardly_late_moves_the_end() {
+        assert_eq!(gaps([(10, 30)], (0, 20), Some(20)), []);
+        assert_eq!(gaps([(10, 30)], (0, 20), Some(6)), [(0, 10)]);
+        assert_eq!(gaps([], (0, 20), Some(6)), [(0, 20)]);
+        assert_eq!(gaps([(4, 10), (12, 20)], (0, 20), Some(6)), [(10, 12), (20, 24)]);
+    }
+
+    #[test]
+    fn near_starts_are_one() {
+        let at = |start: i64| (vec![3], start);
+        assert_eq!(distinct(vec![at(0), at(1_000_000), at(999_000)], Some(2_000)), 2);
+        assert_eq!(distinct(vec![at(0), at(1_000_000), at(999_000)], None), 1);
+        assert_eq!(distinct(Vec::new(), None), 0);
+    }
+
+    #[test]
+    fn a_status_lasts_until_the_next() {
+        let seen = [(0, 1, "OK"), (10, 11, "OK"), (20, 21, "KO"), (30, 31, "OK"), (100, 101, "OK")];
+        let found = runs(seen.map(|(start, stop, value)| (start, stop, Value::text(value))), 15);
+        let shown: Vec<_> = found.iter().map(|run| (run.value.as_text().unwrap_or_default(), run.start, run.stop)).collect();
+        assert_eq!(shown, [("OK", 0, 20), ("KO", 20, 30), ("OK", 30, 31), ("OK", 100, 101)]);
+    }
+}

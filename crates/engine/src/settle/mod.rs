@@ -1,0 +1,280 @@
+//! Settling: what records say about each other becomes links, fields through links, rollups and coverage.
+//!
+//! Whoever changes a record ([`edges`]) writes beside it what it tells its targets, and marks: "this needs settling". Passes
+//! answer marks, each inside one transaction of the store, in four strata; each may leave marks for later ones:
+//!
+//! 0. *found*: a record that children look for by equal fields has changed: its possible children are settled,
+//! 1. *read*: a field that children read has changed: the children are settled,
+//! 2. *child*: a record finds its targets and takes fields from them,
+//! 3. *parent*: a record's rollups and coverage follow from its children's edges.
+//!
+//! A pass is a function of what it reads, so it may come late, twice, or for nothing; what matters is that one comes after
+//! every change. Values stay what they were until then.
+
+mod child;
+mod edges;
+mod fan;
+pub mod measure;
+mod parent;
+
+pub use edges::{By, Changed, Followed};
+pub(crate) use parent::carry_settled;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::links::{CoverageKind, Derivation, LinkRule, id_of};
+use stook_catalogue::value::Value;
+use stook_store::queue::JobId;
+use stook_store::{Change, Content, Inside, Mark, Pass, Passed, RecordWrite, Result, Settled, Store, StoreError, StoredRecord, Tenant};
+
+/// Marks of records that children look for.
+const FOUND: u32 = 0;
+/// Marks of records that children read.
+const READ: u32 = 1;
+/// Marks of children.
+const CHILD: u32 = 2;
+/// Marks of parents.
+const PARENT: u32 = 3;
+
+/// Marks answered by one pass: transactions are not long, and passes are not many.
+const MOST_MARKS: usize = 1_000;
+/// Edges read by one pass that fans out.
+const MOST_CHILDREN: usize = 2_000;
+
+/// What a catalogue says of one collection's relations.
+#[derive(Debug, Default)]
+pub(crate) struct Relations {
+    /// Its number in marks.
+    pub id: u32,
+    /// Links of its records.
+    pub from: Vec<usize>,
+    /// Links to its records.
+    pub to: Vec<usize>,
+    /// Coverages of its records.
+    pub coverages: Vec<usize>,
+    /// Fields that are rolled up.
+    pub rollups: Vec<usize>,
+    /// Settled fields with expressions, each behind those it reads.
+    pub through: Vec<usize>,
+    /// Links whose targets are looked for.
+    pub finds: Vec<usize>,
+}
+
+impl Relations {
+    /// Whether anything follows from a change of its records.
+    pub fn any(&self) -> bool {
+        !(self.from.is_empty() && self.to.is_empty() && self.coverages.is_empty() && self.rollups.is_empty() && self.through.is_empty())
+    }
+
+    fn is_parent(&self) -> bool {
+        !(self.coverages.is_empty() && self.rollups.is_empty())
+    }
+
+    fn is_child(&self) -> bool {
+        !(self.finds.is_empty() && self.through.is_empty())
+    }
+}
+
+/// What a catalogue says of relations: the answer to marks. Made once, used by everybody.
+#[derive(Debug)]
+pub struct Rules {
+    /// The definition.
+    pub catalogue: Arc<Catalogue>,
+    pub(crate) relations: Vec<Relations>,
+    links: HashMap<u32, usize>,
+    collections: HashMap<u32, usize>,
+}
+
+impl Rules {
+    /// The rules of a catalogue.
+    pub fn new(catalogue: &Arc<Catalogue>) -> Self {
+        let mut relations: Vec<Relations> = Vec::with_capacity(catalogue.collections.len());
+        for (index, collection) in catalogue.collections.iter().enumerate() {
+            let mut own = Relations { id: id_of(&collection.name), ..Relations::default() };
+            for (number, link) in catalogue.links.iter().enumerate() {
+                if link.from == index {
+                    own.from.push(number);
+                    if matches!(link.rule, LinkRule::Same { .. }) {
+                        own.finds.push(number);
+                    }
+                }
+                if link.to == index {
+                    own.to.push(number);
+                }
+            }
+            own.coverages = (0..catalogue.coverages.len()).filter(|coverage| catalogue.coverages[*coverage].parent == index).collect();
+            let mut waiting = Vec::new();
+            for (place, field) in collection.fields.iter().enumerate() {
+                match &field.derive {
+                    Some(Derivation::Rollup(_)) => own.rollups.push(place),
+                    Some(Derivation::Through(expression)) => waiting.push((place, expression)),
+                    _ => {}
+                }
+            }
+            // parsing refused circles, so every round places at least one
+            while !waiting.is_empty() {
+                let names: Vec<String> = waiting.iter().map(|(place, _)| collection.fields[*place].name.clone()).collect();
+                let (ready, rest): (Vec<_>, Vec<_>) =
+                    waiting.into_iter().partition(|(_, expression)| !expression.variables().iter().any(|name| names.contains(name)));
+                own.through.extend(ready.iter().map(|(place, _)| *place));
+                if ready.is_empty() {
+                    break;
+                }
+                waiting = rest;
+            }
+            relations.push(own);
+        }
+        let links = catalogue.links.iter().enumerate().map(|(number, link)| (link.id, number)).collect();
+        let collections = relations.iter().enumerate().map(|(number, own)| (own.id, number)).collect();
+        Self { catalogue: catalogue.clone(), relations, links, collections }
+    }
+
+    /// Whether anything is ever to be settled.
+    pub fn any(&self) -> bool {
+        self.relations.iter().any(Relations::any)
+    }
+
+    /// Whether records of a collection tell others, or are told: then their old values must be known when they change.
+    pub fn concern(&self, collection: usize) -> bool {
+        self.relations[collection].any()
+    }
+}
+
+/// What one pass has found out so far.
+struct Work<'p> {
+    rules: &'p Rules,
+    evaluator: &'p Evaluator,
+    writes: Vec<RecordWrite>,
+    followed: Followed,
+    answered: Vec<i64>,
+}
+
+impl Pass for Rules {
+    fn most(&self) -> usize {
+        MOST_MARKS
+    }
+
+    fn run(&self, _tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
+        let evaluator = Evaluator::new(self.catalogue.tables.clone());
+        let mut work = Work { rules: self, evaluator: &evaluator, writes: Vec::new(), followed: Followed::default(), answered: Vec::new() };
+        let Some(first) = marks.first() else { return Ok(Settled::default()) };
+        let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
+        match (first.stratum, link, collection) {
+            (FOUND, Some(link), _) => work.found(desk, *link, marks)?,
+            (READ, Some(link), _) => work.read(desk, *link, marks)?,
+            (CHILD, _, Some(collection)) => work.child_marks(desk, *collection, marks)?,
+            (PARENT, _, Some(collection)) => work.parents(desk, *collection, marks)?,
+            // of a rule that the definition does not have any more
+            _ => work.answered.extend(marks.iter().map(|mark| mark.id)),
+        }
+        let Work { writes, followed, answered, .. } = work;
+        let mut settling = followed.settling();
+        settling.answered = answered;
+        Ok(Settled { writes, settling })
+    }
+}
+
+/// Who caused marks.
+type Jobs = BTreeSet<JobId>;
+
+impl Work<'_> {
+    fn child_marks(&mut self, desk: &mut dyn Inside, collection: usize, marks: &[Mark]) -> Result<()> {
+        let mut children: BTreeMap<Key, Jobs> = BTreeMap::new();
+        for mark in marks {
+            self.answered.push(mark.id);
+            if let Ok(key) = Key::new(mark.target.as_str()) {
+                children.entry(key).or_default().insert(mark.job);
+            }
+        }
+        self.children(desk, collection, &children)
+    }
+
+    /// Writes settled values that are new, and what follows from them.
+    fn settle(&mut self, collection: usize, stored: &StoredRecord, golden: Vec<Value>, by: By, jobs: &Jobs) {
+        if golden == stored.golden {
+            return;
+        }
+        for job in jobs {
+            let changed = Changed { collection, key: &stored.key, before: Some(&stored.golden), after: Some(&golden), job: *job, by };
+            self.followed.follow(self.rules, self.evaluator, &changed);
+        }
+        let change = Change::Settle(Box::new(content_of(stored, golden)));
+        self.writes.push(RecordWrite { collection, key: stored.key.clone(), expect: Some(stored.version), change });
+    }
+}
+
+/// A record's content with other golden values.
+fn content_of(stored: &StoredRecord, golden: Vec<Value>) -> Content {
+    Content {
+        created_job: stored.created_job,
+        alive: stored.alive,
+        golden: golden.into(),
+        state: stored.state.clone(),
+        state_set: stored.state_set.clone(),
+        conflicts: stored.conflicts.clone(),
+        contributions: stored.contributions.clone(),
+        raw: stored.raw.clone().map(Into::into),
+    }
+}
+
+/// The text of a value that is a key.
+fn key_in(value: &Value) -> Option<Key> {
+    value.as_text().and_then(|text| Key::new(text).ok())
+}
+
+/// Whether a coverage measures children of a link.
+fn measures(kind: &CoverageKind) -> Option<usize> {
+    match kind {
+        CoverageKind::Children(children) => Some(children.link),
+        CoverageKind::Runs { link, .. } => Some(*link),
+        CoverageKind::Total(_) => None,
+    }
+}
+
+/// Answers marks until there are none, or `stop` says so; returns what was done.
+///
+/// # Errors
+/// When the store fails.
+pub fn drain(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool) -> Result<Passed> {
+    let mut total = Passed::default();
+    loop {
+        let round = round(store, rules, stop)?;
+        if round.answered == 0 || stop.load(Ordering::SeqCst) {
+            if round.answered == 0 && !store.owing()?.is_empty() && !stop.load(Ordering::SeqCst) {
+                // others are at it
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            }
+            return Ok(total);
+        }
+        total.answered += round.answered;
+        total.rows += round.rows;
+    }
+}
+
+/// One pass for every tenant that has marks: a tenant with many does not keep one with few waiting.
+///
+/// # Errors
+/// When the store fails.
+pub fn round(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool) -> Result<Passed> {
+    let mut total = Passed::default();
+    for (tenant, _) in store.owing()? {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let passed = store.settle(&tenant, rules)?;
+        total.answered += passed.answered;
+        total.rows += passed.rows;
+    }
+    Ok(total)
+}
+
+/// A failure of what edges carry, as the store's.
+fn damaged(error: stook_catalogue::record::Damaged) -> StoreError {
+    StoreError::Damaged(error)
+}

@@ -1,0 +1,594 @@
+//! The pass that settles records as parents: rollups, coverage, sums, from the edges of their children.
+
+use super::measure::{Child, Run, distinct, gaps, roll, runs, union};
+use super::{By, Changed, Jobs, Work, damaged, measures};
+use cel::objects::{Key as CelKey, Map as CelMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use stook_catalogue::definition::{Collection, KeyRule};
+use stook_catalogue::expr::{Expression, from_cel, text_to_cel, to_cel};
+use stook_catalogue::key::Key;
+use stook_catalogue::links::{Case, Children, Coverage, CoverageKind, Derivation, Measure, Total};
+use stook_catalogue::record::{Contribution, Origin, Said, UNKNOWN_TIME, pack, pack_raw, put_value, unpack};
+use stook_catalogue::survivorship::Consolidator;
+use stook_catalogue::value::{FieldType, Value};
+use stook_store::{Change, Content, Edge, Inside, Mark, RecordWrite, Result, StoredRecord};
+
+/// What of a parent is to be settled.
+#[derive(Debug, Default)]
+struct Wanted {
+    jobs: Jobs,
+    /// Everything, because the parent itself has changed.
+    all: bool,
+    /// Groups whose children have changed.
+    groups: BTreeSet<String>,
+}
+
+/// Children of one parent, by link, in the order of their edges: group, key, what is told.
+type Told = HashMap<usize, Vec<(String, String, Child)>>;
+
+/// A row of a coverage while it is computed.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    /// The type of what is measured.
+    ty: FieldType,
+    value: i64,
+    expected: Option<i64>,
+    gaps: Option<Vec<(i64, i64)>>,
+}
+
+impl Row {
+    fn adjusted(&self) -> Option<i64> {
+        self.expected.filter(|expected| *expected > 0).map(|expected| self.value.min(expected))
+    }
+
+    fn percentage(&self) -> Option<f64> {
+        let (adjusted, expected) = (self.adjusted()?, self.expected?);
+        Some(adjusted as f64 / expected as f64 * 100.0)
+    }
+
+    fn status(&self) -> Option<&'static str> {
+        let (adjusted, expected) = (self.adjusted()?, self.expected?);
+        Some(match adjusted {
+            ..=0 => "Missing",
+            _ if adjusted >= expected => "Complete",
+            _ => "Partial",
+        })
+    }
+
+    /// Whether there is anything to say.
+    fn says(&self) -> bool {
+        self.value != 0 || self.adjusted().is_some()
+    }
+}
+
+impl Work<'_> {
+    pub(super) fn parents(&mut self, desk: &mut dyn Inside, collection: usize, marks: &[Mark]) -> Result<()> {
+        let mut wanted: BTreeMap<Key, Wanted> = BTreeMap::new();
+        for mark in marks {
+            self.answered.push(mark.id);
+            let Ok(key) = Key::new(mark.target.as_str()) else { continue };
+            let own = wanted.entry(key).or_default();
+            own.jobs.insert(mark.job);
+            match mark.part.strip_prefix('g') {
+                Some(group) => {
+                    own.groups.insert(group.to_owned());
+                }
+                None => own.all = true,
+            }
+        }
+        let keys: Vec<Key> = wanted.keys().cloned().collect();
+        let held = desk.hold(collection, &keys)?;
+        self.widen(collection, &held, &mut wanted);
+        let told = self.told(desk, collection, &wanted)?;
+        let mut parents: Vec<(Key, Option<StoredRecord>, Wanted, Told)> = Vec::with_capacity(keys.len());
+        for (((key, wanted), record), told) in wanted.into_iter().zip(held).zip(told) {
+            let record = self.exists(collection, &key, record, &wanted, &told)?;
+            parents.push((key, record, wanted, told));
+        }
+        let mut covered = HashMap::new();
+        for coverage in &self.rules.relations[collection].coverages {
+            self.cover(desk, *coverage, &parents, &mut covered)?;
+        }
+        Ok(())
+    }
+
+    /// Where a rollup may change, everything may; where a parent came or goes with its children, all of them count.
+    fn widen(&self, collection: usize, held: &[Option<StoredRecord>], wanted: &mut BTreeMap<Key, Wanted>) {
+        let own = &self.rules.relations[collection];
+        let definition = &self.rules.catalogue.collections[collection];
+        let rolls = |group: &str| {
+            own.rollups.iter().any(|field| match &definition.fields[*field].derive {
+                Some(Derivation::Rollup(rollup)) => rollup.groups.as_ref().is_none_or(|groups| groups.is_match(group)),
+                _ => false,
+            })
+        };
+        let created = own.to.iter().any(|link| self.rules.catalogue.links[*link].create);
+        let has_runs = own.coverages.iter().any(|coverage| matches!(self.rules.catalogue.coverages[*coverage].kind, CoverageKind::Runs { .. }));
+        for (wanted, record) in wanted.values_mut().zip(held) {
+            let is_there = record.as_ref().is_some_and(|record| record.alive);
+            wanted.all |= has_runs || (created && !is_there) || wanted.groups.iter().any(|group| rolls(group));
+        }
+    }
+
+    /// Reads edges of parents: of all groups, or of those that have changed.
+    fn told(&self, desk: &mut dyn Inside, collection: usize, wanted: &BTreeMap<Key, Wanted>) -> Result<Vec<Told>> {
+        let own = &self.rules.relations[collection];
+        let definition = &self.rules.catalogue.collections[collection];
+        let rolled = own.rollups.iter().filter_map(|field| match &definition.fields[*field].derive {
+            Some(Derivation::Rollup(rollup)) => Some(rollup.link),
+            _ => None,
+        });
+        let measured = own.coverages.iter().filter_map(|coverage| measures(&self.rules.catalogue.coverages[*coverage].kind));
+        let creating = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create);
+        let links: BTreeSet<usize> = rolled.chain(measured).chain(creating).collect();
+        let places: HashMap<&str, usize> = wanted.keys().enumerate().map(|(place, key)| (key.as_str(), place)).collect();
+        let mut told: Vec<Told> = wanted.iter().map(|_| Told::new()).collect();
+        let mut asked: Vec<(String, Option<String>)> = Vec::new();
+        for (key, wanted) in wanted {
+            let target = key.as_str().to_owned();
+            if wanted.all {
+                asked.push((target, None));
+            } else {
+                asked.extend(wanted.groups.iter().map(|group| (target.clone(), Some(group.clone()))));
+            }
+        }
+        for link in links {
+            let definition = &self.rules.catalogue.links[link];
+            for Edge { target, group, child, payload, .. } in desk.edges(definition.edges(), &asked, usize::MAX >> 1)? {
+                let Some(place) = places.get(target.as_str()) else { continue };
+                let child = (group, child, Child::unpack(&payload, definition).map_err(damaged)?);
+                told[*place].entry(link).or_default().push(child);
+            }
+        }
+        Ok(told)
+    }
+
+    /// Brings a parent into being, or ends it, as its children want it, and settles its rollups; returns it if it exists.
+    fn exists(&mut self, collection: usize, key: &Key, stored: Option<StoredRecord>, wanted: &Wanted, told: &Told) -> Result<Option<StoredRecord>> {
+        let created: Vec<usize> =
+            self.rules.relations[collection].to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
+        let mut record = stored;
+        if !created.is_empty() && wanted.all {
+            record = self.create(collection, key, record, wanted, told, &created)?;
+        } else if !created.is_empty() {
+            // its last children may have gone: only all of them tell
+            let emptied = wanted.groups.iter().any(|group| !told.values().flatten().any(|(own, ..)| own == group));
+            if emptied {
+                for job in &wanted.jobs {
+                    self.followed.mark(super::PARENT, self.rules.relations[collection].id, key.as_str(), "", *job);
+                }
+            }
+        }
+        let Some(record) = record.filter(|record| record.alive) else { return Ok(None) };
+        if !wanted.all || self.rules.relations[collection].rollups.is_empty() {
+            return Ok(Some(record));
+        }
+        let mut golden = record.golden.clone();
+        let definition = &self.rules.catalogue.collections[collection];
+        for field in &self.rules.relations[collection].rollups {
+            let Some(Derivation::Rollup(rollup)) = &definition.fields[*field].derive else { continue };
+            let children = told.get(&rollup.link).map(Vec::as_slice).unwrap_or_default();
+            let children: Vec<(&str, &Child)> = children.iter().map(|(group, _, child)| (group.as_str(), child)).collect();
+            golden[*field] = roll(&self.rules.catalogue, rollup, &definition.fields[*field].ty, &children);
+        }
+        let settled = StoredRecord { golden: golden.clone(), ..record.clone() };
+        // a record that is brought into being in this pass is not in the store: it is settled when it is
+        if self.writes.last().is_none_or(|write| write.collection != collection || write.key != *key) {
+            self.settle(collection, &record, golden, By::Parent, &wanted.jobs);
+        }
+        Ok(Some(settled))
+    }
+
+    /// A parent that exists because children name it has a contribution of each link that does.
+    fn create(
+        &mut self,
+        collection: usize,
+        key: &Key,
+        stored: Option<StoredRecord>,
+        wanted: &Wanted,
+        told: &Told,
+        links: &[usize],
+    ) -> Result<Option<StoredRecord>> {
+        let definition = &self.rules.catalogue.collections[collection];
+        let KeyRule::Field(key_field) = definition.key else { return Ok(stored) };
+        let mut contributions = match &stored {
+            Some(record) => unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()).map_err(damaged)?,
+            None => Vec::new(),
+        };
+        let before: Vec<Box<str>> = contributions.iter().map(|contribution| contribution.contributor.clone()).collect();
+        for link in links {
+            let own = &self.rules.catalogue.links[*link];
+            let contributor: Box<str> = format!("{}.{}", self.rules.catalogue.collections[own.from].name, own.name).into();
+            let named = told.get(link).is_some_and(|children| !children.is_empty());
+            let is_there = contributions.iter().any(|contribution| contribution.contributor == contributor);
+            if named && !is_there {
+                let mut values = vec![Value::Null; definition.fields.len()];
+                values[key_field] = stook_catalogue::value::from_text(key.as_str(), &definition.fields[key_field].ty, None).unwrap_or_default();
+                contributions.push(Contribution {
+                    contributor,
+                    as_of: UNKNOWN_TIME,
+                    hash: [0; 16],
+                    generation: 0,
+                    origin: Origin::default(),
+                    before: None,
+                    said: Said::Values(values.into()),
+                    raw: None,
+                });
+            } else if !named {
+                contributions.retain(|contribution| contribution.contributor != contributor);
+            }
+        }
+        contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
+        if contributions.iter().map(|contribution| &contribution.contributor).eq(&before) {
+            return Ok(stored);
+        }
+        let living = stored.as_ref().filter(|record| record.alive);
+        let (change, now) = if contributions.is_empty() && stored.as_ref().is_some_and(|record| record.state_set.is_empty()) {
+            (Change::Delete, None)
+        } else {
+            let mut survived = Consolidator::new(&self.rules.catalogue, definition, self.evaluator).survive(&contributions);
+            if let Some(record) = &stored {
+                carry_settled(definition, &record.golden, &mut survived.values);
+            }
+            let state_set = stored.as_ref().map(|record| record.state_set.clone()).unwrap_or_default();
+            let content = Content {
+                created_job: stored.as_ref().map_or(0, |record| record.created_job),
+                alive: survived.alive,
+                state: crate::chunk::consolidate::effective_state(definition, self.evaluator, &survived.values, &state_set),
+                state_set,
+                conflicts: survived.conflicts,
+                contributions: pack(&contributions, definition, &survived.values),
+                raw: pack_raw(&contributions),
+                golden: survived.values,
+            };
+            let now = content.alive.then(|| content.golden.to_vec());
+            (Change::Put(Box::new(content)), now)
+        };
+        for job in &wanted.jobs {
+            let changed =
+                Changed { collection, key, before: living.map(|record| &record.golden[..]), after: now.as_deref(), job: *job, by: By::Outside };
+            self.followed.follow(self.rules, self.evaluator, &changed);
+        }
+        let expect = stored.as_ref().map(|record| record.version);
+        self.writes.push(RecordWrite { collection, key: key.clone(), expect, change });
+        Ok(now.map(|golden| StoredRecord {
+            key: key.clone(),
+            version: stored.as_ref().map(|record| record.version).unwrap_or_default(),
+            created_job: 0,
+            alive: true,
+            contributions: Vec::new(),
+            state_set: Vec::new(),
+            golden,
+            state: Vec::new(),
+            conflicts: Vec::new(),
+            raw: None,
+        }))
+    }
+
+    /// Brings the rows of a coverage up to date. `covered` has the rows of coverages that came before, by parent and group.
+    fn cover(
+        &mut self,
+        desk: &mut dyn Inside,
+        index: usize,
+        parents: &[(Key, Option<StoredRecord>, Wanted, Told)],
+        covered: &mut HashMap<(usize, usize), BTreeMap<String, Row>>,
+    ) -> Result<()> {
+        let coverage = &self.rules.catalogue.coverages[index];
+        let names: Vec<&str> = parents.iter().map(|(key, ..)| key.as_str()).collect();
+        let keys: BTreeSet<Key> = desk.keys_by(coverage.rows, 0, &names)?.into_iter().collect();
+        let keys: Vec<Key> = keys.into_iter().collect();
+        let stored = if keys.is_empty() { Vec::new() } else { desk.hold(coverage.rows, &keys)? };
+        let mut known: HashMap<String, Vec<StoredRecord>> = HashMap::new();
+        for record in stored.into_iter().flatten() {
+            known.entry(record.golden[0].as_text().unwrap_or_default().to_owned()).or_default().push(record);
+        }
+        for (place, (key, record, wanted, told)) in parents.iter().enumerate() {
+            let stored = known.remove(key.as_str()).unwrap_or_default();
+            let counts = |record: &&StoredRecord| coverage.when.as_ref().is_none_or(|when| self.holds(when, coverage.parent, &record.golden));
+            let Some(parent) = record.as_ref().filter(counts) else {
+                self.replace(coverage.rows, stored, Vec::new());
+                continue;
+            };
+            let rows: Vec<(Key, Vec<Value>)> = match &coverage.kind {
+                CoverageKind::Runs { link, condition, told: value, max_gap } => {
+                    let own = told.get(link).map(Vec::as_slice).unwrap_or_default();
+                    let found = observed(own, *condition, *value, *max_gap);
+                    found.iter().filter_map(|run| self.run_row(coverage, parent, run)).collect()
+                }
+                CoverageKind::Children(children) => {
+                    let mut rows = BTreeMap::new();
+                    let told = told.get(&children.link).map(Vec::as_slice).unwrap_or_default();
+                    for record in stored.iter().filter(|_| !wanted.all) {
+                        let group = record.golden[1].as_text().unwrap_or_default();
+                        if let Some(row) = case_of(children, group).filter(|_| !wanted.groups.contains(group)).map(|case| Row::stored(record, case)) {
+                            rows.insert(group.to_owned(), row);
+                        }
+                    }
+                    for (group, row) in self.measured(coverage, children, parent, wanted, told) {
+                        rows.insert(group, row);
+                    }
+                    let shown = rows.iter().filter_map(|(group, row)| self.row(coverage, parent, group, row)).collect();
+                    covered.insert((index, place), rows);
+                    shown
+                }
+                CoverageKind::Total(total) => {
+                    let ty = self.rules.catalogue.collections[coverage.rows].fields[2].ty.clone();
+                    let rows = covered.get(&(total.of, place)).map(|rows| self.sums(total, &ty, rows)).unwrap_or_default();
+                    let shown = rows.iter().filter_map(|(group, row)| self.row(coverage, parent, group, row)).collect();
+                    covered.insert((index, place), rows);
+                    shown
+                }
+            };
+            self.replace(coverage.rows, stored, rows);
+        }
+        Ok(())
+    }
+
+    /// Writes what rows should be where it is not what they are.
+    fn replace(&mut self, collection: usize, stored: Vec<StoredRecord>, wanted: Vec<(Key, Vec<Value>)>) {
+        let definition = &self.rules.catalogue.collections[collection];
+        let mut stored: HashMap<Key, StoredRecord> = stored.into_iter().map(|record| (record.key.clone(), record)).collect();
+        for (key, values) in wanted {
+            let old = stored.remove(&key);
+            if old.as_ref().is_some_and(|old| old.golden == values) {
+                continue;
+            }
+            let content = Content {
+                created_job: 0,
+                alive: true,
+                contributions: pack(&[], definition, &values),
+                golden: values.into(),
+                state: Vec::new(),
+                state_set: Vec::new(),
+                conflicts: Vec::new(),
+                raw: None,
+            };
+            self.writes.push(RecordWrite { collection, key, expect: old.map(|old| old.version), change: Change::Put(Box::new(content)) });
+        }
+        for old in stored.into_values() {
+            self.writes.push(RecordWrite { collection, key: old.key, expect: Some(old.version), change: Change::Delete });
+        }
+    }
+
+    /// Rows of groups that are to be measured anew.
+    fn measured(
+        &self,
+        coverage: &Coverage,
+        children: &Children,
+        parent: &StoredRecord,
+        wanted: &Wanted,
+        told: &[(String, String, Child)],
+    ) -> BTreeMap<String, Row> {
+        let mut by_group: BTreeMap<&str, Vec<&Child>> = BTreeMap::new();
+        for (group, _, child) in told.iter().filter(|(.., child)| child.meets(children.condition)) {
+            by_group.entry(group).or_default().push(child);
+        }
+        let expected: Option<BTreeSet<String>> = children.groups.as_ref().map(|groups| {
+            let found = self.evaluate(groups, coverage.parent, &parent.golden, "", None);
+            let list = found.and_then(|found| from_cel(&found, &FieldType::List(Box::new(FieldType::Text))).ok()).unwrap_or_default();
+            list.elements().iter().filter_map(|group| group.as_text().map(str::to_owned)).collect()
+        });
+        let mut groups: BTreeSet<&str> = by_group.keys().copied().collect();
+        groups.extend(expected.iter().flatten().map(String::as_str));
+        // a group without children has a row only where it is one of those that should have some
+        groups.retain(|group| wanted.all || wanted.groups.contains(*group));
+        let mut rows = BTreeMap::new();
+        for group in groups {
+            let Some(case) = case_of(children, group) else { continue };
+            let own = by_group.get(group).map(Vec::as_slice).unwrap_or_default();
+            let ty = case.measure.ty();
+            let measured = measure(&case.measure, own);
+            let value = match &case.value {
+                Some(value) => self.number(value, coverage.parent, &parent.golden, group, Some((measured, &ty))).unwrap_or(0),
+                None => measured,
+            };
+            let is_expected = expected.as_ref().is_none_or(|expected| expected.contains(group));
+            let expected = case.expected.as_ref().filter(|_| is_expected);
+            let expected =
+                expected.and_then(|expected| self.number(expected, coverage.parent, &parent.golden, group, None)).map(|expected| expected.max(0));
+            let missing = case.gaps.as_ref().filter(|_| is_expected).and_then(|asked| {
+                let from = self.number(&asked.within.0, coverage.parent, &parent.golden, group, None)?;
+                let to = self.number(&asked.within.1, coverage.parent, &parent.golden, group, None)?;
+                Some(gaps(own.iter().filter_map(|child| child.span), (from, to), asked.shift))
+            });
+            rows.insert(group.to_owned(), Row { ty, value, expected, gaps: missing });
+        }
+        rows
+    }
+
+    /// Sums over rows that expect something.
+    fn sums(&self, total: &Total, ty: &FieldType, rows: &BTreeMap<String, Row>) -> BTreeMap<String, Row> {
+        let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        let uses_rows =
+            [&total.value, &total.expected].into_iter().flatten().any(|expression| expression.variables().iter().any(|name| name == "rows"));
+        let all = if uses_rows { rows_to_cel(rows) } else { cel::Value::Null };
+        for (group, row) in rows {
+            let (Some(adjusted), Some(expected)) = (row.adjusted(), row.expected) else { continue };
+            let by = self.evaluator.evaluate(&total.by, |_| text_to_cel(group)).ok();
+            let Some(by) = by.and_then(|by| from_cel(&by, &FieldType::Text).ok()).and_then(|by| by.as_text().map(str::to_owned)) else { continue };
+            let part = |expression: &Option<Expression>, otherwise: i64| match expression {
+                None => otherwise as f64,
+                Some(expression) => {
+                    let found = self.evaluator.evaluate(expression, |name| match name {
+                        "group" => text_to_cel(group),
+                        "by" => text_to_cel(&by),
+                        "value" => cel::Value::Float(row.value as f64),
+                        "expected" => cel::Value::Float(expected as f64),
+                        "adjusted" => cel::Value::Float(adjusted as f64),
+                        "rows" => all.clone(),
+                        _ => cel::Value::Null,
+                    });
+                    found.ok().and_then(|found| plain_number(&found)).filter(|number| number.is_finite()).unwrap_or(0.0)
+                }
+            };
+            let (value, expected) = (part(&total.value, adjusted), part(&total.expected, expected));
+            let sum = sums.entry(by).or_default();
+            *sum = (sum.0 + value, sum.1 + expected);
+        }
+        let row = |(group, (value, expected)): (String, (f64, f64))| {
+            (group, Row { ty: ty.clone(), value: value.round() as i64, expected: Some(expected.round() as i64), gaps: None })
+        };
+        sums.into_iter().map(row).collect()
+    }
+
+    /// A row as it is stored, if it says anything.
+    fn row(&self, coverage: &Coverage, parent: &StoredRecord, group: &str, row: &Row) -> Option<(Key, Vec<Value>)> {
+        if !row.says() {
+            return None;
+        }
+        let number = |number: Option<i64>| number.map_or(Value::Null, Value::Int);
+        let expected = row.expected.filter(|expected| *expected > 0);
+        let shown = |gaps: &Vec<(i64, i64)>| {
+            let gap = |(start, stop): &(i64, i64)| {
+                serde_json::json!({
+                    "start": stook_catalogue::value::show_timestamp(*start),
+                    "stop": stook_catalogue::value::show_timestamp(*stop),
+                    "duration": Value::Int(stop - start).to_json(&FieldType::Duration),
+                })
+            };
+            Value::Json(Box::new(gaps.iter().map(gap).collect::<Vec<_>>().into()))
+        };
+        let values = vec![
+            Value::text(parent.key.as_str()),
+            Value::text(group),
+            Value::Int(row.value),
+            number(expected),
+            number(row.adjusted()),
+            row.percentage().map_or(Value::Null, Value::Float),
+            row.status().map_or(Value::Null, Value::text),
+            row.gaps.as_ref().filter(|gaps| !gaps.is_empty()).map_or(Value::Null, shown),
+        ];
+        self.keyed(coverage, parent, values)
+    }
+
+    fn run_row(&self, coverage: &Coverage, parent: &StoredRecord, run: &Run) -> Option<(Key, Vec<Value>)> {
+        let length = Value::Int(run.stop - run.start);
+        let values = vec![Value::text(parent.key.as_str()), run.value.clone(), Value::Int(run.start), Value::Int(run.stop), length];
+        self.keyed(coverage, parent, values)
+    }
+
+    /// Values of a row with its key and what it repeats of its parent.
+    fn keyed(&self, coverage: &Coverage, parent: &StoredRecord, mut values: Vec<Value>) -> Option<(Key, Vec<Value>)> {
+        let rows = &self.rules.catalogue.collections[coverage.rows];
+        let of = &self.rules.catalogue.collections[coverage.parent];
+        for field in &rows.fields[values.len()..] {
+            values.push(of.field(&field.name).map(|(index, _)| parent.golden[index].clone()).unwrap_or_default());
+        }
+        let key = crate::chunk::map::key_of(rows, &values, self.evaluator).ok()?;
+        Some((key, values))
+    }
+
+    fn holds(&self, condition: &Expression, collection: usize, golden: &[Value]) -> bool {
+        matches!(self.evaluate(condition, collection, golden, "", None), Some(cel::Value::Bool(true)))
+    }
+
+    fn evaluate(
+        &self,
+        expression: &Expression,
+        collection: usize,
+        golden: &[Value],
+        group: &str,
+        value: Option<(i64, &FieldType)>,
+    ) -> Option<cel::Value> {
+        let definition = &self.rules.catalogue.collections[collection];
+        let variable = |name: &str| match (name, value) {
+            ("group", _) => text_to_cel(group),
+            ("value", Some((value, ty))) => to_cel(&Value::Int(value), ty),
+            _ => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&golden[index], field.golden_type())),
+        };
+        self.evaluator.evaluate(expression, variable).ok()
+    }
+
+    /// The result of an expression as a whole number; of times and durations their microseconds.
+    fn number(&self, expression: &Expression, collection: usize, golden: &[Value], group: &str, value: Option<(i64, &FieldType)>) -> Option<i64> {
+        match self.evaluate(expression, collection, golden, group, value)? {
+            cel::Value::Timestamp(time) => Some(time.timestamp_micros()),
+            cel::Value::Duration(length) => length.num_microseconds(),
+            other => plain_number(&other).filter(|number| number.is_finite()).map(|number| number.round() as i64),
+        }
+    }
+}
+
+impl Row {
+    /// A row as it is in the store.
+    fn stored(record: &StoredRecord, case: &Case) -> Self {
+        let number = |index: usize| record.golden[index].as_int();
+        let gaps = match &record.golden[7] {
+            Value::Json(list) => list.as_array().map(|list| {
+                let time = |gap: &serde_json::Value, name: &str| {
+                    let shown = gap.get(name).cloned().unwrap_or_default();
+                    stook_catalogue::value::from_json(&shown, &FieldType::Timestamp, None).ok().and_then(|time| time.as_int()).unwrap_or(0)
+                };
+                list.iter().map(|gap| (time(gap, "start"), time(gap, "stop"))).collect()
+            }),
+            _ => None,
+        };
+        Self { ty: case.measure.ty(), value: number(2).unwrap_or(0), expected: number(3), gaps }
+    }
+}
+
+fn case_of<'c>(children: &'c Children, group: &str) -> Option<&'c Case> {
+    children.cases.iter().find(|case| case.pattern.as_ref().is_none_or(|pattern| pattern.is_match(group)))
+}
+
+/// A measure of children, which are in the order of their starts.
+fn measure(measure: &Measure, children: &[&Child]) -> i64 {
+    match measure {
+        Measure::Union => union(children.iter().filter_map(|child| child.span)),
+        Measure::Count => children.len() as i64,
+        Measure::Distinct { told, near } => {
+            let of = |child: &&Child| {
+                let mut bytes = Vec::new();
+                for place in told {
+                    if child.told[*place].is_null() {
+                        return None;
+                    }
+                    put_value(&mut bytes, &child.told[*place]);
+                }
+                let start = child.span.map(|(start, _)| start);
+                if near.is_some() { start.map(|start| (bytes, start)) } else { Some((bytes, 0)) }
+            };
+            distinct(children.iter().filter_map(of).collect(), *near)
+        }
+    }
+}
+
+/// The runs of what children say, which may be of several groups.
+fn observed(children: &[(String, String, Child)], condition: usize, told: usize, max_gap: i64) -> Vec<Run> {
+    let said = children.iter().filter(|(.., child)| child.meets(condition));
+    let mut seen: Vec<(i64, i64, &str, Value)> =
+        said.filter_map(|(_, key, child)| Some((child.span?.0, child.span?.1, key.as_str(), child.told[told].clone()))).collect();
+    seen.sort_by(|a, b| (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
+    runs(seen.into_iter().map(|(start, stop, _, value)| (start, stop, value)), max_gap)
+}
+
+fn plain_number(value: &cel::Value) -> Option<f64> {
+    match value {
+        cel::Value::Int(number) => Some(*number as f64),
+        cel::Value::UInt(number) => Some(*number as f64),
+        cel::Value::Float(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// Rows by group as expressions see them: numbers, durations in microseconds.
+fn rows_to_cel(rows: &BTreeMap<String, Row>) -> cel::Value {
+    let name = |name: &str| CelKey::String(Arc::new(name.to_owned()));
+    let number = |number: Option<i64>| number.map_or(cel::Value::Null, |number| cel::Value::Float(number as f64));
+    let entry = |(group, row): (&String, &Row)| {
+        let values = [("value", number(Some(row.value))), ("expected", number(row.expected)), ("adjusted", number(row.adjusted()))];
+        let map: HashMap<CelKey, cel::Value> = values.into_iter().map(|(member, value)| (name(member), value)).collect();
+        (name(group), cel::Value::Map(CelMap { map: Arc::new(map) }))
+    };
+    cel::Value::Map(CelMap { map: Arc::new(rows.iter().map(entry).collect()) })
+}
+
+/// Keeps the settled values a record had: whoever changes what documents say of it does not know better.
+pub(crate) fn carry_settled(collection: &Collection, before: &[Value], after: &mut Arc<[Value]>) {
+    if !collection.settles() {
+        return;
+    }
+    let kept = |(index, value): (usize, &Value)| if collection.fields[index].is_settled() { before[index].clone() } else { value.clone() };
+    *after = after.iter().enumerate().map(kept).collect();
+}

@@ -1,0 +1,576 @@
+//! The law of settling: whatever came in whichever order and in overlapping transactions, when no mark is left every link,
+//! field through a link, rollup and coverage is what somebody finds who looks at all records at once.
+
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::parse::parse;
+use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
+use stook_engine::settle::{self, Rules};
+use stook_lab::postgres::Server;
+use stook_store::plan::{Column, Plan};
+use stook_store::postgres::{self, PostgresStore};
+use stook_store::sqlite::{Options, SqliteStore};
+use stook_store::{Pass, Store, Tenant};
+
+const DEFINITION: &str = "\
+catalogue: settling
+collections:
+  plan:
+    key: id
+    fields:
+      id: text
+      side: text
+      mode: text
+      from: timestamp
+      to: timestamp
+      area: { type: duration, rollup: { over: item.found, groups: 'a', where: \"size > 2\", sum: length } }
+      largest: { type: integer, rollup: { over: item.found, max: size } }
+      words: { type: integer, rollup: { over: item.found, where: \"size > 1\", distinct: words } }
+    coverage:
+      local:
+        over: item.found
+        when: \"mode != 'none'\"
+        where: \"size > 0\"
+        groups: \"mode == 'both' ? ['a', 'b'] : ['a']\"
+        with: [side]
+        cases:
+          - match: a
+            measure: union
+            expected: \"to - from\"
+            gaps: { within: [from, to], shift: 2s }
+          - match: b
+            measure: { distinct: [size], near: 1s }
+            value: \"value > 0 ? value + 1 : 0\"
+            expected: \"area == null ? 0 : int(string(largest))\"
+          - measure: count
+      sum: { of: local }
+  item:
+    key: id
+    fields:
+      id: text
+      side: text
+      kind: text
+      from: timestamp
+      to: timestamp
+      size: integer
+      words: [text]
+      box_id: text
+      own_mode: text
+      length: { type: duration, derive: \"to - from\" }
+      mode: { type: text, derive: \"coalesce(own_mode, found.mode)\", index: equal }
+      weight: { type: integer, derive: \"box.number\" }
+      colour: { type: text, derive: \"bag.colour + '/' + string(coalesce(weight, 0))\" }
+    links:
+      found:
+        to: plan
+        when: \"kind != 'x'\"
+        same: side
+        overlap: { mine: [from, to], theirs: [from, to], tolerance: 1s, reach: 4s }
+        group: kind
+        span: [from, to]
+      box: { to: box, key: box_id, create: true, group: kind }
+      bag: { to: bag, same: { words: labels } }
+  box:
+    key: id
+    fields:
+      id: text
+      number: { type: integer, rollup: { over: item.box, count: true } }
+    coverage:
+      kinds: { over: item.box, where: \"size > 0\", measure: count, expected: \"3\" }
+  bag:
+    key: id
+    fields: { id: text, labels: [text], colour: text }
+  seen:
+    key: id
+    fields: { id: text, of: text, at: timestamp, until: timestamp, status: text }
+    links: { of_box: { to: box, key: of, create: true, span: [at, until] } }
+  shelf:
+    key: id
+    fields: { id: text, of: text, at: timestamp, until: timestamp, status: text }
+    links: { room: { to: room, key: of, create: true, span: [at, until] } }
+  room:
+    key: id
+    fields: { id: text }
+    coverage:
+      status: { over: shelf.room, runs: { value: status, max_gap: 3s } }
+";
+
+/// A change of one record.
+#[derive(Debug, Clone)]
+struct Step {
+    collection: &'static str,
+    key: String,
+    /// Nothing deletes.
+    fields: Option<Json>,
+}
+
+fn time(seconds: i64) -> Json {
+    stook_catalogue::value::show_timestamp(seconds * 1_000_000).into()
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let side = prop::sample::select(vec!["l", "r"]);
+    let plan = (0..4_usize, side.clone(), prop::sample::select(vec!["one", "both", "none"]), 0..40_i64, 0..12_i64, any::<bool>()).prop_map(
+        |(id, side, mode, from, length, timed)| {
+            let mut fields = json!({ "side": side, "mode": mode, "from": time(from) });
+            if timed {
+                fields["to"] = time(from + length);
+            }
+            Step { collection: "plan", key: format!("p{id}"), fields: Some(fields) }
+        },
+    );
+    let words = prop::sample::subsequence(vec!["u", "v", "w"], 0..=3);
+    let item =
+        (0..8_usize, side, prop::sample::select(vec!["a", "b", "c", "x"]), (0..40_i64, 0..9_i64), 0..5_i64, words.clone(), 0..3_usize, any::<bool>())
+            .prop_map(|(id, side, kind, (from, length), size, words, box_id, own)| {
+                let mut fields = json!({ "side": side, "kind": kind, "from": time(from), "to": time(from + length), "size": size, "words": words });
+                if box_id > 0 {
+                    fields["box_id"] = format!("b{box_id}").into();
+                }
+                if own {
+                    fields["own_mode"] = "own".into();
+                }
+                Step { collection: "item", key: format!("i{id}"), fields: Some(fields) }
+            });
+    let bag = (0..2_usize, words, prop::sample::select(vec!["red", "blue"])).prop_map(|(id, labels, colour)| Step {
+        collection: "bag",
+        key: format!("g{id}"),
+        fields: Some(json!({ "labels": labels, "colour": colour })),
+    });
+    let shelf = (0..6_usize, 0..2_usize, 0..30_i64, 0..3_i64, prop::sample::select(vec!["OK", "KO"])).prop_map(|(id, of, at, length, status)| {
+        let fields = json!({ "of": format!("r{of}"), "at": time(at), "until": time(at + length), "status": status });
+        Step { collection: "shelf", key: format!("s{id}"), fields: Some(fields) }
+    });
+    let gone =
+        (prop::sample::select(vec![("plan", "p", 4_usize), ("item", "i", 8), ("bag", "g", 2), ("shelf", "s", 6)]), any::<prop::sample::Index>())
+            .prop_map(|((collection, letter, most), which)| Step { collection, key: format!("{letter}{}", which.index(most)), fields: None });
+    prop_oneof![3 => plan, 6 => item, 1 => bag, 2 => shelf, 2 => gone]
+}
+
+struct Desk {
+    catalogue: Arc<Catalogue>,
+    rules: Arc<dyn Pass>,
+    /// Openings of one store, as several processes have them.
+    stores: Vec<Box<dyn Store>>,
+}
+
+fn definition() -> Arc<Catalogue> {
+    Arc::new(parse(DEFINITION).unwrap_or_else(|problems| panic!("{problems:?}")))
+}
+
+fn desk(catalogue: Arc<Catalogue>, stores: Vec<Box<dyn Store>>) -> Desk {
+    Desk { rules: Arc::new(Rules::new(&catalogue)), catalogue, stores }
+}
+
+static FILE: LazyLock<Desk> = LazyLock::new(|| {
+    let memory = Path::new("/dev/shm");
+    let folders = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix("stook-settle-"));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let folder = folders.join(format!("stook-settle-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let catalogue = definition();
+    let open = || -> Box<dyn Store> { Box::new(SqliteStore::open(&folder.join("store"), catalogue.clone(), Options::default()).expect("a store")) };
+    let stores = vec![open(), open()];
+    desk(catalogue, stores)
+});
+
+static SERVER: LazyLock<Option<Desk>> = LazyLock::new(|| {
+    let server = match Server::start(&["fsync=off", "deadlock_timeout=200ms"]) {
+        Ok(server) => Box::leak(Box::new(server)),
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return None;
+        }
+    };
+    let catalogue = definition();
+    let open = || -> Box<dyn Store> {
+        Box::new(PostgresStore::open(&server.url("postgres"), catalogue.clone(), &postgres::Options::default()).expect("a store"))
+    };
+    let stores = vec![open(), open(), open()];
+    Some(desk(catalogue, stores))
+});
+
+impl Desk {
+    fn tenant(&self) -> Tenant {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
+    }
+
+    fn apply(&self, turn: usize, tenant: &Tenant, step: &Step) {
+        let store = &*self.stores[turn % self.stores.len()];
+        let (collection, _) = self.catalogue.collection(step.collection).expect("a collection");
+        let action = match &step.fields {
+            Some(fields) => Action::Put(Fields { values: fields.as_object().expect("fields").clone(), ..Fields::default() }),
+            None => Action::Delete,
+        };
+        let evaluator = Evaluator::new(self.catalogue.tables.clone());
+        let key = Some(Key::new(step.key.as_str()).expect("a key"));
+        let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Conditions::default(), caller: "test".into() };
+        let ended = edit::run(&self.catalogue, store, &evaluator, edit).expect("the store works");
+        assert!(matches!(ended, Edited::Done { .. } | Edited::Missing), "{step:?}: {ended:?}");
+    }
+
+    fn settle(&self, turn: usize) {
+        settle::drain(&*self.stores[turn % self.stores.len()], &self.rules, &AtomicBool::new(false)).expect("it settles");
+    }
+
+    /// Every record of every collection as JSON: the collection, the key, its golden fields.
+    fn see(&self, tenant: &Tenant) -> BTreeMap<String, BTreeMap<String, Json>> {
+        let mut seen = BTreeMap::new();
+        for (index, collection) in self.catalogue.collections.iter().enumerate() {
+            let mut plan = Plan::all(tenant.clone(), index);
+            plan.columns = [Column::Key].into_iter().chain((0..collection.fields.len()).map(Column::Field)).collect();
+            let mut records = BTreeMap::new();
+            for row in self.stores[0].find(&plan).expect("rows").rows {
+                let shown =
+                    collection.fields.iter().zip(&row[1..]).filter(|(_, value)| !value.elements().iter().all(stook_catalogue::value::Value::is_null));
+                let shown: serde_json::Map<String, Json> =
+                    shown.map(|(field, value)| (field.name.clone(), value.to_json(field.golden_type()))).collect();
+                records.insert(row[0].as_text().unwrap_or_default().to_owned(), Json::Object(shown));
+            }
+            seen.insert(collection.name.clone(), records);
+        }
+        seen
+    }
+}
+
+// --- looking at all records at once -------------------------------------------------------------------------------------
+
+fn seconds(record: &Json, name: &str) -> Option<i64> {
+    let text = record.get(name)?.as_str()?;
+    let value = stook_catalogue::value::from_text(text, &stook_catalogue::value::FieldType::Timestamp, None).ok()?;
+    Some(value.as_int()? / 1_000_000)
+}
+
+fn text<'r>(record: &'r Json, name: &str) -> &'r str {
+    record.get(name).and_then(Json::as_str).unwrap_or_default()
+}
+
+fn number(record: &Json, name: &str) -> i64 {
+    record.get(name).and_then(Json::as_i64).unwrap_or(0)
+}
+
+fn words<'r>(record: &'r Json, name: &str) -> Vec<&'r str> {
+    record.get(name).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect()
+}
+
+fn duration(seconds: i64) -> Json {
+    stook_catalogue::value::Value::Int(seconds * 1_000_000).to_json(&stook_catalogue::value::FieldType::Duration)
+}
+
+type Records = BTreeMap<String, Json>;
+
+/// What is settled, from what is not.
+fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
+    let mut all: BTreeMap<String, Records> = BTreeMap::new();
+    for step in steps {
+        let own = all.entry(step.collection.to_owned()).or_default();
+        match &step.fields {
+            Some(fields) => {
+                let mut record = fields.clone();
+                record["id"] = step.key.clone().into();
+                // a list without elements is nothing
+                record.as_object_mut().expect("fields").retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
+                own.insert(step.key.clone(), record);
+            }
+            None => drop(own.remove(&step.key)),
+        }
+    }
+    let get = |name: &str| all.get(name).cloned().unwrap_or_default();
+    let (mut plans, mut items, bags, shelves) = (get("plan"), get("item"), get("bag"), get("shelf"));
+    let mut boxes: Records = BTreeMap::new();
+    for (key, item) in &mut items {
+        let (from, to) = (seconds(item, "from").expect("a time"), seconds(item, "to").expect("a time"));
+        item["length"] = duration(to - from);
+        let middle = 2 * from + (to - from);
+        let candidates = plans.iter().filter_map(|(key, plan)| {
+            let span = (seconds(plan, "from")?, seconds(plan, "to")?);
+            let near = text(plan, "side") == text(item, "side") && span.0 <= to + 1 && span.1 >= from - 1;
+            near.then(|| ((2 * span.0 - middle).max(middle - 2 * span.1).max(0), span.0, key.clone()))
+        });
+        if text(item, "kind") != "x"
+            && let Some((.., plan)) = candidates.min()
+        {
+            item["found"] = plan.into();
+        }
+        let bag = bags.iter().find(|(_, bag)| words(bag, "labels").iter().any(|label| words(item, "words").contains(label)));
+        if let Some((key, _)) = bag {
+            item["bag"] = key.clone().into();
+        }
+        let box_id = text(item, "box_id").to_owned();
+        if !box_id.is_empty() {
+            item["box"] = box_id.clone().into();
+            let record = boxes.entry(box_id.clone()).or_insert_with(|| json!({ "id": box_id, "number": 0 }));
+            record["number"] = (number(record, "number") + 1).into();
+        }
+        let found = plans.get(text(item, "found")).map(|plan| text(plan, "mode").to_owned());
+        let mode = if item.get("own_mode").is_some() { Some("own".to_owned()) } else { found };
+        if let Some(mode) = mode {
+            item["mode"] = mode.into();
+        }
+        let _ = key;
+    }
+    for item in items.values_mut() {
+        if let Some(record) = boxes.get(text(item, "box_id")) {
+            item["weight"] = record["number"].clone();
+        }
+        if let Some(bag) = bags.get(text(item, "bag")) {
+            item["colour"] = format!("{}/{}", text(bag, "colour"), number(item, "weight")).into();
+        }
+    }
+    let (mut local, mut sum, mut kinds, mut status) = (Records::new(), Records::new(), Records::new(), Records::new());
+    for (key, plan) in &mut plans {
+        let children: Vec<&Json> = items.values().filter(|item| text(item, "found") == key).collect();
+        let area: Vec<i64> = children
+            .iter()
+            .filter(|item| text(item, "kind") == "a" && number(item, "size") > 2)
+            .map(|item| seconds(item, "to").unwrap_or(0) - seconds(item, "from").unwrap_or(0))
+            .collect();
+        plan["area"] = duration(area.iter().sum());
+        if let Some(largest) = children.iter().map(|item| number(item, "size")).max() {
+            plan["largest"] = largest.into();
+        }
+        let different: BTreeSet<&str> = children.iter().filter(|item| number(item, "size") > 1).flat_map(|item| words(item, "words")).collect();
+        plan["words"] = different.len().into();
+        if text(plan, "mode") == "none" {
+            continue;
+        }
+        let mut totals: Vec<(i64, i64)> = Vec::new();
+        let wanted = if text(plan, "mode") == "both" { vec!["a", "b"] } else { vec!["a"] };
+        for group in ["a", "b", "c"] {
+            let own: Vec<(i64, i64, i64)> = children
+                .iter()
+                .filter(|item| text(item, "kind") == group && number(item, "size") > 0)
+                .map(|item| (seconds(item, "from").unwrap_or(0), seconds(item, "to").unwrap_or(0), number(item, "size")))
+                .collect();
+            let covered = |place: i64| own.iter().any(|(from, to, _)| *from <= place && place < *to);
+            let span = seconds(plan, "from").zip(seconds(plan, "to"));
+            let mut gaps = Vec::new();
+            let (value, expected) = match group {
+                "a" => {
+                    if let Some((from, to)) = span.filter(|_| wanted.contains(&"a")) {
+                        let first = own.iter().map(|(from, ..)| *from).min().unwrap_or(i64::MAX);
+                        let late = first.saturating_sub(from);
+                        let (from, to) = if (1..=2).contains(&late) { (first, to + late) } else { (from, to) };
+                        let mut open = None;
+                        for place in from..=to {
+                            let missing = place < to && !covered(place);
+                            match (missing, open) {
+                                (true, None) => open = Some(place),
+                                (false, Some(start)) => {
+                                    gaps.push(json!({ "start": time(start), "stop": time(place), "duration": duration(place - start) }));
+                                    open = None;
+                                }
+                                _ => {}
+                            }
+                        }
+                    }
+                    let value = (0..80).filter(|place| covered(*place)).count() as i64;
+                    (value * 1_000_000, span.map_or(0, |(from, to)| (to - from) * 1_000_000))
+                }
+                "b" => {
+                    let mut seen: Vec<(i64, i64)> = own.iter().map(|(from, _, size)| (*size, *from)).collect();
+                    seen.sort_unstable();
+                    let first = i64::from(!seen.is_empty());
+                    let value = first + seen.windows(2).filter(|pair| pair[0].0 != pair[1].0 || pair[1].1 - pair[0].1 > 1).count() as i64;
+                    (if value > 0 { value + 1 } else { 0 }, plan.get("largest").and_then(Json::as_i64).unwrap_or(0))
+                }
+                _ => (own.len() as i64, 0),
+            };
+            let expected = if wanted.contains(&group) { expected } else { 0 };
+            if expected > 0 {
+                totals.push((value.min(expected), expected));
+            }
+            if let Some(mut row) = row("plan", key, group, value, expected) {
+                row["side"] = plan["side"].clone();
+                if !gaps.is_empty() {
+                    row["gaps"] = gaps.into();
+                }
+                local.insert(format!("{key}#{group}"), row);
+            }
+        }
+        let (value, wanted) = totals.iter().fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
+        if let Some(row) = row("plan", key, "all", value, wanted) {
+            sum.insert(format!("{key}#all"), row);
+        }
+    }
+    for key in boxes.keys() {
+        for group in ["a", "b", "c", "x"] {
+            let own = items.values().filter(|item| text(item, "box_id") == key && text(item, "kind") == group && number(item, "size") > 0).count();
+            let named = items.values().any(|item| text(item, "box_id") == key && text(item, "kind") == group);
+            if named
+                && own > 0
+                && let Some(row) = row("box", key, group, own as i64, 3)
+            {
+                kinds.insert(format!("{key}#{group}"), row);
+            }
+        }
+    }
+    let mut rooms = Records::new();
+    let mut shelves = shelves;
+    for shelf in shelves.values_mut() {
+        shelf["room"] = shelf["of"].clone();
+        rooms.insert(text(shelf, "of").to_owned(), json!({ "id": shelf["of"] }));
+    }
+    for room in rooms.keys() {
+        let mut own: Vec<(i64, i64, &str, &str)> = shelves
+            .iter()
+            .filter(|(_, shelf)| text(shelf, "of") == room)
+            .map(|(key, shelf)| (seconds(shelf, "at").unwrap_or(0), seconds(shelf, "until").unwrap_or(0), key.as_str(), text(shelf, "status")))
+            .collect();
+        own.sort_unstable();
+        let mut runs: Vec<(&str, i64, i64)> = Vec::new();
+        for (start, stop, _, value) in own {
+            runs.retain(|run| run.1 != start || run.0 == value);
+            match runs.last_mut() {
+                Some(last) if start - last.2 <= 3 && last.0 == value => last.2 = last.2.max(stop),
+                Some(last) if start - last.2 <= 3 => {
+                    last.2 = start;
+                    runs.push((value, start, stop));
+                }
+                _ => runs.push((value, start, stop)),
+            }
+        }
+        for (value, start, stop) in runs {
+            let row = json!({ "room": room, "value": value, "start": time(start), "stop": time(stop), "duration": duration(stop - start) });
+            status.insert(format!("{room}@{}", time(start).as_str().unwrap_or_default()), row);
+        }
+    }
+    let named = [
+        ("plan", plans),
+        ("item", items),
+        ("box", boxes),
+        ("bag", bags),
+        ("seen", Records::new()),
+        ("shelf", shelves),
+        ("room", rooms),
+        ("plan.local", local),
+        ("plan.sum", sum),
+        ("box.kinds", kinds),
+        ("room.status", status),
+    ];
+    named.into_iter().map(|(name, records)| (name.to_owned(), records)).collect()
+}
+
+/// A row of a coverage; integers where the coverage mixes measures.
+fn row(parent: &str, key: &str, group: &str, value: i64, expected: i64) -> Option<Json> {
+    if value == 0 && expected == 0 {
+        return None;
+    }
+    let mut row = json!({ parent: key, "group": group, "value": value });
+    if expected > 0 {
+        let adjusted = value.min(expected);
+        row["expected"] = expected.into();
+        row["adjusted"] = adjusted.into();
+        row["percentage"] = (adjusted as f64 / expected as f64 * 100.0).into();
+        let status = if adjusted == 0 {
+            "Missing"
+        } else if adjusted == expected {
+            "Complete"
+        } else {
+            "Partial"
+        };
+        row["status"] = status.into();
+    }
+    Some(row)
+}
+
+fn compare(desk: &Desk, tenant: &Tenant, steps: &[Step]) {
+    let seen = desk.see(tenant);
+    let wanted = expected(steps);
+    for (collection, records) in &wanted {
+        let key_of = |records: &Records| records.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(key_of(&seen[collection]), key_of(records), "records of {collection}");
+        for (key, record) in records {
+            assert_eq!(sorted(&seen[collection][key]), sorted(record), "{collection} {key}");
+        }
+    }
+}
+
+fn sorted(record: &Json) -> BTreeMap<String, Json> {
+    record.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// One after the other, settled now and then.
+    #[test]
+    fn settling_finds_what_looking_at_everything_finds(steps in prop::collection::vec((step(), prop::bool::weighted(0.2)), 1..40)) {
+        let desk = &*FILE;
+        let tenant = desk.tenant();
+        for (step, settles) in &steps {
+            desk.apply(0, &tenant, step);
+            if *settles {
+                desk.settle(0);
+            }
+        }
+        desk.settle(0);
+        compare(desk, &tenant, &steps.into_iter().map(|(step, _)| step).collect::<Vec<_>>());
+    }
+}
+
+/// Several sessions change different records at once while others settle.
+fn together(desk: &Desk, steps: &[Step], sessions: usize) {
+    let tenant = desk.tenant();
+    let done = AtomicBool::new(false);
+    let lanes: Vec<Vec<&Step>> = (0..sessions)
+        .map(|session| steps.iter().filter(|step| step.key.bytes().map(usize::from).sum::<usize>() % sessions == session).collect())
+        .collect();
+    std::thread::scope(|scope| {
+        let settlers: Vec<_> = (0..2)
+            .map(|turn| {
+                let done = &done;
+                scope.spawn(move || {
+                    while !done.load(Ordering::SeqCst) {
+                        desk.settle(turn);
+                    }
+                })
+            })
+            .collect();
+        let tenant = &tenant;
+        let writers: Vec<_> = lanes
+            .into_iter()
+            .enumerate()
+            .map(|(turn, own)| scope.spawn(move || own.into_iter().for_each(|step| desk.apply(turn, tenant, step))))
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().expect("it writes"));
+        done.store(true, Ordering::SeqCst);
+        settlers.into_iter().for_each(|settler| settler.join().expect("it settles"));
+    });
+    desk.settle(0);
+    compare(desk, &tenant, steps);
+}
+
+fn histories(cases: u32) -> impl Iterator<Item = Vec<Step>> {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::{Config, TestRunner};
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    let strategy = prop::collection::vec(step(), 10..80);
+    (0..cases).map(move |_| strategy.new_tree(&mut runner).expect("a history").current())
+}
+
+#[test]
+fn overlapping_transactions_of_a_file_settle_alike() {
+    histories(24).for_each(|steps| together(&FILE, &steps, 2));
+}
+
+#[test]
+fn overlapping_transactions_of_a_server_settle_alike() {
+    if let Some(desk) = &*SERVER {
+        histories(40).for_each(|steps| together(desk, &steps, 3));
+    }
+}

@@ -1,0 +1,177 @@
+//! Passes: one transaction locks a lane, takes its marks, holds the records it changes, and writes what follows. Statements see
+//! what was committed before they began, so a pass sees everything that its marks announce.
+
+use super::records;
+use super::session::{Attempt, Session, Trouble};
+use super::tables::{Tables, indexed, name};
+use crate::{Detail, Edge, Inside, LANES, Pass, Passed, Result, StoreError, StoredRecord, Tenant};
+use ::postgres::Row;
+use stook_catalogue::key::Key;
+
+struct PassInside<'d> {
+    session: &'d mut Session,
+    tables: &'d Tables,
+    tenant: i64,
+    /// What a question failed with: the pass is done again if that helps.
+    trouble: Option<Trouble>,
+}
+
+impl PassInside<'_> {
+    fn ask<T: Default>(&mut self, ask: impl FnOnce(&mut Session, &Tables, i64) -> Attempt<T>) -> Result<T> {
+        match ask(self.session, self.tables, self.tenant) {
+            Ok(value) => Ok(value),
+            Err(trouble) => {
+                self.trouble = Some(trouble);
+                Err(StoreError::Other("a question of the pass failed".into()))
+            }
+        }
+    }
+}
+
+fn edge(link: u32, target: String, row: &Row) -> Edge {
+    Edge { link, target, group: row.get("grp"), start: row.get("start"), child: row.get("child"), payload: row.get("payload") }
+}
+
+fn keys_of(rows: &[Row]) -> Attempt<Vec<Key>> {
+    let key = |row: &Row| Key::new(row.get::<_, &str>(0)).map_err(|error| StoreError::Other(error.to_string()).into());
+    rows.iter().map(key).collect()
+}
+
+impl Inside for PassInside<'_> {
+    fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+        self.ask(|session, tables, tenant| {
+            let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
+            if !tables.distributed() {
+                let table = &tables.collections[collection].table;
+                let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {table} WHERE tenant = $1 AND key = ANY($2) ORDER BY key FOR UPDATE) AS held");
+                session.one(&sql, &[&tenant, &wanted])?;
+            }
+            records::read(session, tables, tenant, collection, keys, Detail::Full)
+        })
+    }
+
+    fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+        self.ask(|session, tables, tenant| records::read(session, tables, tenant, collection, keys, Detail::Values))
+    }
+
+    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
+        self.ask(|session, _, tenant| {
+            let (names, groups): (Vec<&str>, Vec<Option<&str>>) = targets.iter().map(|(target, group)| (target.as_str(), group.as_deref())).unzip();
+            // what is asked with a group and without are two questions, or an index would be used for the first column only
+            let mut edges = Vec::new();
+            let columns = "e.target, e.grp, e.start, e.child, e.payload";
+            if groups.iter().any(Option::is_some) {
+                let sql = format!(
+                    "SELECT {columns} FROM unnest($3::text[], $4::text[]) AS u(target, grp) CROSS JOIN LATERAL \
+                     (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp) AS e \
+                     WHERE u.grp IS NOT NULL ORDER BY e.target, e.grp, e.start, e.child LIMIT $5"
+                );
+                let rows = session.query(&sql, &[&tenant, &i64::from(link), &names, &groups, &(limit as i64)])?;
+                edges.extend(rows.iter().map(|row| edge(link, row.get("target"), row)));
+            }
+            let whole: Vec<&str> = targets.iter().filter(|(_, group)| group.is_none()).map(|(target, _)| target.as_str()).collect();
+            if !whole.is_empty() {
+                let sql = format!(
+                    "SELECT {columns} FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = ANY($3) ORDER BY e.target, e.grp, e.start, e.child LIMIT $4"
+                );
+                let rows = session.query(&sql, &[&tenant, &i64::from(link), &whole, &(limit as i64)])?;
+                edges.extend(rows.iter().map(|row| edge(link, row.get("target"), row)));
+            }
+            Ok(edges)
+        })
+    }
+
+    fn between(&mut self, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+        self.ask(|session, _, tenant| {
+            let targets: Vec<&str> = ranges.iter().map(|(target, ..)| target.as_str()).collect();
+            let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
+            let sql = "SELECT DISTINCT e.target, e.grp, e.start, e.child, e.payload FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS u(target, low, high) \
+                       CROSS JOIN LATERAL (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = '' \
+                       AND e.start BETWEEN u.low AND u.high) AS e ORDER BY e.target, e.grp, e.start, e.child LIMIT $6";
+            let rows = session.query(sql, &[&tenant, &i64::from(link), &targets, &low, &high, &(limit as i64)])?;
+            Ok(rows.iter().map(|row| edge(link, row.get("target"), row)).collect())
+        })
+    }
+
+    fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
+        self.ask(|session, _, tenant| {
+            let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 AND (grp, start, child) > ($4, $5, $6) \
+                       ORDER BY grp, start, child LIMIT $7";
+            let rows = session.query(sql, &[&tenant, &i64::from(link), &target, &group, &start, &child, &(limit as i64)])?;
+            Ok(rows.iter().map(|row| edge(link, target.to_owned(), row)).collect())
+        })
+    }
+
+    fn keys_by(&mut self, collection: usize, field: usize, values: &[&str]) -> Result<Vec<Key>> {
+        self.ask(|session, tables, tenant| {
+            let own = &tables.collections[collection];
+            let field = &tables.catalogue().collections[collection].fields[field];
+            let column = name(&["f", &field.name]);
+            let sql = format!(
+                "SELECT r.key FROM unnest($2::text[]) AS u(value) CROSS JOIN LATERAL (SELECT key FROM {} r WHERE r.tenant = $1 AND {} = {} AND {column} = u.value) AS r",
+                own.table,
+                indexed(&column, field.golden_type()),
+                indexed("u.value", field.golden_type()),
+            );
+            keys_of(&session.query(&sql, &[&tenant, &values])?)
+        })
+    }
+
+    fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.ask(|session, tables, tenant| {
+            let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);
+            keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
+        })
+    }
+}
+
+/// Lets a pass answer marks of a lane that nobody else is at.
+pub fn pass(session: &mut Session, tables: &Tables, schema: &str, (owner, tenant): (&Tenant, i64), pass: &dyn Pass, stamp: i64) -> Attempt<Passed> {
+    let lanes: Vec<i64> = session
+        .query(
+            "WITH RECURSIVE lanes(lane) AS (SELECT min(lane) FROM marks WHERE tenant = $1 UNION ALL \
+             SELECT (SELECT min(lane) FROM marks WHERE tenant = $1 AND lane > lanes.lane) FROM lanes WHERE lane IS NOT NULL) \
+             SELECT lane FROM lanes WHERE lane IS NOT NULL",
+            &[&tenant],
+        )?
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    // whoever comes next begins with another one
+    let turn = stamp.unsigned_abs() as usize % lanes.len().max(1);
+    for lane in lanes[turn..].iter().chain(&lanes[..turn]) {
+        let lock = "SELECT pg_try_advisory_xact_lock(hashtext($1), hashtext($2))";
+        if !session.one(lock, &[&format!("stook settle {schema}"), &format!("{tenant} {lane}")])?.get::<_, bool>(0) {
+            continue;
+        }
+        debug_assert!((*lane as u32) < LANES);
+        let mut marks = records::marks(session, tenant, Some(*lane as u32), pass.most())?;
+        let Some(first) = marks.first().map(|mark| (mark.stratum, mark.rule)) else { continue };
+        marks.retain(|mark| (mark.stratum, mark.rule) == first);
+        let mut desk = PassInside { session, tables, tenant, trouble: None };
+        let settled = pass.run(owner, &marks, &mut desk);
+        let trouble = desk.trouble.take();
+        let settled = match (settled, trouble) {
+            (_, Some(trouble)) => return Err(trouble),
+            (settled, None) => settled?,
+        };
+        let answered = settled.settling.answered.len() as u64;
+        let (receipt, _) = records::write(session, tables, Some(tenant), &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
+        return Ok(Passed { answered, rows: receipt.rows });
+    }
+    Ok(Passed::default())
+}
+
+/// Tenants that have marks, and how many of them, counted to a few thousand.
+pub fn owing(session: &mut Session) -> Attempt<Vec<(Tenant, u64)>> {
+    let sql = "SELECT name, (SELECT count(*) FROM (SELECT 1 FROM marks WHERE tenant = t.id LIMIT 5000) AS waiting) FROM tenants t \
+               WHERE EXISTS(SELECT 1 FROM marks WHERE tenant = t.id)";
+    let rows = session.query(sql, &[])?;
+    rows.iter().map(|row| Ok((Tenant::new(row.get(0))?, row.get::<_, i64>(1) as u64))).collect()
+}
+
+/// Whether a job has no marks.
+pub fn is_settled(session: &mut Session, job: u64) -> Attempt<bool> {
+    let sql = "SELECT NOT EXISTS(SELECT 1 FROM marks WHERE tenant = (SELECT tenant FROM jobs WHERE id = $1) AND job = $1)";
+    Ok(session.one(sql, &[&(job as i64)])?.get(0))
+}

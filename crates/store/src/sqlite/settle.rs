@@ -1,0 +1,142 @@
+//! Passes: marks are answered inside the writer's transaction, which sees everything and is alone.
+
+use super::tables::Tables;
+use super::{failure, records};
+use crate::{Changed, Detail, Edge, Inside, Pass, Passed, RecordWrite, Result, StoreError, StoredRecord, Tenant};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use stook_catalogue::key::Key;
+
+/// What a pass asks, inside the writer's transaction: nobody else writes meanwhile.
+pub struct PassInside<'c> {
+    pub connection: &'c Connection,
+    pub tables: &'c Tables,
+    pub tenant: i64,
+}
+
+impl PassInside<'_> {
+    fn collect(&self, link: u32, target: &str, sql: &str, arguments: &[&dyn ToSql], edges: &mut Vec<Edge>) -> Result<()> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(failure)?;
+        let mut rows = statement.query(arguments).map_err(failure)?;
+        while let Some(row) = rows.next().map_err(failure)? {
+            let get = || -> rusqlite::Result<Edge> {
+                Ok(Edge { link, target: target.to_owned(), group: row.get(0)?, start: row.get(1)?, child: row.get(2)?, payload: row.get(3)? })
+            };
+            edges.push(get().map_err(failure)?);
+        }
+        Ok(())
+    }
+
+    fn keys(&self, sql: &str, arguments: &[&dyn ToSql]) -> Result<Vec<Key>> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(failure)?;
+        let mut rows = statement.query(arguments).map_err(failure)?;
+        let mut keys = Vec::new();
+        while let Some(row) = rows.next().map_err(failure)? {
+            let key: String = row.get(0).map_err(failure)?;
+            keys.push(Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?);
+        }
+        Ok(keys)
+    }
+}
+
+impl Inside for PassInside<'_> {
+    fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+        records::read(self.connection, self.tables, self.tenant, collection, keys, Detail::Full)
+    }
+
+    fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
+        records::read(self.connection, self.tables, self.tenant, collection, keys, Detail::Values)
+    }
+
+    fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
+        // inside the process a statement for each target costs no round trip
+        let mut edges = Vec::new();
+        let left = |edges: &Vec<Edge>| limit.saturating_sub(edges.len()) as i64;
+        for (target, group) in targets {
+            let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ?";
+            match group {
+                Some(group) => {
+                    let sql = format!("{sql} AND grp = ? ORDER BY start, child LIMIT ?");
+                    self.collect(link, target, &sql, params![self.tenant, link, target, group, left(&edges)], &mut edges)?;
+                }
+                None => {
+                    let sql = format!("{sql} ORDER BY grp, start, child LIMIT ?");
+                    self.collect(link, target, &sql, params![self.tenant, link, target, left(&edges)], &mut edges)?;
+                }
+            }
+        }
+        Ok(edges)
+    }
+
+    fn between(&mut self, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+        let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = '' \
+                   AND start BETWEEN ? AND ? ORDER BY start, child LIMIT ?";
+        let mut edges = Vec::new();
+        for (target, low, high) in ranges {
+            let left = limit.saturating_sub(edges.len()) as i64;
+            self.collect(link, target, sql, params![self.tenant, link, target, low, high, left], &mut edges)?;
+        }
+        Ok(edges)
+    }
+
+    fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
+        let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND (grp, start, child) > (?, ?, ?) \
+                   ORDER BY grp, start, child LIMIT ?";
+        let mut edges = Vec::new();
+        self.collect(link, target, sql, params![self.tenant, link, target, group, start, child, limit as i64], &mut edges)?;
+        Ok(edges)
+    }
+
+    fn keys_by(&mut self, collection: usize, field: usize, values: &[&str]) -> Result<Vec<Key>> {
+        let own = &self.tables.collections[collection];
+        let name = &self.tables.catalogue().collections[collection].fields[field].name;
+        let sql = format!("SELECT key FROM {} WHERE tenant = ? AND \"f_{name}\" = ?", own.table);
+        let mut keys = Vec::new();
+        for value in values {
+            keys.extend(self.keys(&sql, params![self.tenant, value])?);
+        }
+        Ok(keys)
+    }
+
+    fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+        let own = &self.tables.collections[collection];
+        self.keys(
+            &format!("SELECT key FROM {} WHERE tenant = ? AND key > ? ORDER BY key LIMIT ?", own.table),
+            params![self.tenant, key, limit as i64],
+        )
+    }
+}
+
+/// Lets a pass answer marks inside the writer's transaction; returns what was written, too.
+pub fn pass(connection: &Connection, tables: &Tables, owner: &Tenant, pass: &dyn Pass, stamp: i64) -> Result<(Passed, Vec<Changed>)> {
+    let tenant = records::tenant_id(connection, owner)?;
+    let mut marks = records::marks(connection, tenant, pass.most())?;
+    let Some(first) = marks.first().map(|mark| (mark.stratum, mark.rule)) else { return Ok((Passed::default(), Vec::new())) };
+    marks.retain(|mark| (mark.stratum, mark.rule) == first);
+    let settled = pass.run(owner, &marks, &mut PassInside { connection, tables, tenant })?;
+    let answered = settled.settling.answered.len() as u64;
+    let changed = |write: &RecordWrite| Changed { tenant: owner.clone(), collection: write.collection, key: write.key.clone(), content: true };
+    let changed = settled.writes.iter().map(changed).collect();
+    let receipt = records::write(connection, tables, &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
+    Ok((Passed { answered, rows: receipt.rows }, changed))
+}
+
+/// Tenants that have marks, and how many of them, counted to a few thousand.
+pub fn owing(connection: &Connection) -> Result<Vec<(Tenant, u64)>> {
+    let sql = "SELECT name, (SELECT count(*) FROM (SELECT 1 FROM marks WHERE tenant = tenants.id LIMIT 5000)) AS waiting FROM tenants \
+               WHERE EXISTS(SELECT 1 FROM marks WHERE tenant = tenants.id)";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut rows = statement.query([]).map_err(failure)?;
+    let mut owing = Vec::new();
+    while let Some(row) = rows.next().map_err(failure)? {
+        let name: String = row.get(0).map_err(failure)?;
+        owing.push((Tenant::new(&name)?, row.get::<_, i64>(1).map_err(failure)? as u64));
+    }
+    Ok(owing)
+}
+
+/// Whether a job has no marks.
+pub fn is_settled(connection: &Connection, job: u64) -> Result<bool> {
+    let sql = "SELECT 1 FROM marks WHERE tenant = (SELECT tenant FROM jobs WHERE id = ?1) AND job = ?1 LIMIT 1";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    Ok(statement.query_row([job as i64], |_| Ok(())).optional().map_err(failure)?.is_none())
+}
