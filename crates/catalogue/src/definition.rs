@@ -79,14 +79,16 @@ pub struct Pattern {
     pub name: String,
     /// The expressions.
     pub expressions: Vec<Regex>,
+    /// The names of all their groups.
+    pub names: Vec<String>,
 }
 
 impl Pattern {
-    /// The named groups of the first expression that matches.
+    /// The named groups of the first expression that matches; those of the others, and those that took no part, are null.
     pub fn groups(&self, text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
-        let (expression, captures) = self.expressions.iter().find_map(|expression| Some((expression, expression.captures(text)?)))?;
-        let named = expression.capture_names().flatten().filter_map(|name| Some((name.to_owned(), captures.name(name)?.as_str().into())));
-        Some(named.collect())
+        let captures = self.expressions.iter().find_map(|expression| expression.captures(text))?;
+        let group = |name: &String| (name.clone(), captures.name(name).map_or(serde_json::Value::Null, |found| found.as_str().into()));
+        Some(self.names.iter().map(group).collect())
     }
 }
 

@@ -3,7 +3,7 @@
 //! Beside CEL's standard library: `coalesce(a, b, ...)` the first that is not null; `squash(list)` joins the non-empty
 //! texts with single blanks; `without(map, keys)`; `lookup(table, key)` a constant table and `keys(table)` its keys;
 //! `fold(text)` case folding; `trim(text)`; `uuid5(name, text)`; `md5(text)`; `strftime(time, format)`;
-//! `substring(text, from, to)`, null where the text is too short; `hex(text)` a number, `hex(number)` a text; `abs` and `sum`
+//! `times(duration, number)`; `substring(text, from, to)`, null where the text is too short; `hex(text)` a number, `hex(number)` a text; `abs` and `sum`
 //! of numbers and durations. Absent is null. There is no clock: `now` is only known where a caller passes it.
 
 use crate::fold::fold;
@@ -75,8 +75,15 @@ pub struct Expression {
     program: Arc<Program>,
     variables: Vec<String>,
     members: Vec<Member>,
-    /// Whether the whole expression is the one member.
-    is_member: bool,
+    whole: Whole,
+}
+
+/// What an expression is that needs no evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    Variable,
+    Member,
+    Other,
 }
 
 /// A member of a variable that an expression reads.
@@ -89,8 +96,8 @@ pub struct Member {
 }
 
 /// Functions of [`Evaluator`], for checks and messages.
-const FUNCTIONS: [&str; 14] =
-    ["coalesce", "squash", "without", "lookup", "keys", "fold", "trim", "uuid5", "md5", "strftime", "substring", "hex", "abs", "sum"];
+const FUNCTIONS: [&str; 15] =
+    ["coalesce", "squash", "without", "lookup", "keys", "fold", "trim", "uuid5", "md5", "strftime", "times", "substring", "hex", "abs", "sum"];
 
 impl Expression {
     /// Compiles an expression that may use `names`.
@@ -134,8 +141,12 @@ impl Expression {
         collect_members(&program.expression().expr, &mut members);
         members.retain(|member| variables.contains(&member.of));
         members.dedup();
-        let is_member = members.len() == 1 && matches!(&program.expression().expr, Expr::Select(select) if !select.test);
-        Ok(Self { source: source.to_owned(), program: Arc::new(program), variables, members, is_member })
+        let whole = match &program.expression().expr {
+            Expr::Select(select) if !select.test && members.len() == 1 => Whole::Member,
+            Expr::Ident(_) if variables.len() == 1 => Whole::Variable,
+            _ => Whole::Other,
+        };
+        Ok(Self { source: source.to_owned(), program: Arc::new(program), variables, members, whole })
     }
 
     /// The text it was compiled from.
@@ -155,7 +166,12 @@ impl Expression {
 
     /// The member that is all there is to the expression.
     pub fn as_member(&self) -> Option<&Member> {
-        self.members.first().filter(|_| self.is_member)
+        self.members.first().filter(|_| self.whole == Whole::Member)
+    }
+
+    /// The variable that is all there is to the expression.
+    pub fn as_variable(&self) -> Option<&str> {
+        self.variables.first().filter(|_| self.whole == Whole::Variable).map(String::as_str)
     }
 }
 
@@ -266,6 +282,7 @@ impl Evaluator {
         });
         let _ = root.add_function("md5", |text: Arc<String>| Cel::String(Arc::new(md5(&text))));
         let _ = root.add_function("strftime", |Arguments(args): Arguments| strftime(&args));
+        let _ = root.add_function("times", |Arguments(args): Arguments| times(&args));
         let _ = root.add_function("substring", |Arguments(args): Arguments| substring(&args));
         let _ = root.add_function("hex", |Arguments(args): Arguments| hex(&args));
         let _ = root.add_function("abs", |Arguments(args): Arguments| abs(&args));
@@ -350,6 +367,21 @@ fn keys(tables: &Tables, args: &[Cel]) -> Result<Cel, ExecutionError> {
 fn md5(text: &str) -> String {
     use md5::Digest;
     md5::Md5::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A duration as often as a number says; CEL has no product of the two.
+fn times(args: &[Cel]) -> Cel {
+    match (args.first(), args.get(1)) {
+        (Some(Cel::Duration(length)), Some(Cel::Int(number))) => {
+            let micros = length.num_microseconds().and_then(|micros| micros.checked_mul(*number));
+            micros.map_or(Cel::Null, |micros| Cel::Duration(chrono::Duration::microseconds(micros)))
+        }
+        (Some(Cel::Duration(length)), Some(Cel::Float(number))) => {
+            let micros = length.num_microseconds().unwrap_or(0) as f64 * number;
+            Cel::Duration(chrono::Duration::microseconds(micros.round() as i64))
+        }
+        _ => Cel::Null,
+    }
 }
 
 /// Characters from a place, from 0, to another, or to the end; nothing of a text that is too short.
@@ -531,6 +563,7 @@ mod tests {
         assert_eq!(evaluate("md5('abc')", &a), Ok(Value::text("900150983cd24fb0d6963f7d28e17f72")));
         assert_eq!(evaluate("substring('S1A_IW', 0, 3) + string(substring('ab', 3) == null)", &a), Ok(Value::text("S1Atrue")));
         assert_eq!(evaluate("string(hex('04F9D1')) + hex(318318)", &a), Ok(Value::text("3260974DB6E")));
+        assert_eq!(evaluate("string(times(duration('2s'), 3))", &a), Ok(Value::text("6s")));
         assert_eq!(evaluate("string(abs(-2) + sum([1, 2, null]))", &a), Ok(Value::text("5")));
         assert_eq!(evaluate("string(abs(duration('-2s')) + sum([duration('1s'), duration('-500ms')]))", &a), Ok(Value::text("2.5s")));
     }

@@ -141,7 +141,7 @@ pub enum Command {
     },
     /// Make realistic input.
     #[command(
-        after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register"
+        after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data"
     )]
     Sample {
         /// What kind.
@@ -149,6 +149,9 @@ pub enum Command {
         /// How many.
         #[arg(long, default_value_t = 1_000, value_name = "N")]
         records: u64,
+        /// How many days, of satellites.
+        #[arg(long, default_value_t = 1, value_name = "D")]
+        days: u64,
         /// Equal seeds give equal files.
         #[arg(long, default_value_t = 1, value_name = "S")]
         seed: u64,
@@ -158,7 +161,7 @@ pub enum Command {
         /// Number of the first record.
         #[arg(long, default_value_t = 1, value_name = "N")]
         first: u64,
-        /// The file [default: standard output]; businesses are four files in a folder.
+        /// The file [default: standard output]; businesses and satellites are files in a folder.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -405,6 +408,7 @@ pub enum ExportFormat {
 pub enum SampleName {
     Authorities,
     Businesses,
+    Sentinel,
 }
 
 /// Orders of keys in a sample.

@@ -12,6 +12,7 @@ use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
 use stook_lab::sample::authorities::{self, Authorities, Keys};
 use stook_lab::sample::businesses::{self, Businesses};
+use stook_lab::sample::sentinel::{self, Sentinel};
 
 /// The catalogue a new folder begins with.
 const TEMPLATE: &str = include_str!("template.yaml");
@@ -72,16 +73,22 @@ pub fn schema() -> Outcome {
 /// Samples that describe each business.
 const SAMPLES: u64 = 5;
 
-pub fn sample(name: SampleName, records: u64, seed: u64, keys: KeyOrder, first: u64, output: Option<&Path>) -> Outcome {
+/// `size` is a number of records, of days for satellites.
+pub fn sample(name: SampleName, size: u64, seed: u64, keys: KeyOrder, first: u64, output: Option<&Path>) -> Outcome {
+    let mut records = size;
     match name {
+        SampleName::Sentinel => {
+            let folder = output.ok_or_else(|| Failure::usage("satellites are several files: name a folder with -o"))?;
+            records = sentinel::write(&Sentinel { days: size, seed, first: first - 1 }, folder)?;
+        }
         SampleName::Businesses => {
             let folder = output.ok_or_else(|| Failure::usage("businesses are several files: name a folder with -o"))?;
-            businesses::write(&Businesses { records, seed, first, versions: SAMPLES }, folder)?;
+            businesses::write(&Businesses { records: size, seed, first, versions: SAMPLES }, folder)?;
         }
         SampleName::Authorities => {
             let mut out = writer(output)?;
             let keys = if keys == KeyOrder::Random { Keys::Random } else { Keys::Ascending };
-            authorities::write(&Authorities { records, seed, keys, first }, &mut out)?;
+            authorities::write(&Authorities { records: size, seed, keys, first }, &mut out)?;
         }
     }
     if let Some(path) = output {

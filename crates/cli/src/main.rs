@@ -92,7 +92,10 @@ fn run(arguments: &Arguments) -> Outcome {
             ask::withdraw(&place, source, collection.as_deref(), key.as_deref(), tenant, *json)
         }
         Command::Export { collection, format, output, tenant } => ask::export(&place, collection, *format, output.as_deref(), tenant),
-        Command::Sample { name, records, seed, keys, first, output } => definition::sample(*name, *records, *seed, *keys, *first, output.as_deref()),
+        Command::Sample { name, records, days, seed, keys, first, output } => {
+            let size = if *name == arguments::SampleName::Sentinel { *days } else { *records };
+            definition::sample(*name, size, *seed, *keys, *first, output.as_deref())
+        }
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Arguments::command(), "stook", &mut std::io::stdout());
             Ok(0)

@@ -392,8 +392,32 @@ impl<'c> Mapper<'c> {
     }
 
     fn expression(&self, expression: &Expression, rule: &Rule, scope: &Scope<'_>) -> Result<Value, String> {
+        // names and members of names need no evaluation
+        if let Some((value, ty)) = expression.as_variable().and_then(|name| scope.get(name))
+            && *ty == rule.ty
+            && rule.clean.is_none()
+            && rule.lookup.is_none()
+        {
+            return Ok(value.clone());
+        }
+        if let Some(member) = expression.as_member()
+            && let Some((value, FieldType::Json)) = scope.get(&member.of)
+        {
+            return match value {
+                Value::Json(json) => match json.get(&member.name) {
+                    Some(serde_json::Value::String(text)) if rule.ty.element() != &FieldType::Json => self.text(text, rule),
+                    Some(found) => from_json(found, &rule.ty, rule.format.as_deref()).map_err(|error| error.to_string()),
+                    None => Ok(Value::Null),
+                },
+                _ => Ok(Value::Null),
+            };
+        }
         let found = self.evaluator.evaluate(expression, |name| scope.variable(name))?;
-        let value = from_cel(&found, &rule.ty).map_err(|error| error.to_string())?;
+        let value = match (found, &rule.format) {
+            // a text in a format of its own
+            (cel::Value::String(text), Some(_)) => return self.text(&text, rule),
+            (found, _) => from_cel(&found, &rule.ty).map_err(|error| error.to_string())?,
+        };
         match value {
             Value::Text(text) if rule.clean.is_some() || rule.lookup.is_some() => self.text(&text, rule),
             Value::Json(json) if json.is_null() => Ok(Value::Null),
