@@ -79,16 +79,14 @@ pub struct Pattern {
     pub name: String,
     /// The expressions.
     pub expressions: Vec<Regex>,
-    /// The names of all their groups.
-    pub names: Vec<String>,
 }
 
 impl Pattern {
-    /// The named groups of the first expression that matches; those of the others, and those that took no part, are null.
+    /// The named groups of the first expression that matches.
     pub fn groups(&self, text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
-        let captures = self.expressions.iter().find_map(|expression| expression.captures(text))?;
-        let group = |name: &String| (name.clone(), captures.name(name).map_or(serde_json::Value::Null, |found| found.as_str().into()));
-        Some(self.names.iter().map(group).collect())
+        let (expression, captures) = self.expressions.iter().find_map(|expression| Some((expression, expression.captures(text)?)))?;
+        let named = expression.capture_names().zip(captures.iter());
+        Some(named.filter_map(|(name, found)| Some((name?.to_owned(), found?.as_str().into()))).collect())
     }
 }
 

@@ -6,7 +6,9 @@
 //! `times(duration, number)`; `substring(text, from, to)`, null where the text is too short; `hex(text)` a number, `hex(number)` a text; `abs` and `sum`
 //! of numbers and durations. Absent is null. There is no clock: `now` is only known where a caller passes it.
 
+use crate::definition::Collection;
 use crate::fold::fold;
+use crate::plain::{self, Lean, Plain};
 use crate::value::{FieldType, Value};
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::extractors::Arguments;
@@ -75,15 +77,8 @@ pub struct Expression {
     program: Arc<Program>,
     variables: Vec<String>,
     members: Vec<Member>,
-    whole: Whole,
-}
-
-/// What an expression is that needs no evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whole {
-    Variable,
-    Member,
-    Other,
+    /// The expression, where it is plain.
+    plain: Option<Arc<Plain>>,
 }
 
 /// A member of a variable that an expression reads.
@@ -141,12 +136,8 @@ impl Expression {
         collect_members(&program.expression().expr, &mut members);
         members.retain(|member| variables.contains(&member.of));
         members.dedup();
-        let whole = match &program.expression().expr {
-            Expr::Select(select) if !select.test && members.len() == 1 => Whole::Member,
-            Expr::Ident(_) if variables.len() == 1 => Whole::Variable,
-            _ => Whole::Other,
-        };
-        Ok(Self { source: source.to_owned(), program: Arc::new(program), variables, members, whole })
+        let plain = plain::compile(&program.expression().expr).map(Arc::new);
+        Ok(Self { source: source.to_owned(), program: Arc::new(program), variables, members, plain })
     }
 
     /// The text it was compiled from.
@@ -162,16 +153,6 @@ impl Expression {
     /// The members of variables it reads: `plan` and `number` of `plan.number`.
     pub fn members(&self) -> &[Member] {
         &self.members
-    }
-
-    /// The member that is all there is to the expression.
-    pub fn as_member(&self) -> Option<&Member> {
-        self.members.first().filter(|_| self.whole == Whole::Member)
-    }
-
-    /// The variable that is all there is to the expression.
-    pub fn as_variable(&self) -> Option<&str> {
-        self.variables.first().filter(|_| self.whole == Whole::Variable).map(String::as_str)
     }
 }
 
@@ -259,6 +240,7 @@ fn clean(message: &str) -> String {
 /// Evaluates expressions. One per thread: building it registers the functions, evaluating borrows it.
 pub struct Evaluator {
     root: Context<'static, 'static>,
+    tables: Arc<Tables>,
 }
 
 impl Evaluator {
@@ -271,7 +253,7 @@ impl Evaluator {
         });
         let _ = root.add_function("squash", |Arguments(args): Arguments| squash(&args));
         let _ = root.add_function("without", |Arguments(args): Arguments| without(&args));
-        let known = tables.clone();
+        let (known, own) = (tables.clone(), tables.clone());
         let _ = root.add_function("lookup", move |Arguments(args): Arguments| lookup(&tables, &args));
         let _ = root.add_function("keys", move |Arguments(args): Arguments| keys(&known, &args));
         let _ = root.add_function("fold", |text: Arc<String>| Cel::String(Arc::new(fold(&text))));
@@ -287,7 +269,32 @@ impl Evaluator {
         let _ = root.add_function("hex", |Arguments(args): Arguments| hex(&args));
         let _ = root.add_function("abs", |Arguments(args): Arguments| abs(&args));
         let _ = root.add_function("sum", |Arguments(args): Arguments| sum(&args));
-        Self { root }
+        Self { root, tables: own }
+    }
+
+    /// The value of a plain expression over plain values, which `values` gives by name and member; nothing where it is not
+    /// plain, or meets what is not.
+    pub fn lean<'v>(&'v self, expression: &'v Expression, values: &mut plain::Source<'_, 'v>) -> Option<Lean<'v>> {
+        expression.plain.as_ref()?.evaluate(&self.tables, values)
+    }
+
+    /// Whether a condition holds of a record's golden values; trouble with it is no.
+    pub fn holds_of(&self, expression: &Expression, collection: &Collection, values: &[Value]) -> bool {
+        match self.lean(expression, &mut |name, member| lean_field(collection, values, name, member)) {
+            Some(Lean::Bool(value)) => value,
+            Some(Lean::Null) => false,
+            _ => self.holds(expression, |name| cel_field(collection, values, name)).unwrap_or(false),
+        }
+    }
+
+    /// The value of an expression over a record's golden values; null where there is trouble with it.
+    pub fn value_of(&self, expression: &Expression, ty: &FieldType, collection: &Collection, values: &[Value]) -> Value {
+        let lean = self.lean(expression, &mut |name, member| lean_field(collection, values, name, member));
+        if let Some(value) = lean.and_then(|lean| lean.into_value(ty)) {
+            return value;
+        }
+        let found = self.evaluate(expression, |name| cel_field(collection, values, name)).ok();
+        found.and_then(|found| from_cel(&found, ty).ok()).unwrap_or_default()
     }
 
     /// Evaluates `expression`; names it does not find in `variable` are null.
@@ -313,6 +320,19 @@ impl Evaluator {
             other => Err(format!("`{}` is {}, not true or false", expression.source, other.type_of())),
         }
     }
+}
+
+fn lean_field<'v>(collection: &'v Collection, values: &'v [Value], name: &str, member: Option<&str>) -> Option<Lean<'v>> {
+    let (index, field) = collection.field(name)?;
+    match (member, &values[index]) {
+        (None, value) => Some(Lean::of(value, field.golden_type())),
+        (Some(member), Value::Json(json)) => Lean::of_json(json.get(member)?),
+        _ => None,
+    }
+}
+
+fn cel_field(collection: &Collection, values: &[Value], name: &str) -> Cel {
+    collection.field(name).map_or(Cel::Null, |(index, field)| to_cel(&values[index], field.golden_type()))
 }
 
 fn describe(error: &ExecutionError) -> String {
@@ -364,9 +384,11 @@ fn keys(tables: &Tables, args: &[Cel]) -> Result<Cel, ExecutionError> {
     Ok(Cel::List(Arc::new(table.rows.keys().map(|key| text_to_cel(key)).collect())))
 }
 
-fn md5(text: &str) -> String {
+pub(crate) fn md5(text: &str) -> String {
     use md5::Digest;
-    md5::Md5::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits = b"0123456789abcdef";
+    let digest = md5::Md5::digest(text.as_bytes());
+    digest.iter().flat_map(|byte| [digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]]).map(char::from).collect()
 }
 
 /// A duration as often as a number says; CEL has no product of the two.
@@ -566,6 +588,106 @@ mod tests {
         assert_eq!(evaluate("string(times(duration('2s'), 3))", &a), Ok(Value::text("6s")));
         assert_eq!(evaluate("string(abs(-2) + sum([1, 2, null]))", &a), Ok(Value::text("5")));
         assert_eq!(evaluate("string(abs(duration('-2s')) + sum([duration('1s'), duration('-500ms')]))", &a), Ok(Value::text("2.5s")));
+    }
+
+    /// Every plain expression gives what CEL gives, over every combination of values.
+    #[test]
+    fn plain_expressions_are_what_cel_says() {
+        let expressions = [
+            "a == 'x'",
+            "a != 'x'",
+            "a == null",
+            "a != null && b > 1",
+            "a == 'x' || b == 2",
+            "!(a == 'x')",
+            "b == 1 ? a : 'other'",
+            "a in ['x', 'y']",
+            "b in [1, 2]",
+            "a + 'z'",
+            "b + 1",
+            "b - 1",
+            "t - t",
+            "t - d",
+            "t + d",
+            "d + d",
+            "d - d",
+            "d < duration('2s')",
+            "t < t",
+            "b <= 2",
+            "coalesce(a, 'none')",
+            "coalesce(a, b)",
+            "lookup('systems', a)",
+            "substring(a, 0, 1)",
+            "substring(a, 1)",
+            "a.startsWith('x')",
+            "a.endsWith('y')",
+            "md5(a)",
+            "hex(a)",
+            "hex(b)",
+            "string(b)",
+            "string(a)",
+            "int(a)",
+            "abs(d)",
+            "abs(b)",
+            "trim(a)",
+            "f == 1.5",
+            "f > 1.0",
+            "a == null ? null : a + a",
+            "t",
+            "d",
+            "a",
+            "b",
+            "f",
+            "true",
+            "1.5",
+            "b == a",
+            "t == d",
+            "true && a == 'x'",
+            "a",
+            "l == null",
+            "l",
+        ];
+        let names = ["a", "b", "t", "d", "f", "l"];
+        let types = [
+            FieldType::Text,
+            FieldType::Integer,
+            FieldType::Timestamp,
+            FieldType::Duration,
+            FieldType::Float,
+            FieldType::List(Box::new(FieldType::Text)),
+        ];
+        let values: [&[Value]; 6] = [
+            &[Value::Null, Value::text("x"), Value::text("12"), Value::text(" \u{e4}y")],
+            &[Value::Null, Value::Int(1), Value::Int(-2)],
+            &[Value::Null, Value::Int(1_700_000_000_123_456)],
+            &[Value::Null, Value::Int(-1_500_000)],
+            &[Value::Null, Value::Float(1.5)],
+            &[Value::Null, Value::List(vec![Value::text("p")])],
+        ];
+        let text = |text: &str| Entry::Text(text.to_owned());
+        let table = Table { rows: [("x".to_owned(), text("found"))].into(), ..Table::default() };
+        let evaluator = Evaluator::new(Arc::new([("systems".to_owned(), table)].into()));
+        for source in expressions {
+            let expression = Expression::compile(source, &names).unwrap_or_else(|error| panic!("{source}: {error:?}"));
+            assert!(expression.plain.is_some() || source.contains("duration("), "{source} is plain");
+            let mut places = [0; 6];
+            loop {
+                let value = |name: &str| names.iter().position(|known| *known == name).map(|index| (&values[index][places[index]], &types[index]));
+                let lean = evaluator.lean(&expression, &mut |name, _| value(name).map(|(value, ty)| Lean::of(value, ty)));
+                let full = evaluator.evaluate(&expression, |name| value(name).map_or(Cel::Null, |(value, ty)| to_cel(value, ty)));
+                if let Some(lean) = lean {
+                    let full = full.unwrap_or_else(|error| panic!("{source} at {places:?} is {lean:?}, CEL says {error}"));
+                    for ty in types.iter().chain([&FieldType::Boolean]) {
+                        if let Some(own) = lean.clone().into_value(ty) {
+                            assert_eq!(Ok(own), from_cel(&full, ty).map_err(|error| error.to_string()), "{source} at {places:?} as {ty}");
+                        }
+                    }
+                }
+                let Some(next) = (0..6).find(|index| places[*index] + 1 < values[*index].len()) else { break };
+                places[next] += 1;
+                places[..next].fill(0);
+            }
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod links;
 pub mod marcspec;
 pub mod parse;
 pub mod path;
+pub mod plain;
 pub mod record;
 pub mod route;
 pub mod schema;

@@ -4,7 +4,7 @@
 //! they arrived in. [`survive`] is the only place where golden values are made.
 
 use crate::definition::{Catalogue, Collection, Exists, Field, Survivorship};
-use crate::expr::{Evaluator, Expression, from_cel, to_cel};
+use crate::expr::{Evaluator, Expression};
 use crate::key::Key;
 use crate::links::Derivation;
 use crate::record::{Contribution, Said};
@@ -178,17 +178,10 @@ impl<'c> Consolidator<'c> {
 
     fn derive(&self, index: usize, values: &[Value]) -> Value {
         let field = &self.collection.fields[index];
-        let variable = |name: &str| match self.collection.field(name) {
-            Some((read, field)) => to_cel(values.get(read).unwrap_or(&Value::Null), field.golden_type()),
-            None => cel::Value::Null,
-        };
         match &field.derive {
-            Some(Derivation::Own(expression)) => {
-                let found = self.evaluator.evaluate(expression, variable);
-                found.ok().and_then(|found| from_cel(&found, &field.ty).ok()).unwrap_or(Value::Null)
-            }
+            Some(Derivation::Own(expression)) => self.evaluator.value_of(expression, &field.ty, self.collection, values),
             Some(Derivation::Key(_, when, key)) => {
-                let holds = when.as_ref().is_none_or(|when| self.evaluator.holds(when, variable).unwrap_or(false));
+                let holds = when.as_ref().is_none_or(|when| self.evaluator.holds_of(when, self.collection, values));
                 let text = |name: &str| {
                     let (read, field) = self.collection.field(name)?;
                     values.get(read).filter(|value| !value.is_null()).map(|value| value.show(field.golden_type()).into())

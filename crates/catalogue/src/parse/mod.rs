@@ -393,10 +393,7 @@ impl<'t> Reader<'t> {
                     }
                 }
             }
-            let mut names: Vec<String> = expressions.iter().flat_map(|expression| expression.capture_names().flatten().map(str::to_owned)).collect();
-            names.sort();
-            names.dedup();
-            patterns.push(Pattern { name: name.to_owned(), expressions, names });
+            patterns.push(Pattern { name: name.to_owned(), expressions });
         }
         patterns
     }

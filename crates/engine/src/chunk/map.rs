@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Feed, Field, KeyRule, MapEntry, Origin, Rule, Source};
-use stook_catalogue::expr::{Evaluator, Expression, from_cel, text_to_cel, to_cel};
+use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::fold::squash;
 use stook_catalogue::key::Key;
+use stook_catalogue::plain::Lean;
 use stook_catalogue::record::{Hash, Raw, Said, UNKNOWN_TIME, put_bytes, put_value};
 use stook_catalogue::value::{FieldType, Value, from_json, from_text, show_timestamp};
 use stook_formats::{Document, Selected, Syntax, select};
@@ -115,9 +116,50 @@ impl Scope<'_> {
         }
     }
 
-    fn text(&self, name: &str) -> Option<String> {
-        shown(self.get(name)?)
+    /// A name as an expression sees it: where only members are read of it, those; members of what is absent are absent.
+    fn variable_in(&self, expression: &Expression, name: &str) -> cel::Value {
+        let members: Vec<&str> = expression.members().iter().filter(|member| member.of == name).map(|member| member.name.as_str()).collect();
+        match self.get(name) {
+            Some((Value::Json(json), FieldType::Json)) if !members.is_empty() && json.is_object() => {
+                let member = |name: &str| json.get(name).map_or(cel::Value::Null, json_to_cel);
+                members_to_cel(&members, member)
+            }
+            Some((Value::Null, FieldType::Json)) if !members.is_empty() => members_to_cel(&members, |_| cel::Value::Null),
+            _ => self.variable(name),
+        }
     }
+
+    /// A name, or its member, as plain expressions see it.
+    fn lean(&self, name: &str, member: Option<&str>) -> Option<Lean<'_>> {
+        match (self.get(name), member) {
+            (Some((value, ty)), None) => Some(Lean::of(value, ty)),
+            (Some((Value::Json(json), _)), Some(member)) if json.is_object() => json.get(member).map_or(Some(Lean::Null), Lean::of_json),
+            (Some((Value::Null, FieldType::Json)), Some(_)) => Some(Lean::Null),
+            (None, Some("name")) if name == "meta" => Some(Lean::Text(self.meta.name.into())),
+            (None, Some("received")) if name == "meta" => Some(Lean::Time(self.meta.received)),
+            _ => None,
+        }
+    }
+
+    fn holds(&self, evaluator: &Evaluator, condition: &Expression) -> Result<bool, String> {
+        match evaluator.lean(condition, &mut |name, member| self.lean(name, member)) {
+            Some(Lean::Bool(value)) => Ok(value),
+            Some(Lean::Null) => Ok(false),
+            _ => evaluator.holds(condition, |name| self.variable_in(condition, name)),
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<Cow<'_, str>> {
+        match self.get(name)? {
+            (Value::Text(text), _) => Some(Cow::Borrowed(text)),
+            other => shown(other).map(Cow::Owned),
+        }
+    }
+}
+
+fn members_to_cel(members: &[&str], value: impl Fn(&str) -> cel::Value) -> cel::Value {
+    let map: HashMap<CelKey, cel::Value> = members.iter().map(|name| (CelKey::String(Arc::new((*name).to_owned())), value(name))).collect();
+    cel::Value::Map(CelMap { map: Arc::new(map) })
 }
 
 fn shown((value, ty): (&Value, &FieldType)) -> Option<String> {
@@ -174,7 +216,7 @@ impl<'c> Mapper<'c> {
         }
         for (index, feed) in self.source.feeds.iter().enumerate() {
             if let Some(when) = &feed.when {
-                match self.evaluator.holds(when, |name| scope.variable(name)) {
+                match scope.holds(self.evaluator, when) {
                     Ok(true) => {}
                     Ok(false) => continue,
                     Err(error) => {
@@ -257,7 +299,7 @@ impl<'c> Mapper<'c> {
         }
         let gone = match &self.source.gone {
             None => false,
-            Some(gone) => match self.evaluator.holds(gone, |name| scope.variable(name)) {
+            Some(gone) => match scope.holds(self.evaluator, gone) {
                 Ok(gone) => gone,
                 Err(error) => {
                     mapped.failed = Some(format!("`gone`: {error}"));
@@ -305,7 +347,7 @@ impl<'c> Mapper<'c> {
 
     fn conditions(&self, scope: &Scope<'_>, mapped: &mut Mapped) {
         for accept in &self.source.accept {
-            match self.evaluator.holds(&accept.unless, |name| scope.variable(name)) {
+            match scope.holds(self.evaluator, &accept.unless) {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
@@ -313,7 +355,7 @@ impl<'c> Mapper<'c> {
                     return;
                 }
             }
-            let given = accept.reason.as_ref().and_then(|reason| self.evaluator.evaluate(reason, |name| scope.variable(name)).ok());
+            let given = accept.reason.as_ref().and_then(|reason| self.evaluator.evaluate(reason, |name| scope.variable_in(reason, name)).ok());
             let given = given.and_then(|given| from_cel(&given, &FieldType::Text).ok()).and_then(|given| given.as_text().map(str::to_owned));
             let reason = given.unwrap_or_else(|| format!("not accepted: `{}` does not hold", accept.unless.source()));
             if accept.skip {
@@ -335,8 +377,15 @@ impl<'c> Mapper<'c> {
             AsOf::Let(index) => scope.lets.get(*index).cloned().unwrap_or_default(),
             AsOf::Field(index) => values[*index].clone(),
             AsOf::Expression(expression) => {
-                let found = self.evaluator.evaluate(expression, |name| scope.variable(name)).map_err(|error| format!("`as_of`: {error}"))?;
-                from_cel(&found, &FieldType::Timestamp).map_err(|error| format!("`as_of`: {error}"))?
+                let lean = self.evaluator.lean(expression, &mut |name, member| scope.lean(name, member));
+                match lean.and_then(|lean| lean.into_value(&FieldType::Timestamp)) {
+                    Some(value) => value,
+                    None => {
+                        let found = self.evaluator.evaluate(expression, |name| scope.variable_in(expression, name));
+                        let found = found.map_err(|error| format!("`as_of`: {error}"))?;
+                        from_cel(&found, &FieldType::Timestamp).map_err(|error| format!("`as_of`: {error}"))?
+                    }
+                }
             }
         };
         let as_of = value.as_int().unwrap_or(UNKNOWN_TIME);
@@ -392,27 +441,17 @@ impl<'c> Mapper<'c> {
     }
 
     fn expression(&self, expression: &Expression, rule: &Rule, scope: &Scope<'_>) -> Result<Value, String> {
-        // names and members of names need no evaluation
-        if let Some((value, ty)) = expression.as_variable().and_then(|name| scope.get(name))
-            && *ty == rule.ty
-            && rule.clean.is_none()
-            && rule.lookup.is_none()
-        {
-            return Ok(value.clone());
+        let changes = rule.clean.is_some() || rule.lookup.is_some() || rule.format.is_some();
+        match self.evaluator.lean(expression, &mut |name, member| scope.lean(name, member)) {
+            Some(Lean::Text(text)) if changes && !rule.ty.is_list() => return self.text(&text, rule),
+            Some(lean) => {
+                if let Some(value) = lean.into_value(&rule.ty) {
+                    return Ok(value);
+                }
+            }
+            None => {}
         }
-        if let Some(member) = expression.as_member()
-            && let Some((value, FieldType::Json)) = scope.get(&member.of)
-        {
-            return match value {
-                Value::Json(json) => match json.get(&member.name) {
-                    Some(serde_json::Value::String(text)) if rule.ty.element() != &FieldType::Json => self.text(text, rule),
-                    Some(found) => from_json(found, &rule.ty, rule.format.as_deref()).map_err(|error| error.to_string()),
-                    None => Ok(Value::Null),
-                },
-                _ => Ok(Value::Null),
-            };
-        }
-        let found = self.evaluator.evaluate(expression, |name| scope.variable(name))?;
+        let found = self.evaluator.evaluate(expression, |name| scope.variable_in(expression, name))?;
         let value = match (found, &rule.format) {
             // a text in a format of its own
             (cel::Value::String(text), Some(_)) => return self.text(&text, rule),

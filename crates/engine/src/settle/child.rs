@@ -9,7 +9,8 @@ use std::sync::Arc;
 use stook_catalogue::definition::Field;
 use stook_catalogue::expr::{from_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{Derivation, LinkRule, Overlap, members_of};
+use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, members_of};
+use stook_catalogue::plain::Lean;
 use stook_catalogue::value::Value;
 use stook_store::{Inside, Result, StoredRecord};
 
@@ -46,11 +47,7 @@ impl Work<'_> {
         let wanted: Vec<Sought> = golden
             .iter()
             .map(|values| {
-                let holds = link.when.as_ref().is_none_or(|when| {
-                    let variable =
-                        |name: &str| child.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type()));
-                    self.evaluator.holds(when, variable).unwrap_or(false)
-                });
+                let holds = link.when.as_ref().is_none_or(|when| self.evaluator.holds_of(when, child, values));
                 let tuples = if holds { tuples(child, &mine, values) } else { Vec::new() };
                 (tuples, interval(overlap.as_ref(), |overlap| overlap.mine, values))
             })
@@ -94,18 +91,37 @@ impl Work<'_> {
         for values in golden {
             for field in &own.through {
                 let Field { derive: Some(Derivation::Through(expression)), ty, .. } = &definition.fields[*field] else { continue };
-                let found = self.evaluator.evaluate(expression, |name| {
-                    let link = own.from.iter().find(|link| self.rules.catalogue.links[**link].name == name);
-                    if let Some(index) = link {
+                let value = {
+                    let target_of = |name: &str| -> Option<(&Link, Option<&str>, Option<&Vec<Value>>)> {
+                        let index = own.from.iter().find(|link| self.rules.catalogue.links[**link].name == name)?;
                         let link = &self.rules.catalogue.links[*index];
-                        let key = values[link.field].as_text();
                         let target = key_in(&values[link.field]).and_then(|key| targets.get(index)?.get(&key));
-                        let members = members_of(expression, name).map(|member| member.name.as_str());
-                        return linked(&self.rules.catalogue.collections[link.to], key, target.map(Vec::as_slice), members);
+                        Some((link, values[link.field].as_text(), target))
+                    };
+                    let plain = self.evaluator.lean(expression, &mut |name, member| match (member, target_of(name)) {
+                        (Some(member), Some((link, key, target))) => match (self.rules.catalogue.collections[link.to].field(member), target) {
+                            (None, _) => Some(key.map_or(Lean::Null, |key| Lean::Text(key.into()))),
+                            (Some((index, field)), Some(target)) => Some(Lean::of(&target[index], field.golden_type())),
+                            (Some(_), None) => Some(Lean::Null),
+                        },
+                        (None, None) => definition.field(name).map(|(index, field)| Lean::of(&values[index], field.golden_type())),
+                        _ => None,
+                    });
+                    match plain.and_then(|plain| plain.into_value(ty)) {
+                        Some(value) => value,
+                        None => {
+                            let found = self.evaluator.evaluate(expression, |name| match target_of(name) {
+                                Some((link, key, target)) => {
+                                    let members = members_of(expression, name).map(|member| member.name.as_str());
+                                    linked(&self.rules.catalogue.collections[link.to], key, target.map(Vec::as_slice), members)
+                                }
+                                None => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type())),
+                            });
+                            found.ok().and_then(|found| from_cel(&found, ty).ok()).unwrap_or_default()
+                        }
                     }
-                    definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type()))
-                });
-                values[*field] = found.ok().and_then(|found| from_cel(&found, ty).ok()).unwrap_or_default();
+                };
+                values[*field] = value;
             }
         }
         Ok(())

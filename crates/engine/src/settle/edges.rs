@@ -5,7 +5,7 @@ use super::measure::Child;
 use super::{CHILD, FOUND, PARENT, READ, Rules};
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::Collection;
-use stook_catalogue::expr::{Evaluator, Expression, from_cel, to_cel};
+use stook_catalogue::expr::{Evaluator, Expression};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap};
 use stook_catalogue::value::{FieldType, Value};
@@ -90,16 +90,16 @@ impl Followed {
         };
         let mut all = 0..collection.fields.len();
         if own.is_child() && changed.by != By::Child && changed.after.is_some() && all.clone().any(differs) {
-            self.mark(CHILD, own.id, key, "", changed.job);
+            self.mark(own.depth << 2 | CHILD, own.id, key, "", changed.job);
         }
         for link in own.to.iter().map(|link| &rules.catalogue.links[*link]) {
             if link.reads.iter().any(|field| differs(*field)) {
-                self.mark(READ, link.id, key, "", changed.job);
+                self.mark(rules.relations[link.from].depth << 2 | READ, link.id, key, "", changed.job);
             }
         }
         let is_rollup = |field: usize| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
         if own.is_parent() && changed.by != By::Parent && all.any(|field| !is_rollup(field) && differs(field)) {
-            self.mark(PARENT, own.id, key, "", changed.job);
+            self.mark(own.depth << 2 | PARENT, own.id, key, "", changed.job);
         }
     }
 
@@ -113,11 +113,12 @@ impl Followed {
             let Some(link) = rules.links.get(&(id.link & !3)).map(|link| &rules.catalogue.links[*link]) else { continue };
             if id.link == link.edges() {
                 if link.is_measured() {
-                    self.mark(PARENT, rules.relations[link.to].id, &id.target, &format!("g{}", id.group), changed.job);
+                    let to = &rules.relations[link.to];
+                    self.mark(to.depth << 2 | PARENT, to.id, &id.target, &format!("g{}", id.group), changed.job);
                 }
             } else if id.link == link.targets() {
                 let (low, high) = interval_of(payload);
-                self.mark(FOUND, link.id, &id.target, &Bounds { low, high, place: None }.text(), changed.job);
+                self.mark(rules.relations[link.from].depth << 2 | FOUND, link.id, &id.target, &Bounds { low, high, place: None }.text(), changed.job);
             }
             let EdgeId { link, target, group, start, child } = id.clone();
             let edge = Edge { link, target, group, start, child, payload: payload.clone() };
@@ -205,21 +206,15 @@ impl Teller<'_> {
         Some((group, span.map_or(0, |(start, _)| start), Child { conditions, span, told }.pack()))
     }
 
-    fn variable(&self, name: &str, values: &[Value]) -> stook_catalogue::expr::CelValue {
-        match self.definition().field(name) {
-            Some((index, field)) => to_cel(&values[index], field.golden_type()),
-            None => stook_catalogue::expr::CelValue::Null,
-        }
-    }
-
     fn holds(&self, condition: Option<&Expression>, values: &[Value]) -> bool {
-        condition.is_none_or(|condition| self.evaluator.holds(condition, |name| self.variable(name, values)).unwrap_or(false))
+        condition.is_none_or(|condition| self.evaluator.holds_of(condition, self.definition(), values))
     }
 
     fn text(&self, expression: &Expression, values: &[Value]) -> String {
-        let found = self.evaluator.evaluate(expression, |name| self.variable(name, values)).ok();
-        let text = found.and_then(|found| from_cel(&found, &FieldType::Text).ok());
-        text.and_then(|text| text.as_text().map(str::to_owned)).unwrap_or_default()
+        match self.evaluator.value_of(expression, &FieldType::Text, self.definition(), values) {
+            Value::Text(text) => text.into(),
+            _ => String::new(),
+        }
     }
 }
 

@@ -34,6 +34,7 @@ impl Work<'_> {
     /// Records that children look for have changed: all children are settled that may have them as a target.
     pub(super) fn found(&mut self, desk: &mut dyn Inside, link: usize, marks: &[Mark]) -> Result<()> {
         let definition = &self.rules.catalogue.links[link];
+        let stratum = self.rules.relations[definition.from].depth << 2;
         let overlap = match &definition.rule {
             LinkRule::Same { overlap, .. } => *overlap,
             LinkRule::Key(_) => None,
@@ -54,13 +55,17 @@ impl Work<'_> {
         let ranges = whole().map(range).collect();
         let merged = merge(ranges);
         let edges = if merged.is_empty() { Vec::new() } else { desk.between(definition.children(), &merged, MOST_CHILDREN)? };
-        if !merged.is_empty() && edges.len() < MOST_CHILDREN {
-            let mut jobs: BTreeMap<&str, Jobs> = BTreeMap::new();
-            for (mark, _) in whole() {
-                self.answered.push(mark.id);
-                jobs.entry(&mark.target).or_default().insert(mark.job);
-            }
-            return self.fan(desk, definition.from, &edges, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
+        // what was read whole: all, or what lies before the last edge
+        let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| (last.target.as_str(), last.start));
+        let is_read = |target: &str, high: i64| cut.is_none_or(|cut| (target, high) < cut);
+        let mut jobs: BTreeMap<&str, Jobs> = BTreeMap::new();
+        for (mark, _) in whole().filter(|(mark, bounds)| is_read(&mark.target, around(bounds).1)) {
+            self.answered.push(mark.id);
+            jobs.entry(&mark.target).or_default().insert(mark.job);
+        }
+        if !jobs.is_empty() {
+            let near: Vec<Edge> = edges.iter().filter(|edge| jobs.contains_key(edge.target.as_str())).cloned().collect();
+            return self.fan(desk, definition.from, &near, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
         }
         // too many for one pass: one mark, page by page
         let Some((mark, bounds)) = read.iter().find(|(_, bounds)| bounds.place.is_some()).or(read.first()) else { return Ok(()) };
@@ -72,7 +77,7 @@ impl Work<'_> {
             && let Some(last) = inside.last()
         {
             let rest = Bounds { place: Some((last.start, last.child.clone())), ..*bounds };
-            self.followed.mark(FOUND, definition.id, &mark.target, &rest.text(), mark.job);
+            self.followed.mark(stratum | FOUND, definition.id, &mark.target, &rest.text(), mark.job);
         }
         self.answered.push(mark.id);
         self.fan(desk, definition.from, &inside, |_| Jobs::from([mark.job]))
@@ -81,6 +86,7 @@ impl Work<'_> {
     /// Fields that children read have changed: the children are settled.
     pub(super) fn read(&mut self, desk: &mut dyn Inside, link: usize, marks: &[Mark]) -> Result<()> {
         let definition = &self.rules.catalogue.links[link];
+        let stratum = self.rules.relations[definition.from].depth << 2;
         let whole = |mark: &&Mark| mark.part.is_empty();
         let mut jobs: BTreeMap<&str, Jobs> = BTreeMap::new();
         for mark in marks.iter().filter(whole) {
@@ -88,10 +94,15 @@ impl Work<'_> {
         }
         let targets: Vec<(String, Option<String>)> = jobs.keys().map(|target| ((*target).to_owned(), None)).collect();
         let edges = if targets.is_empty() { Vec::new() } else { desk.edges(definition.edges(), &targets, MOST_CHILDREN)? };
-        if !targets.is_empty() && edges.len() < MOST_CHILDREN {
-            self.answered.extend(marks.iter().filter(whole).map(|mark| mark.id));
-            return self.fan(desk, definition.from, &edges, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
+        // the last target may have more than were read
+        let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| last.target.clone());
+        let is_read = |target: &str| cut.as_deref().is_none_or(|cut| target < cut);
+        self.answered.extend(marks.iter().filter(whole).filter(|mark| is_read(&mark.target)).map(|mark| mark.id));
+        if !self.answered.is_empty() {
+            let near: Vec<Edge> = edges.into_iter().filter(|edge| is_read(&edge.target)).collect();
+            return self.fan(desk, definition.from, &near, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
         }
+        // too many for one pass: one mark, page by page
         let Some(mark) = marks.iter().find(|mark| !whole(mark)).or(marks.first()) else { return Ok(()) };
         let from: Place = serde_json::from_str(&mark.part).unwrap_or((String::new(), i64::MIN, String::new()));
         let page = desk.behind(definition.edges(), &mark.target, (&from.0, from.1, &from.2), MOST_CHILDREN)?;
@@ -99,7 +110,7 @@ impl Work<'_> {
             && let Some(last) = page.last()
         {
             let place = serde_json::json!([last.group, last.start, last.child]).to_string();
-            self.followed.mark(READ, definition.id, &mark.target, &place, mark.job);
+            self.followed.mark(stratum | READ, definition.id, &mark.target, &place, mark.job);
         }
         self.answered.push(mark.id);
         self.fan(desk, definition.from, &page, |_| Jobs::from([mark.job]))

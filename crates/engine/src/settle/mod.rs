@@ -32,7 +32,7 @@ use stook_catalogue::value::Value;
 use stook_store::queue::JobId;
 use stook_store::{Change, Content, Inside, Mark, Pass, Passed, RecordWrite, Result, Settled, Store, StoreError, StoredRecord, Tenant};
 
-/// Marks of records that children look for.
+/// Marks of records that children look for. Kinds of marks are the last two bits of their stratum.
 const FOUND: u32 = 0;
 /// Marks of records that children read.
 const READ: u32 = 1;
@@ -63,6 +63,8 @@ pub(crate) struct Relations {
     pub through: Vec<usize>,
     /// Links whose targets are looked for.
     pub finds: Vec<usize>,
+    /// How many collections must be settled before it: its records read what is settled of theirs.
+    pub depth: u32,
 }
 
 impl Relations {
@@ -129,6 +131,17 @@ impl Rules {
             }
             relations.push(own);
         }
+        // a collection is behind those of which it reads what is settled; where they read each other it does not matter
+        for _ in 0..relations.len() {
+            for link in catalogue.links.iter().filter(|link| link.from != link.to) {
+                let target = &catalogue.collections[link.to];
+                let waits = link.reads.iter().any(|field| target.fields[*field].is_settled());
+                let least = relations[link.to].depth + 1;
+                if waits && relations[link.from].depth < least && least as usize <= relations.len() {
+                    relations[link.from].depth = least;
+                }
+            }
+        }
         let links = catalogue.links.iter().enumerate().map(|(number, link)| (link.id, number)).collect();
         let collections = relations.iter().enumerate().map(|(number, own)| (own.id, number)).collect();
         Self { catalogue: catalogue.clone(), relations, links, collections }
@@ -164,7 +177,7 @@ impl Pass for Rules {
         let mut work = Work { rules: self, evaluator: &evaluator, writes: Vec::new(), followed: Followed::default(), answered: Vec::new() };
         let Some(first) = marks.first() else { return Ok(Settled::default()) };
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
-        match (first.stratum, link, collection) {
+        match (first.stratum & 3, link, collection) {
             (FOUND, Some(link), _) => work.found(desk, *link, marks)?,
             (READ, Some(link), _) => work.read(desk, *link, marks)?,
             (CHILD, _, Some(collection)) => work.child_marks(desk, *collection, marks)?,

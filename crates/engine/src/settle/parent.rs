@@ -9,6 +9,7 @@ use stook_catalogue::definition::{Collection, KeyRule};
 use stook_catalogue::expr::{Expression, from_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Case, Children, Coverage, CoverageKind, Derivation, Measure, Total};
+use stook_catalogue::plain::Lean;
 use stook_catalogue::record::{Contribution, Origin, Said, UNKNOWN_TIME, pack, pack_raw, put_value, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::{FieldType, Value};
@@ -156,7 +157,8 @@ impl Work<'_> {
             let emptied = wanted.groups.iter().any(|group| !told.values().flatten().any(|(own, ..)| own == group));
             if emptied {
                 for job in &wanted.jobs {
-                    self.followed.mark(super::PARENT, self.rules.relations[collection].id, key.as_str(), "", *job);
+                    let own = &self.rules.relations[collection];
+                    self.followed.mark(own.depth << 2 | super::PARENT, own.id, key.as_str(), "", *job);
                 }
             }
         }
@@ -492,6 +494,19 @@ impl Work<'_> {
         value: Option<(i64, &FieldType)>,
     ) -> Option<cel::Value> {
         let definition = &self.rules.catalogue.collections[collection];
+        let plain = self.evaluator.lean(expression, &mut |name, member| match (name, member, value) {
+            ("group", None, _) => Some(Lean::Text(group.into())),
+            ("value", None, Some((value, FieldType::Duration))) => Some(Lean::Length(value)),
+            ("value", None, Some((value, _))) => Some(Lean::Int(value)),
+            (name, None, _) => definition.field(name).map(|(index, field)| Lean::of(&golden[index], field.golden_type())),
+            _ => None,
+        });
+        match plain {
+            Some(Lean::Bool(value)) => return Some(cel::Value::Bool(value)),
+            Some(Lean::Int(number)) => return Some(cel::Value::Int(number)),
+            Some(Lean::Length(length)) => return Some(cel::Value::Duration(chrono::Duration::microseconds(length))),
+            _ => {}
+        }
         let variable = |name: &str| match (name, value) {
             ("group", _) => text_to_cel(group),
             ("value", Some((value, ty))) => to_cel(&Value::Int(value), ty),

@@ -1,0 +1,339 @@
+//! The plain part of CEL, evaluated over values as they are: comparisons, choices, texts, times, and the functions that
+//! definitions use most. Building CEL's own values for a condition such as `mission == 'S1'` costs ten times what the
+//! condition does.
+//!
+//! What is not plain, in an expression or in the values it meets, is left to CEL, so both give the same answers; a test
+//! compares them.
+
+use crate::expr::{Entry, Tables};
+use crate::value::{FieldType, Value};
+use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue};
+use serde_json::Value as Json;
+use std::borrow::Cow;
+
+/// A compiled plain expression.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Plain {
+    Variable(Box<str>),
+    Member(Box<str>, Box<str>),
+    Constant(Constant),
+    Equal(Box<[Plain; 2]>),
+    Different(Box<[Plain; 2]>),
+    And(Box<[Plain; 2]>),
+    Or(Box<[Plain; 2]>),
+    Not(Box<Plain>),
+    If(Box<[Plain; 3]>),
+    In(Box<Plain>, Box<[Plain]>),
+    Sum(Box<[Plain; 2]>),
+    Difference(Box<[Plain; 2]>),
+    Compare(Comparison, Box<[Plain; 2]>),
+    Call(Function, Box<[Plain]>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Constant {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(Box<str>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Function {
+    Coalesce,
+    Lookup,
+    Substring,
+    StartsWith,
+    EndsWith,
+    Md5,
+    Hex,
+    Text,
+    Int,
+    Abs,
+    Trim,
+}
+
+/// A value as plain expressions see it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lean<'v> {
+    /// Nothing.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// A text.
+    Text(Cow<'v, str>),
+    /// Microseconds since 1970.
+    Time(i64),
+    /// Microseconds.
+    Length(i64),
+    /// Anything else: it can be handed on, but not looked into.
+    Whole(&'v Value, &'v FieldType),
+}
+
+impl<'v> Lean<'v> {
+    /// A field's value.
+    pub fn of(value: &'v Value, ty: &'v FieldType) -> Self {
+        match (value, ty) {
+            (Value::Null | Value::Cleared, _) => Lean::Null,
+            (Value::Bool(value), _) => Lean::Bool(*value),
+            (Value::Int(number), FieldType::Timestamp) => Lean::Time(*number),
+            (Value::Int(number), FieldType::Duration) => Lean::Length(*number),
+            (Value::Int(number), FieldType::Integer | FieldType::Size) => Lean::Int(*number),
+            (Value::Float(number), _) => Lean::Float(*number),
+            (Value::Text(text), _) => Lean::Text(Cow::Borrowed(text)),
+            _ => Lean::Whole(value, ty),
+        }
+    }
+
+    /// A member of a JSON value; nothing for what is not plain.
+    pub fn of_json(json: &'v Json) -> Option<Self> {
+        Some(match json {
+            Json::Null => Lean::Null,
+            Json::Bool(value) => Lean::Bool(*value),
+            Json::String(text) => Lean::Text(Cow::Borrowed(text)),
+            Json::Number(number) => number.as_i64().map(Lean::Int)?,
+            Json::Array(_) | Json::Object(_) => return None,
+        })
+    }
+
+    /// As a value of a type; nothing where it has to be converted.
+    pub fn into_value(self, ty: &FieldType) -> Option<Value> {
+        Some(match (self, ty) {
+            (Lean::Null, _) => Value::Null,
+            (Lean::Bool(value), FieldType::Boolean) => Value::Bool(value),
+            (Lean::Int(number), FieldType::Integer | FieldType::Size) => Value::Int(number),
+            (Lean::Float(number), FieldType::Float) => Value::Float(number),
+            (Lean::Text(text), FieldType::Text) => Value::text(text.into_owned()),
+            (Lean::Time(micros), FieldType::Timestamp) | (Lean::Length(micros), FieldType::Duration) => Value::Int(micros),
+            (Lean::Whole(value, own), ty) if own == ty => value.clone(),
+            _ => return None,
+        })
+    }
+}
+
+/// Compiles an expression if it is plain throughout.
+pub(crate) fn compile(expression: &Expr) -> Option<Plain> {
+    Some(match expression {
+        Expr::Ident(name) => Plain::Variable(name.as_str().into()),
+        Expr::Select(select) if !select.test => match &select.operand.expr {
+            Expr::Ident(of) => Plain::Member(of.as_str().into(), select.field.as_str().into()),
+            _ => return None,
+        },
+        Expr::Literal(literal) => Plain::Constant(match literal {
+            LiteralValue::Null => Constant::Null,
+            LiteralValue::Boolean(value) => Constant::Bool(*value.inner()),
+            LiteralValue::Int(number) => Constant::Int(*number.inner()),
+            LiteralValue::Double(number) => Constant::Float(*number.inner()),
+            LiteralValue::String(text) => Constant::Text(text.inner().into()),
+            LiteralValue::Bytes(_) | LiteralValue::UInt(_) => return None,
+        }),
+        Expr::Call(call) => compile_call(call)?,
+        _ => return None,
+    })
+}
+
+fn compile_call(call: &CallExpr) -> Option<Plain> {
+    let all = |items: &[IdedExpr]| items.iter().map(|item| compile(&item.expr)).collect::<Option<Vec<Plain>>>();
+    if let Some(target) = &call.target {
+        let function = match call.func_name.as_str() {
+            "startsWith" => Function::StartsWith,
+            "endsWith" => Function::EndsWith,
+            _ => return None,
+        };
+        let mut parts = vec![compile(&target.expr)?];
+        parts.extend(all(&call.args)?);
+        return Some(Plain::Call(function, parts.into()));
+    }
+    if call.func_name == "@in" {
+        let [item, list] = call.args.as_slice() else { return None };
+        let Expr::List(list) = &list.expr else { return None };
+        return Some(Plain::In(Box::new(compile(&item.expr)?), all(&list.elements)?.into()));
+    }
+    let parts = all(&call.args)?;
+    let two = |parts: Vec<Plain>| <[Plain; 2]>::try_from(parts).ok().map(Box::new);
+    Some(match call.func_name.as_str() {
+        "_==_" => Plain::Equal(two(parts)?),
+        "_!=_" => Plain::Different(two(parts)?),
+        "_&&_" => Plain::And(two(parts)?),
+        "_||_" => Plain::Or(two(parts)?),
+        "_+_" => Plain::Sum(two(parts)?),
+        "_-_" => Plain::Difference(two(parts)?),
+        "_<_" => Plain::Compare(Comparison::Less, two(parts)?),
+        "_<=_" => Plain::Compare(Comparison::LessOrEqual, two(parts)?),
+        "_>_" => Plain::Compare(Comparison::Greater, two(parts)?),
+        "_>=_" => Plain::Compare(Comparison::GreaterOrEqual, two(parts)?),
+        "!_" => Plain::Not(Box::new(parts.into_iter().next()?)),
+        "_?_:_" => Plain::If(Box::new(<[Plain; 3]>::try_from(parts).ok()?)),
+        name => {
+            let function = match name {
+                "coalesce" => Function::Coalesce,
+                "lookup" => Function::Lookup,
+                "substring" => Function::Substring,
+                "md5" => Function::Md5,
+                "hex" => Function::Hex,
+                "string" => Function::Text,
+                "int" => Function::Int,
+                "abs" => Function::Abs,
+                "trim" => Function::Trim,
+                _ => return None,
+            };
+            Plain::Call(function, parts.into())
+        }
+    })
+}
+
+/// Where values come from: a name, and its member.
+pub type Source<'s, 'v> = dyn FnMut(&str, Option<&str>) -> Option<Lean<'v>> + 's;
+
+impl Plain {
+    /// The expression's value; nothing where it meets something that is not plain.
+    pub(crate) fn evaluate<'v>(&'v self, tables: &'v Tables, values: &mut Source<'_, 'v>) -> Option<Lean<'v>> {
+        let truth = |plain: &'v Plain, values: &mut Source<'_, 'v>| match plain.evaluate(tables, values)? {
+            Lean::Bool(value) => Some(value),
+            _ => None,
+        };
+        Some(match self {
+            Plain::Variable(name) => values(name, None)?,
+            Plain::Member(of, name) => values(of, Some(name))?,
+            Plain::Constant(constant) => constant.lean(),
+            Plain::Equal(sides) => Lean::Bool(equal(&sides[0].evaluate(tables, values)?, &sides[1].evaluate(tables, values)?)?),
+            Plain::Different(sides) => Lean::Bool(!equal(&sides[0].evaluate(tables, values)?, &sides[1].evaluate(tables, values)?)?),
+            Plain::And(sides) => Lean::Bool(truth(&sides[0], values)? && truth(&sides[1], values)?),
+            Plain::Or(sides) => Lean::Bool(truth(&sides[0], values)? || truth(&sides[1], values)?),
+            Plain::Not(inner) => Lean::Bool(!truth(inner, values)?),
+            Plain::If(parts) => {
+                let chosen = if truth(&parts[0], values)? { &parts[1] } else { &parts[2] };
+                chosen.evaluate(tables, values)?
+            }
+            Plain::In(item, list) => {
+                let item = item.evaluate(tables, values)?;
+                let mut found = false;
+                for other in list {
+                    found = found || equal(&item, &other.evaluate(tables, values)?)?;
+                }
+                Lean::Bool(found)
+            }
+            Plain::Sum(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
+                (Lean::Text(first), Lean::Text(second)) => Lean::Text(Cow::Owned(first.into_owned() + &second)),
+                (Lean::Length(first), Lean::Length(second)) => Lean::Length(first.checked_add(second)?),
+                (Lean::Time(first), Lean::Length(second)) => Lean::Time(first.checked_add(second)?),
+                (Lean::Int(first), Lean::Int(second)) => Lean::Int(first.checked_add(second)?),
+                _ => return None,
+            },
+            Plain::Difference(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
+                (Lean::Time(first), Lean::Time(second)) | (Lean::Length(first), Lean::Length(second)) => Lean::Length(first.checked_sub(second)?),
+                (Lean::Time(first), Lean::Length(second)) => Lean::Time(first.checked_sub(second)?),
+                (Lean::Int(first), Lean::Int(second)) => Lean::Int(first.checked_sub(second)?),
+                _ => return None,
+            },
+            Plain::Compare(comparison, sides) => {
+                let order = match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
+                    (Lean::Int(first), Lean::Int(second)) | (Lean::Time(first), Lean::Time(second)) | (Lean::Length(first), Lean::Length(second)) => {
+                        first.cmp(&second)
+                    }
+                    (Lean::Float(first), Lean::Float(second)) => first.partial_cmp(&second)?,
+                    _ => return None,
+                };
+                Lean::Bool(match comparison {
+                    Comparison::Less => order.is_lt(),
+                    Comparison::LessOrEqual => order.is_le(),
+                    Comparison::Greater => order.is_gt(),
+                    Comparison::GreaterOrEqual => order.is_ge(),
+                })
+            }
+            Plain::Call(Function::Coalesce, parts) => {
+                for part in parts {
+                    match part.evaluate(tables, values)? {
+                        Lean::Null => {}
+                        found => return Some(found),
+                    }
+                }
+                Lean::Null
+            }
+            Plain::Call(function, parts) => {
+                let mut given: [Lean<'v>; 3] = [Lean::Null, Lean::Null, Lean::Null];
+                if parts.len() > given.len() {
+                    return None;
+                }
+                for (place, part) in given.iter_mut().zip(parts) {
+                    *place = part.evaluate(tables, values)?;
+                }
+                call(*function, given, parts.len(), tables)?
+            }
+        })
+    }
+}
+
+impl Constant {
+    fn lean(&self) -> Lean<'_> {
+        match self {
+            Constant::Null => Lean::Null,
+            Constant::Bool(value) => Lean::Bool(*value),
+            Constant::Int(number) => Lean::Int(*number),
+            Constant::Float(number) => Lean::Float(*number),
+            Constant::Text(text) => Lean::Text(Cow::Borrowed(text)),
+        }
+    }
+}
+
+/// CEL's equality of plain values: those of different types differ.
+fn equal(first: &Lean<'_>, second: &Lean<'_>) -> Option<bool> {
+    Some(match (first, second) {
+        (Lean::Whole(..), Lean::Null) | (Lean::Null, Lean::Whole(..)) => false,
+        (Lean::Whole(..), _) | (_, Lean::Whole(..)) | (Lean::Float(_), _) | (_, Lean::Float(_)) => return None,
+        (first, second) => first == second,
+    })
+}
+
+fn call<'v>(function: Function, [first, second, third]: [Lean<'v>; 3], count: usize, tables: &'v Tables) -> Option<Lean<'v>> {
+    Some(match (function, first, second) {
+        (Function::Lookup, Lean::Text(table), Lean::Text(key)) => match tables.get(&*table)?.entry(&key) {
+            Some(Entry::Text(found)) => Lean::Text(Cow::Borrowed(found)),
+            Some(Entry::List(_)) => return None,
+            None => Lean::Null,
+        },
+        (Function::Substring, Lean::Text(text), Lean::Int(from)) => {
+            if !text.is_ascii() {
+                return None;
+            }
+            let to = match (count, third) {
+                (2, _) => text.len() as i64,
+                (_, Lean::Int(to)) => to,
+                _ => return None,
+            };
+            if from < 0 || to < from || to > text.len() as i64 {
+                return Some(Lean::Null);
+            }
+            match text {
+                Cow::Borrowed(text) => Lean::Text(Cow::Borrowed(&text[from as usize..to as usize])),
+                Cow::Owned(text) => Lean::Text(Cow::Owned(text[from as usize..to as usize].to_owned())),
+            }
+        }
+        (Function::StartsWith, Lean::Text(text), Lean::Text(beginning)) => Lean::Bool(text.starts_with(&*beginning)),
+        (Function::EndsWith, Lean::Text(text), Lean::Text(end)) => Lean::Bool(text.ends_with(&*end)),
+        (Function::Md5, Lean::Text(text), _) => Lean::Text(Cow::Owned(crate::expr::md5(&text))),
+        (Function::Hex, Lean::Text(digits), _) => i64::from_str_radix(&digits, 16).map_or(Lean::Null, Lean::Int),
+        (Function::Hex, Lean::Int(number), _) => Lean::Text(Cow::Owned(format!("{number:X}"))),
+        (Function::Text, Lean::Int(number), _) => Lean::Text(Cow::Owned(number.to_string())),
+        (Function::Text, Lean::Text(text), _) => Lean::Text(text),
+        (Function::Int, Lean::Text(text), _) => Lean::Int(text.parse().ok()?),
+        (Function::Int, Lean::Int(number), _) => Lean::Int(number),
+        (Function::Abs, Lean::Int(number), _) => Lean::Int(number.checked_abs()?),
+        (Function::Abs, Lean::Length(length), _) => Lean::Length(length.checked_abs()?),
+        (Function::Trim, Lean::Text(text), _) => Lean::Text(Cow::Owned(text.trim().to_owned())),
+        _ => return None,
+    })
+}
