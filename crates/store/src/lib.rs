@@ -450,6 +450,9 @@ pub struct Settling {
     pub edges: Vec<EdgeChange>,
     /// Marks to append.
     pub marks: Vec<Mark>,
+    /// Marks to append only where there are edges already, of the link that is their rule, to the record that is their target.
+    /// A store that cannot know appends them.
+    pub new: Vec<Mark>,
     /// Marks answered.
     pub answered: Vec<i64>,
 }

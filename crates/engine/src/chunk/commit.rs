@@ -3,7 +3,7 @@
 use super::consolidate::{Decider, Decision, Numbered, Policy};
 use super::map::{Envelope, Mapper};
 use super::read;
-use crate::settle::{Followed, Rules};
+use crate::settle::{By, Changed, Followed, Rules, at_once};
 use crate::{EngineError, Result, split};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ use stook_catalogue::survivorship::Consolidator;
 use stook_formats::Document;
 use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{JobFile, Slice};
-use stook_store::{Conflict, Detail, Fence, Logged, RecordWrite, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::{Change, Conflict, Detail, Fence, Logged, RecordWrite, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What all chunks of a job share.
 #[derive(Clone)]
@@ -53,6 +53,8 @@ pub struct MappedChunk {
     records: BTreeMap<(usize, Key), Vec<Numbered>>,
     decisions: BTreeMap<(usize, Key), Decision>,
     writes: Vec<RecordWrite>,
+    /// Records that were settled at once, by a target that is written beside them.
+    settled_by: BTreeMap<(usize, Key), Vec<(usize, Key)>>,
     /// Built before the chunk is submitted, and again if something changes after that.
     journal: Option<ChunkJournal>,
     /// Documents that never reached a record: outcome and key.
@@ -132,6 +134,7 @@ impl MappedChunk {
             records,
             decisions: BTreeMap::new(),
             writes: Vec::new(),
+            settled_by: BTreeMap::new(),
             journal: None,
             outside,
             troubles,
@@ -170,7 +173,68 @@ impl MappedChunk {
                 self.decide(collection, rest.into_iter().zip(whole), true)?;
             }
         }
+        self.follow();
         Ok(())
+    }
+
+    /// Finds out what other records are told. A record whose targets are written beside it, or that has none, is settled at
+    /// once; those that others read come first.
+    fn follow(&mut self) {
+        let rules = self.context.rules.clone();
+        let mut places: Vec<(usize, Key)> = self.decisions.keys().filter(|(collection, _)| rules.concern(*collection)).cloned().collect();
+        places.sort_by_key(|(collection, _)| rules.depth(*collection));
+        self.settled_by.clear();
+        for place in places {
+            let (collection, key) = &place;
+            let settled = match self.decisions.get(&place) {
+                Some(Decision { write: Some((_, Change::Put(_))), after: Some(after), .. }) if rules.is_child(*collection) => {
+                    let written = |collection: usize, key: &Key| {
+                        let decision = self.decisions.get(&(collection, key.clone())).filter(|decision| decision.write.is_some())?;
+                        Some(decision.after.as_deref())
+                    };
+                    at_once(&rules, &self.evaluator, *collection, after, &written)
+                }
+                _ => None,
+            };
+            let Some(decision) = self.decisions.get_mut(&place).filter(|decision| decision.write.is_some()) else { continue };
+            let mut by = By::Outside;
+            if let (Some((values, targets)), Some((_, Change::Put(content)))) = (settled, &mut decision.write) {
+                content.golden = values.into();
+                decision.after = Some(content.golden.clone());
+                by = By::AtOnce;
+                for target in targets {
+                    self.settled_by.entry(target).or_default().push(place.clone());
+                }
+            }
+            let changed = Changed {
+                collection: *collection,
+                key,
+                before: decision.before.as_deref(),
+                after: decision.after.as_deref(),
+                job: self.context.policy.job,
+                by,
+            };
+            decision.followed = Followed::default();
+            decision.followed.follow(&rules, &self.evaluator, &changed);
+        }
+    }
+
+    /// What other records are told of records that were decided again. Who was settled by one of them asks for a pass.
+    fn follow_again(&mut self, again: &BTreeSet<(usize, Key)>) {
+        let job = self.context.policy.job;
+        for place in again {
+            if let Some(decision) = self.decisions.get_mut(place) {
+                let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
+                let changed = Changed { collection: place.0, key: &place.1, before, after, job, by: By::Outside };
+                decision.followed = Followed::default();
+                decision.followed.follow(&self.context.rules, &self.evaluator, &changed);
+            }
+            for (collection, key) in self.settled_by.get(place).into_iter().flatten() {
+                if let Some(decision) = self.decisions.get_mut(&(*collection, key.clone())) {
+                    decision.followed.ask(&self.context.rules, *collection, key, job);
+                }
+            }
+        }
     }
 
     /// Decides about records; returns the keys of those that must be read whole.
@@ -309,6 +373,7 @@ impl Unit for MappedChunk {
             again.insert((conflict.collection, conflict.key.clone()));
             self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)), true)?;
         }
+        self.follow_again(&again);
         Ok(self.take_writes(|place| again.contains(place)))
     }
 
@@ -320,8 +385,9 @@ impl Unit for MappedChunk {
             decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
             decision.corrections.clear();
             decision.logged = None;
-            decision.followed = Followed::default();
+            (decision.before, decision.after) = (None, None);
         }
+        self.follow_again(&BTreeSet::from([(collection, key.clone())]));
     }
 
     fn settling(&mut self) -> Settling {

@@ -8,6 +8,7 @@
 use super::map::Statement;
 use crate::settle::{By, Changed, Followed, Rules, carry_settled};
 use serde_json::{Map, Value as Json, json};
+use std::sync::Arc;
 use stook_catalogue::definition::{Collection, Matched, Unmatched};
 use stook_catalogue::expr::{Evaluator, to_cel};
 use stook_catalogue::key::Key;
@@ -51,7 +52,11 @@ pub struct Decision {
     pub corrections: Vec<(u64, Outcome, Outcome)>,
     /// What is logged of the record's golden fields.
     pub logged: Option<Json>,
-    /// What the change tells other records.
+    /// What the record was, where others are told of it and it existed.
+    pub before: Option<Vec<Value>>,
+    /// What it is with the change, where others are told of it and it exists.
+    pub after: Option<Arc<[Value]>>,
+    /// What the change tells other records; known when all records of the chunk are decided.
     pub followed: Followed,
 }
 
@@ -88,6 +93,19 @@ impl<'c> Decider<'c> {
         let changed = Changed { collection: self.index, key, before, after, job: self.policy.job, by: By::Outside };
         followed.follow(self.rules, self.evaluator, &changed);
         followed
+    }
+
+    /// Remembers what a record was and is, for those who are told.
+    fn remember(&self, stored: Option<&StoredRecord>, change: &Change, decision: &mut Decision) {
+        if !self.rules.concern(self.index) {
+            return;
+        }
+        decision.before = stored.filter(|record| record.alive).map(|record| record.golden.clone());
+        decision.after = match change {
+            Change::Put(content) => content.alive.then(|| content.golden.clone()),
+            Change::Delete => None,
+            Change::Touch { .. } | Change::State { .. } | Change::Settle(_) => decision.before.clone().map(Arc::from),
+        };
     }
 
     /// What contributions add up to, with what settling has found so far.
@@ -213,7 +231,7 @@ impl<'c> Decider<'c> {
             Change::Put(Box::new(self.content(stored, created_job, golden, &contributions)))
         };
         decision.logged = golden_change(self.collection, stored, &change);
-        decision.followed = self.follow(&statements[0].statement.key, stored, &change);
+        self.remember(stored, &change, &mut decision);
         decision.write = Some((stored.map(|record| record.version), change));
         Ok(Some(decision))
     }
@@ -236,7 +254,7 @@ impl<'c> Decider<'c> {
         if let Some(record) = stored {
             let change = self.without(record, old);
             decision.logged = golden_change(self.collection, stored, &change);
-            decision.followed = self.follow(&record.key, stored, &change);
+            self.remember(stored, &change, &mut decision);
             decision.write = Some((Some(record.version), change));
         }
         Ok(Some(decision))

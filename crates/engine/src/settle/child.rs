@@ -2,16 +2,16 @@
 
 use super::edges::{interval, tuples};
 use super::fan::{candidates, merge};
-use super::{By, Jobs, Work, key_in};
+use super::{By, Jobs, Rules, Work, key_in};
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use stook_catalogue::definition::Field;
-use stook_catalogue::expr::{from_cel, text_to_cel, to_cel};
+use stook_catalogue::definition::{Collection, Field};
+use stook_catalogue::expr::{Evaluator, from_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, members_of};
+use stook_catalogue::links::{Derivation, LinkRule, Overlap, members_of};
 use stook_catalogue::plain::Lean;
-use stook_catalogue::value::Value;
+use stook_catalogue::value::{FieldType, Value};
 use stook_store::{Inside, Result, StoredRecord};
 
 impl Work<'_> {
@@ -75,7 +75,6 @@ impl Work<'_> {
     /// Takes the values of settled fields with expressions.
     fn take(&mut self, desk: &mut dyn Inside, collection: usize, golden: &mut [Vec<Value>]) -> Result<()> {
         let own = &self.rules.relations[collection];
-        let definition = &self.rules.catalogue.collections[collection];
         let mut targets: HashMap<usize, HashMap<Key, Vec<Value>>> = HashMap::new();
         for index in &own.from {
             let link = &self.rules.catalogue.links[*index];
@@ -89,52 +88,95 @@ impl Work<'_> {
             targets.insert(*index, there.map(|record| (record.key, record.golden)).collect());
         }
         for values in golden {
-            for field in &own.through {
-                let Field { derive: Some(Derivation::Through(expression)), ty, .. } = &definition.fields[*field] else { continue };
-                let value = {
-                    let target_of = |name: &str| -> Option<(&Link, Option<&str>, Option<&Vec<Value>>)> {
-                        let index = own.from.iter().find(|link| self.rules.catalogue.links[**link].name == name)?;
-                        let link = &self.rules.catalogue.links[*index];
-                        let target = key_in(&values[link.field]).and_then(|key| targets.get(index)?.get(&key));
-                        Some((link, values[link.field].as_text(), target))
-                    };
-                    let plain = self.evaluator.lean(expression, &mut |name, member| match (member, target_of(name)) {
-                        (Some(member), Some((link, key, target))) => match (self.rules.catalogue.collections[link.to].field(member), target) {
-                            (None, _) => Some(key.map_or(Lean::Null, |key| Lean::Text(key.into()))),
-                            (Some((index, field)), Some(target)) => Some(Lean::of(&target[index], field.golden_type())),
-                            (Some(_), None) => Some(Lean::Null),
-                        },
-                        (None, None) => definition.field(name).map(|(index, field)| Lean::of(&values[index], field.golden_type())),
-                        _ => None,
-                    });
-                    match plain.and_then(|plain| plain.into_value(ty)) {
-                        Some(value) => value,
-                        None => {
-                            let found = self.evaluator.evaluate(expression, |name| match target_of(name) {
-                                Some((link, key, target)) => {
-                                    let members = members_of(expression, name).map(|member| member.name.as_str());
-                                    linked(&self.rules.catalogue.collections[link.to], key, target.map(Vec::as_slice), members)
-                                }
-                                None => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type())),
-                            });
-                            found.ok().and_then(|found| from_cel(&found, ty).ok()).unwrap_or_default()
-                        }
-                    }
-                };
-                values[*field] = value;
-            }
+            read_through(self.rules, self.evaluator, collection, values, &|link, key| targets.get(&link)?.get(key).map(Vec::as_slice));
         }
         Ok(())
     }
 }
 
+/// Gives settled fields with expressions their values. `target` has the values of linked records, by link and key.
+pub(super) fn read_through<'t>(
+    rules: &'t Rules,
+    evaluator: &'t Evaluator,
+    collection: usize,
+    values: &mut [Value],
+    target: &dyn Fn(usize, &Key) -> Option<&'t [Value]>,
+) {
+    let own = &rules.relations[collection];
+    let definition = &rules.catalogue.collections[collection];
+    for field in &own.through {
+        let Field { derive: Some(Derivation::Through(expression)), ty, .. } = &definition.fields[*field] else { continue };
+        let value = {
+            let values = &*values;
+            let linked_by = |name: &str| -> Option<(&'t Collection, &Value, Option<&'t [Value]>)> {
+                let index = own.from.iter().find(|link| rules.catalogue.links[**link].name == name)?;
+                let link = &rules.catalogue.links[*index];
+                let key = &values[link.field];
+                Some((&rules.catalogue.collections[link.to], key, key_in(key).and_then(|key| target(*index, &key))))
+            };
+            let plain = evaluator.lean(expression, &mut |name, member| match (member, linked_by(name)) {
+                (Some(member), Some((of, key, target))) => match (of.field(member), target) {
+                    (None, _) => Some(Lean::of(key, &FieldType::Text)),
+                    (Some((index, field)), Some(target)) => Some(Lean::of(&target[index], field.golden_type())),
+                    (Some(_), None) => Some(Lean::Null),
+                },
+                (None, None) => definition.field(name).map(|(index, field)| Lean::of(&values[index], field.golden_type())),
+                _ => None,
+            });
+            match plain.and_then(|plain| plain.into_value(ty)) {
+                Some(value) => value,
+                None => {
+                    let found = evaluator.evaluate(expression, |name| match linked_by(name) {
+                        Some((of, key, target)) => linked(of, key.as_text(), target, members_of(expression, name).map(|member| member.name.as_str())),
+                        None => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type())),
+                    });
+                    found.ok().and_then(|found| from_cel(&found, ty).ok()).unwrap_or_default()
+                }
+            }
+        };
+        values[*field] = value;
+    }
+}
+
+/// The settled values of a record that need no pass, because its targets are written beside it, or it has none; and those
+/// targets. `written` says of a record whether it is written beside it, and what it is then. Nothing where a pass is needed.
+pub fn at_once<'t>(
+    rules: &'t Rules,
+    evaluator: &'t Evaluator,
+    collection: usize,
+    values: &[Value],
+    written: &dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>>,
+) -> Option<(Vec<Value>, Vec<(usize, Key)>)> {
+    let own = &rules.relations[collection];
+    let definition = &rules.catalogue.collections[collection];
+    let mut settled = values.to_vec();
+    for index in &own.finds {
+        let link = &rules.catalogue.links[*index];
+        let LinkRule::Same { fields, overlap } = &link.rule else { continue };
+        let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
+        let looks = link.when.as_ref().is_none_or(|when| evaluator.holds_of(when, definition, values))
+            && interval(overlap.as_ref(), |overlap| overlap.mine, values).is_some()
+            && !tuples(definition, &mine, values).is_empty();
+        if looks {
+            return None;
+        }
+        settled[link.field] = Value::Null;
+    }
+    let mut targets = Vec::new();
+    for index in &own.from {
+        let link = &rules.catalogue.links[*index];
+        if let Some(key) = key_in(&settled[link.field]).filter(|_| !link.reads.is_empty()) {
+            written(link.to, &key)?;
+            targets.push((link.to, key));
+        }
+    }
+    let target = |link: usize, key: &Key| written(rules.catalogue.links[link].to, key).flatten();
+    read_through(rules, evaluator, collection, &mut settled, &target);
+    Some((settled, targets))
+}
+
 /// A linked record as expressions see it: the members they read, null where there is no record.
-fn linked<'m>(
-    collection: &stook_catalogue::definition::Collection,
-    key: Option<&str>,
-    values: Option<&[Value]>,
-    members: impl Iterator<Item = &'m str>,
-) -> cel::Value {
+fn linked<'m>(collection: &Collection, key: Option<&str>, values: Option<&[Value]>, members: impl Iterator<Item = &'m str>) -> cel::Value {
     let member = |name: &str| match (collection.field(name), values) {
         (None, _) => key.map_or(cel::Value::Null, text_to_cel),
         (Some((index, field)), Some(values)) => to_cel(&values[index], field.golden_type()),

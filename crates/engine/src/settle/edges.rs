@@ -22,6 +22,8 @@ const MOST_TUPLES: usize = 64;
 pub enum By {
     /// A document, an edit.
     Outside,
+    /// The same, and its settled values are what they must be.
+    AtOnce,
     /// The pass that settles it as a child.
     Child,
     /// The pass that settles it as a parent.
@@ -51,24 +53,34 @@ pub struct Followed {
     edges: Vec<EdgeChange>,
     /// Stratum, rule, target, part, job.
     marks: BTreeSet<(u32, u32, String, String, JobId)>,
+    /// Marks of records that are new: needed if others have named them before.
+    new: BTreeSet<(u32, u32, String, String, JobId)>,
 }
 
 impl Followed {
     /// Whether nothing follows.
     pub fn is_empty(&self) -> bool {
-        self.edges.is_empty() && self.marks.is_empty()
+        self.edges.is_empty() && self.marks.is_empty() && self.new.is_empty()
     }
 
     /// Adds what follows from other changes.
     pub fn extend(&mut self, other: &Followed) {
         self.edges.extend_from_slice(&other.edges);
         self.marks.extend(other.marks.iter().cloned());
+        self.new.extend(other.new.iter().cloned());
     }
 
     /// As the store takes it.
     pub fn settling(self) -> Settling {
-        let marks = self.marks.into_iter().map(|(stratum, rule, target, part, job)| Mark { id: 0, stratum, rule, target, part, job });
-        Settling { edges: self.edges, marks: marks.collect(), answered: Vec::new() }
+        let mark = |(stratum, rule, target, part, job)| Mark { id: 0, stratum, rule, target, part, job };
+        let (marks, new) = (self.marks.into_iter().map(mark).collect(), self.new.into_iter().map(mark).collect());
+        Settling { edges: self.edges, marks, new, answered: Vec::new() }
+    }
+
+    /// Asks for a pass that settles a record as a child.
+    pub fn ask(&mut self, rules: &Rules, collection: usize, key: &Key, job: JobId) {
+        let own = &rules.relations[collection];
+        self.mark(own.depth << 2 | CHILD, own.id, key.as_str(), "", job);
     }
 
     pub(super) fn mark(&mut self, stratum: u32, rule: u32, target: &str, part: &str, job: JobId) {
@@ -89,12 +101,17 @@ impl Followed {
             (before, after) => before.is_some() != after.is_some(),
         };
         let mut all = 0..collection.fields.len();
-        if own.is_child() && changed.by != By::Child && changed.after.is_some() && all.clone().any(differs) {
+        if own.is_child() && !matches!(changed.by, By::Child | By::AtOnce) && changed.after.is_some() && all.clone().any(differs) {
             self.mark(own.depth << 2 | CHILD, own.id, key, "", changed.job);
         }
         for link in own.to.iter().map(|link| &rules.catalogue.links[*link]) {
             if link.reads.iter().any(|field| differs(*field)) {
-                self.mark(rules.relations[link.from].depth << 2 | READ, link.id, key, "", changed.job);
+                let stratum = rules.relations[link.from].depth << 2 | READ;
+                if changed.before.is_none() {
+                    self.new.insert((stratum, link.id, key.to_owned(), String::new(), changed.job));
+                } else {
+                    self.mark(stratum, link.id, key, "", changed.job);
+                }
             }
         }
         let is_rollup = |field: usize| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));

@@ -17,6 +17,7 @@ mod fan;
 pub mod measure;
 mod parent;
 
+pub use child::at_once;
 pub use edges::{By, Changed, Followed};
 pub(crate) use parent::carry_settled;
 
@@ -150,6 +151,16 @@ impl Rules {
     /// Whether anything is ever to be settled.
     pub fn any(&self) -> bool {
         self.relations.iter().any(Relations::any)
+    }
+
+    /// How many collections must be settled before this one.
+    pub fn depth(&self, collection: usize) -> u32 {
+        self.relations[collection].depth
+    }
+
+    /// Whether records of a collection find targets, or read of them.
+    pub fn is_child(&self, collection: usize) -> bool {
+        self.relations[collection].is_child()
     }
 
     /// Whether records of a collection tell others, or are told: then their old values must be known when they change.

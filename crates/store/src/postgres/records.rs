@@ -640,7 +640,10 @@ impl Side {
 /// Link, target, group, start and child.
 type EdgeId = (i64, String, String, i64, String);
 
-fn settle(session: &mut Session, tenant: i64, settling: Settling) -> Attempt<()> {
+fn settle(session: &mut Session, tenant: i64, mut settling: Settling) -> Attempt<()> {
+    // edges of transactions that are still open cannot be seen
+    let new = std::mem::take(&mut settling.new);
+    settling.marks.extend(new);
     // of several changes of one edge the last counts
     let mut changes: BTreeMap<EdgeId, Option<Vec<u8>>> = BTreeMap::new();
     for change in settling.edges {

@@ -359,9 +359,10 @@ impl Unit for Together<'_> {
     fn settling(&mut self) -> Settling {
         let mut all = Settling::default();
         for unit in &mut self.units {
-            let Settling { edges, marks, answered } = unit.settling();
+            let Settling { edges, marks, new, answered } = unit.settling();
             all.edges.extend(edges);
             all.marks.extend(marks);
+            all.new.extend(new);
             all.answered.extend(answered);
         }
         all

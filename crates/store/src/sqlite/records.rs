@@ -576,7 +576,15 @@ fn forget_side_rows(connection: &Connection, own: &CollectionTables, id: i64) ->
     Ok(())
 }
 
-fn settle(connection: &Connection, tenant: i64, settling: Settling) -> Result<()> {
+fn settle(connection: &Connection, tenant: i64, mut settling: Settling) -> Result<()> {
+    // nobody else writes meanwhile, so what is there before this unit's edges is all there is
+    for mark in std::mem::take(&mut settling.new) {
+        let sql = "SELECT 1 FROM edges WHERE tenant = ? AND link = ? AND target = ? LIMIT 1";
+        let mut find = connection.prepare_cached(sql).map_err(failure)?;
+        if find.exists(params![tenant, mark.rule, mark.target]).map_err(failure)? {
+            settling.marks.push(mark);
+        }
+    }
     for change in &settling.edges {
         match change {
             EdgeChange::Put(edge) => execute(
