@@ -207,6 +207,8 @@ pub struct Content {
     pub contributions: Vec<u8>,
     /// Kept documents, concatenated.
     pub raw: Option<Bytes>,
+    /// Whether values that are indexed or unique are those of the record that is replaced.
+    pub indexed_stay: bool,
 }
 
 /// What a child says to its target. Edges are ordered by group, start and child.

@@ -1,6 +1,6 @@
 //! A chunk as one unit of work: its writes, its second thoughts where others were faster, its journal.
 
-use super::consolidate::{Decider, Decision, Numbered, Policy};
+use super::consolidate::{Decider, Decision, Numbered, Policy, indexed_stay};
 use super::map::{Envelope, Mapper};
 use super::read;
 use crate::settle::{By, Changed, Followed, Rules, at_once};
@@ -199,6 +199,7 @@ impl MappedChunk {
             let Some(decision) = self.decisions.get_mut(&place).filter(|decision| decision.write.is_some()) else { continue };
             let mut by = By::Outside;
             if let (Some((values, targets)), Some((_, Change::Put(content)))) = (settled, &mut decision.write) {
+                content.indexed_stay &= indexed_stay(&rules.catalogue.collections[*collection], &content.golden, &values);
                 content.golden = values.into();
                 decision.after = Some(content.golden.clone());
                 by = By::AtOnce;

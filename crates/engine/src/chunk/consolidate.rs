@@ -272,17 +272,28 @@ impl<'c> Decider<'c> {
     /// The content of a record with these contributions, in the order they are stored.
     pub fn content(&self, stored: Option<&StoredRecord>, created_job: JobId, golden: Golden, contributions: &[Contribution]) -> Content {
         let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
+        let state = effective_state(self.collection, self.evaluator, &golden.values, &state_set);
+        let known = stored.filter(|record| record.alive && golden.alive && !record.golden.is_empty());
+        let stays = |record: &StoredRecord| record.state == state && indexed_stay(self.collection, &record.golden, &golden.values);
+        let indexed_stay = known.is_some_and(stays);
         Content {
             created_job,
             alive: golden.alive,
-            state: effective_state(self.collection, self.evaluator, &golden.values, &state_set),
+            state,
             state_set,
             conflicts: golden.conflicts,
             contributions: pack(contributions, self.collection, &golden.values),
             raw: pack_raw(contributions),
             golden: golden.values,
+            indexed_stay,
         }
     }
+}
+
+/// Whether values that are indexed or unique are what they were.
+pub fn indexed_stay(collection: &Collection, before: &[Value], after: &[Value]) -> bool {
+    let mut fields = collection.fields.iter().zip(before).zip(after);
+    fields.all(|((field, before), after)| before == after || !(field.index.ordered || field.index.contains || field.unique))
 }
 
 /// What is logged of a change of a record's golden fields, if its collection asks for it: the fields that differ, before and

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Feed, Field, KeyRule, MapEntry, Origin, Rule, Source};
@@ -71,6 +72,10 @@ pub struct Mapper<'c> {
     catalogue: &'c Catalogue,
     source: &'c Source,
     evaluator: &'c Evaluator,
+    /// For each `let` whether it is the same for all documents of a file.
+    of_file: Vec<bool>,
+    /// Values of those, once they are known.
+    known: RefCell<Vec<Option<Value>>>,
 }
 
 /// Values computed for the document at hand.
@@ -187,9 +192,23 @@ enum Trouble {
 }
 
 impl<'c> Mapper<'c> {
-    /// A mapper of the source with this index.
+    /// A mapper of the source with this index, for documents of one file.
     pub fn new(catalogue: &'c Catalogue, source: usize, evaluator: &'c Evaluator) -> Self {
-        Self { catalogue, source: &catalogue.sources[source], evaluator }
+        let source = &catalogue.sources[source];
+        let mut of_file: Vec<bool> = Vec::with_capacity(source.lets.len());
+        for own in &source.lets {
+            let earlier = |name: &str| source.lets.iter().zip(&of_file).any(|(other, of_file)| *of_file && other.name == name);
+            of_file.push(match &own.rule.origin {
+                Origin::Expression(expression) => expression.variables().iter().all(|name| {
+                    let mut members = expression.members().iter().filter(|member| member.of == "meta").peekable();
+                    earlier(name) || (name == "meta" && members.peek().is_some() && members.all(|member| member.name != "ordinal"))
+                }),
+                Origin::Match { of, .. } => earlier(of),
+                Origin::Paths(_) | Origin::Cases(_) => false,
+            });
+        }
+        let known = RefCell::new(vec![None; source.lets.len()]);
+        Self { catalogue, source, evaluator, of_file, known }
     }
 
     /// Maps one document. `bytes` are what is kept and hashed, in `syntax`.
@@ -202,9 +221,19 @@ impl<'c> Mapper<'c> {
         }
         let mut scope = Scope { source: self.source, lets: Vec::with_capacity(self.source.lets.len()), feed: None, meta: envelope };
         let mut found = Vec::new();
-        for known in &self.source.lets {
-            let value = self.value(document, &known.rule, &scope, &mut found).or_else(|trouble| self.note(&known.name, trouble, &mut mapped));
-            let Ok(value) = value else { return mapped };
+        for (index, own) in self.source.lets.iter().enumerate() {
+            let known = if self.of_file[index] { self.known.borrow()[index].clone() } else { None };
+            let value = match known {
+                Some(value) => value,
+                None => {
+                    let value = self.value(document, &own.rule, &scope, &mut found).or_else(|trouble| self.note(&own.name, trouble, &mut mapped));
+                    let Ok(value) = value else { return mapped };
+                    if self.of_file[index] && mapped.warnings.is_empty() {
+                        self.known.borrow_mut()[index] = Some(value.clone());
+                    }
+                    value
+                }
+            };
             scope.lets.push(value);
         }
         let alone = self.source.feeds.len() == 1;

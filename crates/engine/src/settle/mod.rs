@@ -243,6 +243,7 @@ fn content_of(stored: &StoredRecord, golden: Vec<Value>) -> Content {
         conflicts: stored.conflicts.clone(),
         contributions: stored.contributions.clone(),
         raw: stored.raw.clone().map(Into::into),
+        indexed_stay: false,
     }
 }
 

@@ -243,6 +243,7 @@ impl Work<'_> {
                 contributions: pack(&contributions, definition, &survived.values),
                 raw: pack_raw(&contributions),
                 golden: survived.values,
+                indexed_stay: false,
             };
             let now = content.alive.then(|| content.golden.to_vec());
             (Change::Put(Box::new(content)), now)
@@ -345,6 +346,7 @@ impl Work<'_> {
                 state_set: Vec::new(),
                 conflicts: Vec::new(),
                 raw: None,
+                indexed_stay: false,
             };
             self.writes.push(RecordWrite { collection, key, expect: old.map(|old| old.version), change: Change::Put(Box::new(content)) });
         }

@@ -128,7 +128,8 @@ impl Maker {
         if container || self.random.per_mille(400) {
             let at = published + HOUR + self.random.below(10) as i64 * HOUR;
             let document = self.document(product, at, Some(published));
-            self.put("dd", *self.random.clone().one(&DISTRIBUTORS), at, document);
+            let distributor = *self.random.one(&DISTRIBUTORS);
+            self.put("dd", distributor, at, document);
         }
         made
     }

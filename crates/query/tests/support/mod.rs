@@ -79,6 +79,7 @@ fn write(record: &Record) -> RecordWrite {
         conflicts: record.conflicts.clone(),
         contributions: Vec::new(),
         raw: None,
+        indexed_stay: false,
     };
     RecordWrite { collection: 0, key: Key::new(record.key.as_str()).expect("a key"), expect: None, change: Change::Put(Box::new(content)) }
 }

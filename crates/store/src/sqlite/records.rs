@@ -406,10 +406,11 @@ impl Rows<'_> {
         let own = &self.tables.collections[write.collection];
         let collection = &self.tables.catalogue().collections[write.collection];
         // a stale write must neither take nor free a value, so its version is looked at first
-        if !own.uniques.is_empty() && !self.is_current(write)? {
+        let rest = write.expect.is_some() && content.indexed_stay;
+        if !own.uniques.is_empty() && !rest && !self.is_current(write)? {
             return Ok(Applied::Changed);
         }
-        if let Some(taken) = reserve(connection, own, collection, tenant, &write.key, content)? {
+        if !rest && let Some(taken) = reserve(connection, own, collection, tenant, &write.key, content)? {
             return Ok(taken);
         }
         let state = pack_state(&content.state_set, collection);
@@ -417,7 +418,7 @@ impl Rows<'_> {
         let revision = write.expect.map_or(stamp, |version| stamp.max(version.revision + 1));
         let mut update;
         let statement: &mut Statement<'_> = if write.expect.is_some() {
-            update = connection.prepare_cached(&own.update).map_err(failure)?;
+            update = connection.prepare_cached(if rest { &own.update_rest } else { &own.update }).map_err(failure)?;
             &mut update
         } else {
             let insert = match self.insert.take().filter(|(collection, _)| *collection == write.collection) {
@@ -437,14 +438,22 @@ impl Rows<'_> {
         }
         binder.bind(content.created_job as i64)?;
         binder.bind(content.alive)?;
+        let mut stays = own.indexed.iter().map(|indexed| rest && *indexed);
+        let mut is_written = || !stays.next().unwrap_or(false);
         for value in content.golden.iter() {
-            binder.bind(bind(value))?;
+            if is_written() {
+                binder.bind(bind(value))?;
+            }
         }
         for index in &own.folded {
-            binder.bind(content.golden[*index].as_text().map(fold))?;
+            if is_written() {
+                binder.bind(content.golden[*index].as_text().map(fold))?;
+            }
         }
         for value in &content.state {
-            binder.bind(bind(value))?;
+            if is_written() {
+                binder.bind(bind(value))?;
+            }
         }
         binder.bind(conflicts)?;
         binder.bind(state)?;
@@ -459,7 +468,7 @@ impl Rows<'_> {
         if binder.statement.raw_execute().map_err(failure)? == 0 {
             return Ok(Applied::Changed);
         }
-        if own.lists.is_empty() && own.trigrams.is_empty() {
+        if rest || (own.lists.is_empty() && own.trigrams.is_empty()) {
             return Ok(Applied::Done);
         }
         let id = match write.expect {

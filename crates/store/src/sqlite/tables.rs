@@ -69,6 +69,10 @@ pub struct CollectionTables {
     pub insert: String,
     /// `UPDATE` of a row that is still at the version read.
     pub update: String,
+    /// The same `UPDATE` without the columns that are indexed, and their places among those that are written.
+    pub update_rest: String,
+    /// For each column of values whether it is indexed.
+    pub indexed: Vec<bool>,
     /// `UPDATE` of the settled values of a row that is still at the version read.
     pub settle: String,
     /// Settled fields.
@@ -153,6 +157,8 @@ impl CollectionTables {
             .chain(folds.map(|index| format!(", \"x_{}\" = ?", collection.fields[*index].name)))
             .collect();
         let assignments = names.iter().map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(", ");
+        let indexed = indexed_columns(collection);
+        let rest: String = names.iter().zip(&indexed).filter(|(_, indexed)| !**indexed).map(|(name, _)| format!("{name} = ?, ")).collect();
         let stored = collection.fields.iter().map(|field| format!("\"f_{}\"", field.name));
         let states = collection.states.iter().map(|state| format!("\"s_{}\"", state.name));
         let values = stored.chain(states).chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
@@ -164,6 +170,11 @@ impl CollectionTables {
                 "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {assignments}, conflict = ?, state = ?, contributions = ?, raw = ? \
                  WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
             ),
+            update_rest: format!(
+                "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {rest}conflict = ?, state = ?, contributions = ?, raw = ? \
+                 WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
+            ),
+            indexed,
             settle: format!(
                 "UPDATE {table} SET touch = touch + 1{settled_columns} WHERE tenant = ? AND key = ? AND revision = ? AND touch = ? RETURNING id"
             ),
@@ -198,6 +209,15 @@ pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
     let fields = collection.fields.iter().map(|field| (format!("\"f_{}\"", field.name), affinity(field.golden_type())));
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(|field| (format!("\"x_{}\"", field.name), "TEXT"));
     let states = collection.states.iter().map(|state| (format!("\"s_{}\"", state.name), affinity(&state.ty)));
+    fields.chain(folded).chain(states).collect()
+}
+
+/// For each column of [`value_columns`] whether it has an ordered index.
+fn indexed_columns(collection: &Collection) -> Vec<bool> {
+    let has = |field: &stook_catalogue::definition::Field| field.index.ordered && !field.ty.is_list();
+    let fields = collection.fields.iter().map(|field| has(field) && !field.fold);
+    let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(has);
+    let states = collection.states.iter().map(|state| state.index.ordered && !state.ty.is_list());
     fields.chain(folded).chain(states).collect()
 }
 

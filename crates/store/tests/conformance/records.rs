@@ -48,6 +48,7 @@ fn full_content(desk: &Desk) -> Content {
         conflicts: vec![1, 2],
         contributions: (0..=255).collect(),
         raw: Some([b"one".as_slice(), b"\0two"].concat().into()),
+        indexed_stay: false,
         ..desk.content(&values)
     }
 }

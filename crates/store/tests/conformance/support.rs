@@ -106,6 +106,7 @@ pub fn content(catalogue: &Catalogue, collection: usize, values: &[(&str, Value)
         conflicts: Vec::new(),
         contributions: b"contributions".to_vec(),
         raw: None,
+        indexed_stay: false,
     }
 }
 
