@@ -8,10 +8,10 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint test bench bench-import bench-postgres bench-serve demo build peer reference postgres
+.PHONY: help fmt lint test bench bench-import bench-postgres bench-sentinel bench-serve demo build peer reference postgres
 
 help:
-	@echo "make fmt | lint | test | bench | bench-import | bench-postgres | bench-serve | demo"
+	@echo "make fmt | lint | test | bench | bench-import | bench-postgres | bench-sentinel | bench-serve | demo"
 
 build:
 	cargo build --release --quiet --package stook-cli
@@ -42,7 +42,7 @@ postgres:
 test: reference postgres lint
 	cargo test --workspace --quiet --no-fail-fast
 
-bench: bench-import bench-postgres bench-serve
+bench: bench-import bench-postgres bench-sentinel bench-serve
 
 bench-import: reference build
 	cargo build --release --quiet --package stook-benches
@@ -52,6 +52,10 @@ bench-import: reference build
 bench-postgres: postgres build
 	cargo build --release --quiet --package stook-benches
 	$(BENCH) postgres
+
+bench-sentinel: postgres build
+	cargo build --release --quiet --package stook-benches
+	$(BENCH) sentinel
 
 # What a team would write in Python, to be measured beside ours.
 PEER := $(CACHE)/peer

@@ -11,6 +11,7 @@ mod limits;
 mod load;
 mod postgres;
 mod process;
+mod sentinel;
 mod serve;
 
 use std::path::PathBuf;
@@ -46,14 +47,17 @@ fn main() -> ExitCode {
     let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).filter(|path| path.exists());
     let setting = Setting { stook: own.with_file_name("stook"), own, root, python };
     let mut figures = figures::Figures::default();
-    let groups: &[&str] = if words.is_empty() { &["import", "postgres", "serve"] } else { &words };
+    let groups: &[&str] = if words.is_empty() { &["import", "postgres", "sentinel", "serve"] } else { &words };
     for group in groups {
         let result = match *group {
             "import" => import::run(&setting, &mut figures),
             "postgres" => postgres::run(&setting, &mut figures),
+            "sentinel" => sentinel::run(&setting, &mut figures),
             "serve" => serve::run(&setting, &mut figures, &[]),
             part if serve::PARTS.contains(&part) => serve::run(&setting, &mut figures, &[part]),
-            other => Err(format!("there is no group `{other}`; there are import, postgres, serve, and its parts {}", serve::PARTS.join(", "))),
+            other => {
+                Err(format!("there is no group `{other}`; there are import, postgres, sentinel, serve, and its parts {}", serve::PARTS.join(", ")))
+            }
         };
         if let Err(error) = result {
             eprintln!("stook-bench: {error}");

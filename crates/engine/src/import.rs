@@ -345,7 +345,7 @@ impl Trial<'_> {
     fn chunk(&mut self, slice: &Slice, preview: &mut Preview, most_troubles: usize) -> Result<()> {
         let file = &self.files[slice.file];
         let mut mapped = MappedChunk::map(&self.context, self.store, &ChunkInput { slice, file }, None)?;
-        mapped.consolidate_with(|tenant, collection, keys, detail| {
+        mapped.consolidate_with(None, |tenant, collection, keys, detail| {
             let mut found = self.store.read(tenant, collection, keys, detail)?;
             for (key, record) in keys.iter().zip(&mut found) {
                 if let Some(own) = self.written.get(&(collection, key.clone())) {

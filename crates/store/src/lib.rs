@@ -431,6 +431,12 @@ pub trait Unit: Send {
     fn settling(&mut self) -> Settling {
         Settling::default()
     }
+    /// What was read to compute derived values, where the store can tell whether it is still so when the unit is written.
+    fn relies(&self) -> Option<&Reliance> {
+        None
+    }
+    /// Which records and ranges of [`Unit::relies`] are not any more what was read, by their places.
+    fn broken(&mut self, _records: &[usize], _ranges: &[usize]) {}
     /// Changes to be logged, ordered by collection and key.
     fn log(&mut self) -> Vec<Logged> {
         Vec::new()
@@ -443,6 +449,26 @@ pub trait Unit: Send {
     fn journal(&mut self) -> Option<&ChunkJournal> {
         None
     }
+}
+
+/// Edges of targets that start between bounds: which link, the targets with their bounds, what was found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReadRange {
+    /// The link.
+    pub link: u32,
+    /// Targets, each with the first and the last start.
+    pub ranges: Vec<(String, i64, i64)>,
+    /// What there was.
+    pub edges: Vec<Edge>,
+}
+
+/// What a unit has read beside the records it writes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reliance {
+    /// Collection, key, and the version; nothing where there was no record.
+    pub records: Vec<(usize, Key, Option<Version>)>,
+    /// Ranges of edges.
+    pub ranges: Vec<ReadRange>,
 }
 
 /// What a unit says about derived values.
@@ -644,6 +670,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the database fails.
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>>;
+
+    /// Edges of targets that start between bounds, both included: target after target, by start and child.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(String, i64, i64)]) -> Result<Vec<Edge>>;
 
     /// Marks, lowest stratum first, then oldest.
     ///

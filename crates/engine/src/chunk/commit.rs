@@ -3,7 +3,7 @@
 use super::consolidate::{Decider, Decision, Numbered, Policy, indexed_stay};
 use super::map::{Envelope, Mapper};
 use super::read;
-use crate::settle::{By, Changed, Followed, Rules, at_once};
+use crate::settle::{AtOnce, By, Changed, Followed, Rules, at_once};
 use crate::{EngineError, Result, split};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,10 +11,11 @@ use std::sync::Arc;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::survivorship::Consolidator;
+use stook_catalogue::value::Value;
 use stook_formats::Document;
 use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{JobFile, Slice};
-use stook_store::{Change, Conflict, Detail, Fence, Logged, RecordWrite, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::{Change, Conflict, Detail, Fence, Logged, RecordWrite, Reliance, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What all chunks of a job share.
 #[derive(Clone)]
@@ -53,8 +54,11 @@ pub struct MappedChunk {
     records: BTreeMap<(usize, Key), Vec<Numbered>>,
     decisions: BTreeMap<(usize, Key), Decision>,
     writes: Vec<RecordWrite>,
-    /// Records that were settled at once, by a target that is written beside them.
+    /// Records that were settled at once, by their targets.
     settled_by: BTreeMap<(usize, Key), Vec<(usize, Key)>>,
+    /// Records whose targets were looked for in a range of the reliance.
+    found_in: Vec<Vec<(usize, Key)>>,
+    reliance: Reliance,
     /// Built before the chunk is submitted, and again if something changes after that.
     journal: Option<ChunkJournal>,
     /// Documents that never reached a record: outcome and key.
@@ -135,6 +139,8 @@ impl MappedChunk {
             decisions: BTreeMap::new(),
             writes: Vec::new(),
             settled_by: BTreeMap::new(),
+            found_in: Vec::new(),
+            reliance: Reliance::default(),
             journal: None,
             outside,
             troubles,
@@ -147,15 +153,18 @@ impl MappedChunk {
     /// # Errors
     /// When the store fails.
     pub fn consolidate(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
-        self.consolidate_with(|tenant, collection, keys, detail| store.read(tenant, collection, keys, detail))
+        let near = Some(store).filter(|store| store.is_near());
+        self.consolidate_with(near, |tenant, collection, keys, detail| store.read(tenant, collection, keys, detail))
     }
 
-    /// As [`MappedChunk::consolidate`], reading through `read`.
+    /// As [`MappedChunk::consolidate`], reading through `read`. `near` is a store that can tell whether what was read of others
+    /// is still so when the chunk is written.
     ///
     /// # Errors
     /// What `read` says.
     pub fn consolidate_with(
         &mut self,
+        near: Option<&dyn Store>,
         read: impl Fn(&Tenant, usize, &[Key], Detail) -> std::result::Result<Vec<Option<StoredRecord>>, StoreError>,
     ) -> std::result::Result<(), StoreError> {
         let mut by_collection: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
@@ -173,50 +182,76 @@ impl MappedChunk {
                 self.decide(collection, rest.into_iter().zip(whole), true)?;
             }
         }
-        self.follow();
+        self.follow(near)
+    }
+
+    /// Finds out what other records are told, and settles at once what can be; records that others read come first.
+    fn follow(&mut self, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
+        let rules = self.context.rules.clone();
+        let mut collections: Vec<usize> = self.decisions.keys().map(|(collection, _)| *collection).filter(|own| rules.concern(*own)).collect();
+        collections.dedup();
+        collections.sort_by_key(|collection| rules.depth(*collection));
+        (self.settled_by, self.found_in, self.reliance) = (BTreeMap::new(), Vec::new(), Reliance::default());
+        for collection in collections {
+            let own = self.decisions.iter().filter(|((own, _), _)| *own == collection);
+            let places: Vec<(usize, Key)> = own.filter(|(_, decision)| decision.write.is_some()).map(|(place, _)| place.clone()).collect();
+            if rules.is_child(collection) {
+                self.settle_at_once(&rules, collection, &places, store)?;
+            }
+            for place in places {
+                let Some(decision) = self.decisions.get_mut(&place) else { continue };
+                let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
+                let by = if decision.settled { By::AtOnce } else { By::Outside };
+                let changed = Changed { collection, key: &place.1, before, after, job: self.context.policy.job, by };
+                decision.followed = Followed::default();
+                decision.followed.follow(&rules, &self.evaluator, &changed);
+            }
+        }
         Ok(())
     }
 
-    /// Finds out what other records are told. A record whose targets are written beside it, or that has none, is settled at
-    /// once; those that others read come first.
-    fn follow(&mut self) {
-        let rules = self.context.rules.clone();
-        let mut places: Vec<(usize, Key)> = self.decisions.keys().filter(|(collection, _)| rules.concern(*collection)).cloned().collect();
-        places.sort_by_key(|(collection, _)| rules.depth(*collection));
-        self.settled_by.clear();
-        for place in places {
-            let (collection, key) = &place;
-            let settled = match self.decisions.get(&place) {
-                Some(Decision { write: Some((_, Change::Put(_))), after: Some(after), .. }) if rules.is_child(*collection) => {
-                    let written = |collection: usize, key: &Key| {
-                        let decision = self.decisions.get(&(collection, key.clone())).filter(|decision| decision.write.is_some())?;
-                        Some(decision.after.as_deref())
-                    };
-                    at_once(&rules, &self.evaluator, *collection, after, &written)
-                }
-                _ => None,
-            };
-            let Some(decision) = self.decisions.get_mut(&place).filter(|decision| decision.write.is_some()) else { continue };
-            let mut by = By::Outside;
-            if let (Some((values, targets)), Some((_, Change::Put(content)))) = (settled, &mut decision.write) {
-                content.indexed_stay &= indexed_stay(&rules.catalogue.collections[*collection], &content.golden, &values);
-                content.golden = values.into();
-                decision.after = Some(content.golden.clone());
-                by = By::AtOnce;
-                for target in targets {
-                    self.settled_by.entry(target).or_default().push(place.clone());
-                }
+    fn settle_at_once(
+        &mut self,
+        rules: &Rules,
+        collection: usize,
+        places: &[(usize, Key)],
+        store: Option<&dyn Store>,
+    ) -> std::result::Result<(), StoreError> {
+        let is_put = |decision: &Decision| matches!(decision.write, Some((_, Change::Put(_))));
+        let records: Vec<(&(usize, Key), &[Value])> = places
+            .iter()
+            .filter_map(|place| Some((place, self.decisions.get(place).filter(|decision| is_put(decision))?.after.as_deref()?)))
+            .collect();
+        let written = |collection: usize, key: &Key| {
+            let decision = self.decisions.get(&(collection, key.clone())).filter(|decision| decision.write.is_some())?;
+            Some(decision.after.as_deref())
+        };
+        let values: Vec<&[Value]> = records.iter().map(|(_, values)| *values).collect();
+        let context = (rules, &self.evaluator, &self.context.tenant);
+        let settled = at_once(context, collection, &values, &written, store, &mut self.reliance)?;
+        let places: Vec<(usize, Key)> = records.iter().map(|(place, _)| (*place).clone()).collect();
+        self.found_in.resize_with(self.reliance.ranges.len(), Vec::new);
+        for (place, settled) in places.into_iter().zip(settled) {
+            let (Some(AtOnce { values, targets, ranges }), Some(decision)) = (settled, self.decisions.get_mut(&place)) else { continue };
+            let Some((_, Change::Put(content))) = &mut decision.write else { continue };
+            content.indexed_stay &= indexed_stay(&rules.catalogue.collections[collection], &content.golden, &values);
+            content.golden = values.into();
+            decision.after = Some(content.golden.clone());
+            decision.settled = true;
+            for target in targets {
+                self.settled_by.entry(target).or_default().push(place.clone());
             }
-            let changed = Changed {
-                collection: *collection,
-                key,
-                before: decision.before.as_deref(),
-                after: decision.after.as_deref(),
-                job: self.context.policy.job,
-                by,
-            };
-            decision.followed = Followed::default();
-            decision.followed.follow(&rules, &self.evaluator, &changed);
+            ranges.into_iter().for_each(|range| self.found_in[range].push(place.clone()));
+        }
+        Ok(())
+    }
+
+    /// Asks for a pass over records that were settled by what is not so any more.
+    fn ask(&mut self, places: &[(usize, Key)]) {
+        for (collection, key) in places {
+            if let Some(decision) = self.decisions.get_mut(&(*collection, key.clone())) {
+                decision.followed.ask(&self.context.rules, *collection, key, self.context.policy.job);
+            }
         }
     }
 
@@ -230,10 +265,8 @@ impl MappedChunk {
                 decision.followed = Followed::default();
                 decision.followed.follow(&self.context.rules, &self.evaluator, &changed);
             }
-            for (collection, key) in self.settled_by.get(place).into_iter().flatten() {
-                if let Some(decision) = self.decisions.get_mut(&(*collection, key.clone())) {
-                    decision.followed.ask(&self.context.rules, *collection, key, job);
-                }
+            if let Some(settled) = self.settled_by.get(place).cloned() {
+                self.ask(&settled);
             }
         }
     }
@@ -389,6 +422,19 @@ impl Unit for MappedChunk {
             (decision.before, decision.after) = (None, None);
         }
         self.follow_again(&BTreeSet::from([(collection, key.clone())]));
+    }
+
+    fn relies(&self) -> Option<&Reliance> {
+        Some(&self.reliance)
+    }
+
+    fn broken(&mut self, records: &[usize], ranges: &[usize]) {
+        let mut places: Vec<(usize, Key)> = ranges.iter().flat_map(|range| self.found_in[*range].clone()).collect();
+        for record in records {
+            let (collection, key, _) = self.reliance.records[*record].clone();
+            places.extend(self.settled_by.get(&(collection, key)).into_iter().flatten().cloned());
+        }
+        self.ask(&places);
     }
 
     fn settling(&mut self) -> Settling {

@@ -56,6 +56,8 @@ pub struct Decision {
     pub before: Option<Vec<Value>>,
     /// What it is with the change, where others are told of it and it exists.
     pub after: Option<Arc<[Value]>>,
+    /// Whether its settled values are known to be what they must be.
+    pub settled: bool,
     /// What the change tells other records; known when all records of the chunk are decided.
     pub followed: Followed,
 }

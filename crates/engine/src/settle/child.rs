@@ -9,10 +9,10 @@ use std::sync::Arc;
 use stook_catalogue::definition::{Collection, Field};
 use stook_catalogue::expr::{Evaluator, from_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{Derivation, LinkRule, Overlap, members_of};
+use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, members_of};
 use stook_catalogue::plain::Lean;
 use stook_catalogue::value::{FieldType, Value};
-use stook_store::{Inside, Result, StoredRecord};
+use stook_store::{Detail, Edge, Inside, ReadRange, Reliance, Result, Store, StoredRecord, Tenant};
 
 impl Work<'_> {
     /// Settles children of one collection.
@@ -25,49 +25,14 @@ impl Work<'_> {
         let mut golden: Vec<Vec<Value>> = held.iter().map(|record| record.golden.clone()).collect();
         let own = &self.rules.relations[collection];
         for link in &own.finds {
-            self.find(desk, *link, &mut golden)?;
+            let mut between = |link: u32, ranges: &[(String, i64, i64)]| desk.between(link, ranges, usize::MAX >> 1);
+            find(self.rules, self.evaluator, *link, &mut golden, &mut between)?;
         }
         if !own.through.is_empty() {
             self.take(desk, collection, &mut golden)?;
         }
         for (record, golden) in held.iter().zip(golden) {
             self.settle(collection, record, golden, By::Child, &children[&record.key]);
-        }
-        Ok(())
-    }
-
-    /// Finds the targets of one link, for all children at once.
-    fn find(&mut self, desk: &mut dyn Inside, link: usize, golden: &mut [Vec<Value>]) -> Result<()> {
-        let link = &self.rules.catalogue.links[link];
-        let LinkRule::Same { fields, overlap } = &link.rule else { return Ok(()) };
-        let child = &self.rules.catalogue.collections[link.from];
-        let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
-        // what must be equal, and the interval that must overlap
-        type Sought = (Vec<String>, Option<(i64, i64)>);
-        let wanted: Vec<Sought> = golden
-            .iter()
-            .map(|values| {
-                let holds = link.when.as_ref().is_none_or(|when| self.evaluator.holds_of(when, child, values));
-                let tuples = if holds { tuples(child, &mine, values) } else { Vec::new() };
-                (tuples, interval(overlap.as_ref(), |overlap| overlap.mine, values))
-            })
-            .collect();
-        let mut ranges = Vec::new();
-        for (tuples, span) in &wanted {
-            let Some((start, stop)) = span else { continue };
-            let (low, high) = match overlap {
-                Some(overlap) => (start - overlap.tolerance - overlap.reach, stop + overlap.tolerance),
-                None => (0, 0),
-            };
-            ranges.extend(tuples.iter().map(|tuple| (tuple.clone(), low, high)));
-        }
-        let ranges = merge(ranges);
-        let edges = if ranges.is_empty() { Vec::new() } else { desk.between(link.targets(), &ranges, usize::MAX >> 1)? };
-        let candidates = candidates(&edges);
-        for (values, (tuples, span)) in golden.iter_mut().zip(&wanted) {
-            let near = tuples.iter().filter_map(|tuple| candidates.get(tuple.as_str()));
-            let best = span.and_then(|span| near.filter_map(|own| nearest(own, overlap.as_ref(), span)).min());
-            values[link.field] = best.map_or(Value::Null, |(.., key)| Value::text(key));
         }
         Ok(())
     }
@@ -95,7 +60,7 @@ impl Work<'_> {
 }
 
 /// Gives settled fields with expressions their values. `target` has the values of linked records, by link and key.
-pub(super) fn read_through<'t>(
+fn read_through<'t>(
     rules: &'t Rules,
     evaluator: &'t Evaluator,
     collection: usize,
@@ -138,41 +103,134 @@ pub(super) fn read_through<'t>(
     }
 }
 
-/// The settled values of a record that need no pass, because its targets are written beside it, or it has none; and those
-/// targets. `written` says of a record whether it is written beside it, and what it is then. Nothing where a pass is needed.
+/// Finds the targets of one link for all children at once; returns what was read for it, and for which of them.
+fn find(
+    rules: &Rules,
+    evaluator: &Evaluator,
+    link: usize,
+    golden: &mut [Vec<Value>],
+    between: &mut dyn FnMut(u32, &[(String, i64, i64)]) -> Result<Vec<Edge>>,
+) -> Result<(ReadRange, Vec<bool>)> {
+    let link = &rules.catalogue.links[link];
+    let LinkRule::Same { overlap, .. } = &link.rule else { return Ok((ReadRange::default(), vec![false; golden.len()])) };
+    let wanted: Vec<Option<Sought>> = golden.iter().map(|values| sought(rules, evaluator, link, values)).collect();
+    let mut ranges = Vec::new();
+    for Sought { tuples, span: (start, stop) } in wanted.iter().flatten() {
+        let (low, high) = match overlap {
+            Some(overlap) => (start - overlap.tolerance - overlap.reach, stop + overlap.tolerance),
+            None => (0, 0),
+        };
+        ranges.extend(tuples.iter().map(|tuple| (tuple.clone(), low, high)));
+    }
+    let ranges = merge(ranges);
+    let edges = if ranges.is_empty() { Vec::new() } else { between(link.targets(), &ranges)? };
+    let candidates = candidates(&edges);
+    for (values, sought) in golden.iter_mut().zip(&wanted) {
+        let best = sought.as_ref().and_then(|Sought { tuples, span }| {
+            let near = tuples.iter().filter_map(|tuple| candidates.get(tuple.as_str()));
+            near.filter_map(|own| nearest(own, overlap.as_ref(), *span)).min()
+        });
+        values[link.field] = best.map_or(Value::Null, |(.., key)| Value::text(key));
+    }
+    let looked = wanted.iter().map(Option::is_some).collect();
+    Ok((ReadRange { link: link.targets(), ranges, edges }, looked))
+}
+
+/// What a child looks for: what must be equal, and the interval that must overlap.
+struct Sought {
+    tuples: Vec<String>,
+    span: (i64, i64),
+}
+
+fn sought(rules: &Rules, evaluator: &Evaluator, link: &Link, values: &[Value]) -> Option<Sought> {
+    let LinkRule::Same { fields, overlap } = &link.rule else { return None };
+    let child = &rules.catalogue.collections[link.from];
+    if !link.when.as_ref().is_none_or(|when| evaluator.holds_of(when, child, values)) {
+        return None;
+    }
+    let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
+    let span = interval(overlap.as_ref(), |overlap| overlap.mine, values)?;
+    Some(Sought { tuples: tuples(child, &mine, values), span }).filter(|sought| !sought.tuples.is_empty())
+}
+
+/// A record that needs no pass: its settled values, and what they follow from.
+pub struct AtOnce {
+    /// All its values.
+    pub values: Vec<Value>,
+    /// Linked records.
+    pub targets: Vec<(usize, Key)>,
+    /// Ranges in which targets were looked for, by their places in the reliance.
+    pub ranges: Vec<usize>,
+}
+
+/// Settles records of a collection before they are written, as far as that can be known: their targets are written beside
+/// them, which `written` tells (what they are then, if they exist); or there is a store that can tell when they are written
+/// whether what was read of it, which is noted in `reliance`, is still so. The others need a pass.
+///
+/// # Errors
+/// When the store fails.
 pub fn at_once<'t>(
-    rules: &'t Rules,
-    evaluator: &'t Evaluator,
+    (rules, evaluator, tenant): (&'t Rules, &'t Evaluator, &Tenant),
     collection: usize,
-    values: &[Value],
+    records: &[&[Value]],
     written: &dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>>,
-) -> Option<(Vec<Value>, Vec<(usize, Key)>)> {
+    store: Option<&dyn Store>,
+    reliance: &mut Reliance,
+) -> Result<Vec<Option<AtOnce>>> {
     let own = &rules.relations[collection];
-    let definition = &rules.catalogue.collections[collection];
-    let mut settled = values.to_vec();
+    let mut golden: Vec<Vec<Value>> = records.iter().map(|values| values.to_vec()).collect();
+    let mut ranges: Vec<Vec<usize>> = vec![Vec::new(); golden.len()];
+    let mut waits = vec![false; golden.len()];
     for index in &own.finds {
         let link = &rules.catalogue.links[*index];
-        let LinkRule::Same { fields, overlap } = &link.rule else { continue };
-        let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
-        let looks = link.when.as_ref().is_none_or(|when| evaluator.holds_of(when, definition, values))
-            && interval(overlap.as_ref(), |overlap| overlap.mine, values).is_some()
-            && !tuples(definition, &mine, values).is_empty();
-        if looks {
-            return None;
-        }
-        settled[link.field] = Value::Null;
+        let Some(store) = store else {
+            for (values, waits) in golden.iter_mut().zip(&mut waits) {
+                *waits |= sought(rules, evaluator, link, values).is_some();
+                values[link.field] = Value::Null;
+            }
+            continue;
+        };
+        let mut between = |link: u32, ranges: &[(String, i64, i64)]| store.between(tenant, link, ranges);
+        let (read, looked) = find(rules, evaluator, *index, &mut golden, &mut between)?;
+        ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(reliance.ranges.len()));
+        reliance.ranges.push(read);
     }
-    let mut targets = Vec::new();
-    for index in &own.from {
-        let link = &rules.catalogue.links[*index];
-        if let Some(key) = key_in(&settled[link.field]).filter(|_| !link.reads.is_empty()) {
-            written(link.to, &key)?;
-            targets.push((link.to, key));
+    let mut outside: HashMap<(usize, Key), Option<Vec<Value>>> = HashMap::new();
+    for link in own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| !link.reads.is_empty()) {
+        let mut keys: BTreeSet<Key> = BTreeSet::new();
+        for (values, waits) in golden.iter().zip(&mut waits) {
+            if let Some(key) = key_in(&values[link.field]).filter(|key| written(link.to, key).is_none()) {
+                *waits |= store.is_none();
+                keys.insert(key);
+            }
+        }
+        let Some(store) = store.filter(|_| !keys.is_empty()) else { continue };
+        let keys: Vec<Key> = keys.into_iter().filter(|key| !outside.contains_key(&(link.to, key.clone()))).collect();
+        let found = store.read(tenant, link.to, &keys, Detail::Values)?;
+        for (key, record) in keys.into_iter().zip(found) {
+            reliance.records.push((link.to, key.clone(), record.as_ref().map(|record| record.version)));
+            outside.insert((link.to, key), record.filter(|record| record.alive).map(|record| record.golden));
         }
     }
-    let target = |link: usize, key: &Key| written(rules.catalogue.links[link].to, key).flatten();
-    read_through(rules, evaluator, collection, &mut settled, &target);
-    Some((settled, targets))
+    let mut settled = Vec::with_capacity(golden.len());
+    for ((mut values, ranges), waits) in golden.into_iter().zip(ranges).zip(waits) {
+        if waits {
+            settled.push(None);
+            continue;
+        }
+        let reads = own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| !link.reads.is_empty());
+        let targets = reads.filter_map(|link| Some((link.to, key_in(&values[link.field])?))).collect();
+        let target = |link: usize, key: &Key| {
+            let to = rules.catalogue.links[link].to;
+            match written(to, key) {
+                Some(written) => written,
+                None => outside.get(&(to, key.clone()))?.as_deref(),
+            }
+        };
+        read_through(rules, evaluator, collection, &mut values, &target);
+        settled.push(Some(AtOnce { values, targets, ranges }));
+    }
+    Ok(settled)
 }
 
 /// A linked record as expressions see it: the members they read, null where there is no record.

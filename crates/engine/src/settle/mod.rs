@@ -17,7 +17,7 @@ mod fan;
 pub mod measure;
 mod parent;
 
-pub use child::at_once;
+pub use child::{AtOnce, at_once};
 pub use edges::{By, Changed, Followed};
 pub(crate) use parent::carry_settled;
 

@@ -342,6 +342,13 @@ impl Store for PostgresStore {
         })
     }
 
+    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(String, i64, i64)]) -> Result<Vec<Edge>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => settle::between(session, tenant, link, ranges, usize::MAX >> 1),
+            None => Ok(Vec::new()),
+        })
+    }
+
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => records::marks(session, tenant, None, limit),

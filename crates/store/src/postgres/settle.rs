@@ -82,15 +82,7 @@ impl Inside for PassInside<'_> {
     }
 
     fn between(&mut self, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
-        self.ask(|session, _, tenant| {
-            let targets: Vec<&str> = ranges.iter().map(|(target, ..)| target.as_str()).collect();
-            let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
-            let sql = "SELECT DISTINCT e.target, e.grp, e.start, e.child, e.payload FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS u(target, low, high) \
-                       CROSS JOIN LATERAL (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = '' \
-                       AND e.start BETWEEN u.low AND u.high) AS e ORDER BY e.target, e.grp, e.start, e.child LIMIT $6";
-            let rows = session.query(sql, &[&tenant, &i64::from(link), &targets, &low, &high, &(limit as i64)])?;
-            Ok(rows.iter().map(|row| edge(link, row.get("target"), row)).collect())
-        })
+        self.ask(|session, _, tenant| between(session, tenant, link, ranges, limit))
     }
 
     fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
@@ -123,6 +115,17 @@ impl Inside for PassInside<'_> {
             keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
         })
     }
+}
+
+/// Edges of targets that start between bounds.
+pub fn between(session: &mut Session, tenant: i64, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Attempt<Vec<Edge>> {
+    let targets: Vec<&str> = ranges.iter().map(|(target, ..)| target.as_str()).collect();
+    let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
+    let sql = "SELECT DISTINCT e.target, e.grp, e.start, e.child, e.payload FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS u(target, low, high) \
+               CROSS JOIN LATERAL (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = '' \
+               AND e.start BETWEEN u.low AND u.high) AS e ORDER BY e.target, e.grp, e.start, e.child LIMIT $6";
+    let rows = session.query(sql, &[&tenant, &i64::from(link), &targets, &low, &high, &(limit as i64)])?;
+    Ok(rows.iter().map(|row| edge(link, row.get("target"), row)).collect())
 }
 
 /// Lets a pass answer marks of a lane that nobody else is at.

@@ -411,6 +411,13 @@ impl Store for SqliteStore {
         })
     }
 
+    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(String, i64, i64)]) -> Result<Vec<Edge>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => settle::between(connection, tenant, link, ranges, usize::MAX >> 1),
+            None => Ok(Vec::new()),
+        })
+    }
+
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => records::marks(connection, tenant, limit),

@@ -286,6 +286,7 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
     for (collection, key, field, holder) in refused {
         unit.refused(collection, &key, field, &holder);
     }
+    super::settle::check(connection, tables, tenant, unit)?;
     settle(connection, tenant, unit.settling())?;
     for entry in unit.log() {
         let sql = "INSERT INTO record_log(tenant, collection, key, at, transition, caller, change) VALUES (?, ?, ?, ?, ?, ?, ?)";

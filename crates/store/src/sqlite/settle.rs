@@ -2,7 +2,7 @@
 
 use super::tables::Tables;
 use super::{failure, records};
-use crate::{Changed, Detail, Edge, Inside, Pass, Passed, RecordWrite, Result, StoreError, StoredRecord, Tenant};
+use crate::{Changed, Detail, Edge, Inside, Pass, Passed, RecordWrite, Result, StoreError, StoredRecord, Tenant, Unit, Version};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use stook_catalogue::key::Key;
 
@@ -14,18 +14,6 @@ pub struct PassInside<'c> {
 }
 
 impl PassInside<'_> {
-    fn collect(&self, link: u32, target: &str, sql: &str, arguments: &[&dyn ToSql], edges: &mut Vec<Edge>) -> Result<()> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(failure)?;
-        let mut rows = statement.query(arguments).map_err(failure)?;
-        while let Some(row) = rows.next().map_err(failure)? {
-            let get = || -> rusqlite::Result<Edge> {
-                Ok(Edge { link, target: target.to_owned(), group: row.get(0)?, start: row.get(1)?, child: row.get(2)?, payload: row.get(3)? })
-            };
-            edges.push(get().map_err(failure)?);
-        }
-        Ok(())
-    }
-
     fn keys(&self, sql: &str, arguments: &[&dyn ToSql]) -> Result<Vec<Key>> {
         let mut statement = self.connection.prepare_cached(sql).map_err(failure)?;
         let mut rows = statement.query(arguments).map_err(failure)?;
@@ -56,11 +44,11 @@ impl Inside for PassInside<'_> {
             match group {
                 Some(group) => {
                     let sql = format!("{sql} AND grp = ? ORDER BY start, child LIMIT ?");
-                    self.collect(link, target, &sql, params![self.tenant, link, target, group, left(&edges)], &mut edges)?;
+                    collect(self.connection, link, target, &sql, params![self.tenant, link, target, group, left(&edges)], &mut edges)?;
                 }
                 None => {
                     let sql = format!("{sql} ORDER BY grp, start, child LIMIT ?");
-                    self.collect(link, target, &sql, params![self.tenant, link, target, left(&edges)], &mut edges)?;
+                    collect(self.connection, link, target, &sql, params![self.tenant, link, target, left(&edges)], &mut edges)?;
                 }
             }
         }
@@ -68,21 +56,14 @@ impl Inside for PassInside<'_> {
     }
 
     fn between(&mut self, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
-        let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = '' \
-                   AND start BETWEEN ? AND ? ORDER BY start, child LIMIT ?";
-        let mut edges = Vec::new();
-        for (target, low, high) in ranges {
-            let left = limit.saturating_sub(edges.len()) as i64;
-            self.collect(link, target, sql, params![self.tenant, link, target, low, high, left], &mut edges)?;
-        }
-        Ok(edges)
+        between(self.connection, self.tenant, link, ranges, limit)
     }
 
     fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
         let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND (grp, start, child) > (?, ?, ?) \
                    ORDER BY grp, start, child LIMIT ?";
         let mut edges = Vec::new();
-        self.collect(link, target, sql, params![self.tenant, link, target, group, start, child, limit as i64], &mut edges)?;
+        collect(self.connection, link, target, sql, params![self.tenant, link, target, group, start, child, limit as i64], &mut edges)?;
         Ok(edges)
     }
 
@@ -104,6 +85,53 @@ impl Inside for PassInside<'_> {
             params![self.tenant, key, limit as i64],
         )
     }
+}
+
+fn collect(connection: &Connection, link: u32, target: &str, sql: &str, arguments: &[&dyn ToSql], edges: &mut Vec<Edge>) -> Result<()> {
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut rows = statement.query(arguments).map_err(failure)?;
+    while let Some(row) = rows.next().map_err(failure)? {
+        let get = || -> rusqlite::Result<Edge> {
+            Ok(Edge { link, target: target.to_owned(), group: row.get(0)?, start: row.get(1)?, child: row.get(2)?, payload: row.get(3)? })
+        };
+        edges.push(get().map_err(failure)?);
+    }
+    Ok(())
+}
+
+/// Edges of targets that start between bounds.
+pub fn between(connection: &Connection, tenant: i64, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+    let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = '' \
+               AND start BETWEEN ? AND ? ORDER BY start, child LIMIT ?";
+    let mut edges = Vec::new();
+    for (target, low, high) in ranges {
+        let left = limit.saturating_sub(edges.len()) as i64;
+        collect(connection, link, target, sql, params![tenant, link, target, low, high, left], &mut edges)?;
+    }
+    Ok(edges)
+}
+
+/// Tells a unit what of that it relies on is not so any more: nobody else writes from now on.
+pub fn check(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
+    let Some(reliance) = unit.relies() else { return Ok(()) };
+    let (mut records, mut ranges) = (Vec::new(), Vec::new());
+    for (place, (collection, key, version)) in reliance.records.iter().enumerate() {
+        let sql = format!("SELECT revision, touch FROM {} WHERE tenant = ? AND key = ?", tables.collections[*collection].table);
+        let mut find = connection.prepare_cached(&sql).map_err(failure)?;
+        let now = find.query_row(params![tenant, key.as_str()], |row| Ok(Version { revision: row.get(0)?, touch: row.get(1)? }));
+        if now.optional().map_err(failure)? != *version {
+            records.push(place);
+        }
+    }
+    for (place, read) in reliance.ranges.iter().enumerate() {
+        if between(connection, tenant, read.link, &read.ranges, usize::MAX >> 1)? != read.edges {
+            ranges.push(place);
+        }
+    }
+    if !(records.is_empty() && ranges.is_empty()) {
+        unit.broken(&records, &ranges);
+    }
+    Ok(())
 }
 
 /// Lets a pass answer marks inside the writer's transaction; returns what was written, too.
