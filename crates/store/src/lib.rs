@@ -255,7 +255,7 @@ pub struct Mark {
 }
 
 /// Marks of equal targets are in one lane; of a lane, one pass at a time is answered.
-pub const LANES: u32 = 8;
+pub const LANES: u32 = 4;
 
 /// The lane of a target.
 pub fn lane_of(target: &str) -> u32 {

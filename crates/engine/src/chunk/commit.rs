@@ -153,18 +153,17 @@ impl MappedChunk {
     /// # Errors
     /// When the store fails.
     pub fn consolidate(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
-        let near = Some(store).filter(|store| store.is_near());
-        self.consolidate_with(near, |tenant, collection, keys, detail| store.read(tenant, collection, keys, detail))
+        self.consolidate_with(Some(store), |tenant, collection, keys, detail| store.read(tenant, collection, keys, detail))
     }
 
-    /// As [`MappedChunk::consolidate`], reading through `read`. `near` is a store that can tell whether what was read of others
+    /// As [`MappedChunk::consolidate`], reading through `read`. `store` can tell whether what was read of others
     /// is still so when the chunk is written.
     ///
     /// # Errors
     /// What `read` says.
     pub fn consolidate_with(
         &mut self,
-        near: Option<&dyn Store>,
+        store: Option<&dyn Store>,
         read: impl Fn(&Tenant, usize, &[Key], Detail) -> std::result::Result<Vec<Option<StoredRecord>>, StoreError>,
     ) -> std::result::Result<(), StoreError> {
         let mut by_collection: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
@@ -182,7 +181,7 @@ impl MappedChunk {
                 self.decide(collection, rest.into_iter().zip(whole), true)?;
             }
         }
-        self.follow(near)
+        self.follow(store)
     }
 
     /// Finds out what other records are told, and settles at once what can be; records that others read come first.

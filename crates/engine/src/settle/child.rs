@@ -21,8 +21,25 @@ impl Work<'_> {
         if keys.is_empty() {
             return Ok(());
         }
+        // most are what they must be: only those that are not are held
+        let read: Vec<StoredRecord> = desk.read(collection, &keys)?.into_iter().flatten().filter(|record| record.alive).collect();
+        let golden = self.settled(desk, collection, &read)?;
+        let stale = read.iter().zip(&golden).filter(|(record, golden)| record.golden != **golden);
+        let keys: Vec<Key> = stale.map(|(record, _)| record.key.clone()).collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
         let held: Vec<StoredRecord> = desk.hold(collection, &keys)?.into_iter().flatten().filter(|record| record.alive).collect();
-        let mut golden: Vec<Vec<Value>> = held.iter().map(|record| record.golden.clone()).collect();
+        let golden = self.settled(desk, collection, &held)?;
+        for (record, golden) in held.iter().zip(golden) {
+            self.settle(collection, record, golden, By::Child, &children[&record.key]);
+        }
+        Ok(())
+    }
+
+    /// The values of records as they must be.
+    fn settled(&mut self, desk: &mut dyn Inside, collection: usize, records: &[StoredRecord]) -> Result<Vec<Vec<Value>>> {
+        let mut golden: Vec<Vec<Value>> = records.iter().map(|record| record.golden.clone()).collect();
         let own = &self.rules.relations[collection];
         for link in &own.finds {
             let mut between = |link: u32, ranges: &[(String, i64, i64)]| desk.between(link, ranges, usize::MAX >> 1);
@@ -31,10 +48,7 @@ impl Work<'_> {
         if !own.through.is_empty() {
             self.take(desk, collection, &mut golden)?;
         }
-        for (record, golden) in held.iter().zip(golden) {
-            self.settle(collection, record, golden, By::Child, &children[&record.key]);
-        }
-        Ok(())
+        Ok(golden)
     }
 
     /// Takes the values of settled fields with expressions.
@@ -165,7 +179,8 @@ pub struct AtOnce {
 
 /// Settles records of a collection before they are written, as far as that can be known: their targets are written beside
 /// them, which `written` tells (what they are then, if they exist); or there is a store that can tell when they are written
-/// whether what was read of it, which is noted in `reliance`, is still so. The others need a pass.
+/// whether what was read of it, which is noted in `reliance`, is still so: records everywhere, ranges only on a store that is
+/// near. The others need a pass.
 ///
 /// # Errors
 /// When the store fails.
@@ -183,7 +198,7 @@ pub fn at_once<'t>(
     let mut waits = vec![false; golden.len()];
     for index in &own.finds {
         let link = &rules.catalogue.links[*index];
-        let Some(store) = store else {
+        let Some(store) = store.filter(|store| store.is_near()) else {
             for (values, waits) in golden.iter_mut().zip(&mut waits) {
                 *waits |= sought(rules, evaluator, link, values).is_some();
                 values[link.field] = Value::Null;

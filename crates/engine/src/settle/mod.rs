@@ -43,9 +43,9 @@ const CHILD: u32 = 2;
 const PARENT: u32 = 3;
 
 /// Marks answered by one pass: transactions are not long, and passes are not many.
-const MOST_MARKS: usize = 1_000;
+const MOST_MARKS: usize = 3_000;
 /// Edges read by one pass that fans out.
-const MOST_CHILDREN: usize = 2_000;
+const MOST_CHILDREN: usize = 4_000;
 
 /// What a catalogue says of one collection's relations.
 #[derive(Debug, Default)]

@@ -278,8 +278,14 @@ impl Work<'_> {
         covered: &mut HashMap<(usize, usize), BTreeMap<String, Row>>,
     ) -> Result<()> {
         let coverage = &self.rules.catalogue.coverages[index];
-        let names: Vec<&str> = parents.iter().map(|(key, ..)| key.as_str()).collect();
-        let keys: BTreeSet<Key> = desk.keys_by(coverage.rows, 0, &names)?.into_iter().collect();
+        // where all groups are measured, or summed up, all rows are looked at; else those of groups that have changed
+        let is_summed = self.rules.catalogue.coverages.iter().any(|other| matches!(&other.kind, CoverageKind::Total(total) if total.of == index));
+        let is_whole = |wanted: &Wanted| wanted.all || is_summed || !matches!(coverage.kind, CoverageKind::Children(_));
+        let names: Vec<&str> = parents.iter().filter(|(.., wanted, _)| is_whole(wanted)).map(|(key, ..)| key.as_str()).collect();
+        let mut keys: BTreeSet<Key> = if names.is_empty() { BTreeSet::new() } else { desk.keys_by(coverage.rows, 0, &names)?.into_iter().collect() };
+        for (key, _, wanted, _) in parents.iter().filter(|(.., wanted, _)| !is_whole(wanted)) {
+            keys.extend(wanted.groups.iter().filter_map(|group| self.row_key(coverage, key, group)));
+        }
         let keys: Vec<Key> = keys.into_iter().collect();
         let stored = if keys.is_empty() { Vec::new() } else { desk.hold(coverage.rows, &keys)? };
         let mut known: HashMap<String, Vec<StoredRecord>> = HashMap::new();
@@ -470,6 +476,14 @@ impl Work<'_> {
         let length = Value::Int(run.stop - run.start);
         let values = vec![Value::text(parent.key.as_str()), run.value.clone(), Value::Int(run.start), Value::Int(run.stop), length];
         self.keyed(coverage, parent, values)
+    }
+
+    /// The key of a group's row.
+    fn row_key(&self, coverage: &Coverage, parent: &Key, group: &str) -> Option<Key> {
+        let rows = &self.rules.catalogue.collections[coverage.rows];
+        let mut values = vec![Value::Null; rows.fields.len()];
+        (values[0], values[1]) = (Value::text(parent.as_str()), Value::text(group));
+        crate::chunk::map::key_of(rows, &values, self.evaluator).ok()
     }
 
     /// Values of a row with its key and what it repeats of its parent.

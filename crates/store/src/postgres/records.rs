@@ -229,6 +229,7 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
     for (collection, key, field, holder) in refused {
         unit.refused(collection, &key, field, &holder);
     }
+    check(session, tables, tenant, unit)?;
     settle(session, tenant, unit.settling())?;
     for entries in unit.log().chunk_by(|a, b| a.collection == b.collection) {
         write_log(session, &tables.catalogue().collections[entries[0].collection], tenant, entries, stamp)?;
@@ -639,6 +640,34 @@ impl Side {
 
 /// Link, target, group, start and child.
 type EdgeId = (i64, String, String, i64, String);
+
+/// Tells a unit which records it relies on are not any more what was read. They stay what they are until it has ended. Ranges
+/// of edges cannot be kept from changing: units that rely on them are told so.
+fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Attempt<()> {
+    let Some(reliance) = unit.relies().filter(|reliance| !(reliance.records.is_empty() && reliance.ranges.is_empty())) else { return Ok(()) };
+    let ranges: Vec<usize> = (0..reliance.ranges.len()).collect();
+    let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for (collection, key, _) in &reliance.records {
+        keys.entry(*collection).or_default().push(key.as_str());
+    }
+    let mut now: HashMap<(usize, String), Version> = HashMap::new();
+    for (collection, keys) in keys {
+        let lock = if tables.distributed() { "" } else { "ORDER BY key FOR SHARE" };
+        let sql = format!("SELECT key, revision, touch FROM {} WHERE tenant = $1 AND key = ANY($2) {lock}", tables.collections[collection].table);
+        for row in session.query(&sql, &[&tenant, &keys])? {
+            now.insert((collection, row.get(0)), Version { revision: row.get(1), touch: row.get(2) });
+        }
+    }
+    let is_other = |(_, (collection, key, version)): &(usize, &(usize, Key, Option<Version>))| {
+        // a record that is not there cannot be kept away
+        version.is_none() || now.get(&(*collection, key.as_str().to_owned())) != version.as_ref()
+    };
+    let records: Vec<usize> = reliance.records.iter().enumerate().filter(is_other).map(|(place, _)| place).collect();
+    if !(records.is_empty() && ranges.is_empty()) {
+        unit.broken(&records, &ranges);
+    }
+    Ok(())
+}
 
 fn settle(session: &mut Session, tenant: i64, mut settling: Settling) -> Attempt<()> {
     // edges of transactions that are still open cannot be seen

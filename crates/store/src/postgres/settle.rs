@@ -6,6 +6,7 @@ use super::session::{Attempt, Session, Trouble};
 use super::tables::{Tables, indexed, name};
 use crate::{Detail, Edge, Inside, LANES, Pass, Passed, Result, StoreError, StoredRecord, Tenant};
 use ::postgres::Row;
+use std::collections::HashSet;
 use stook_catalogue::key::Key;
 
 struct PassInside<'d> {
@@ -63,7 +64,7 @@ impl Inside for PassInside<'_> {
             if groups.iter().any(Option::is_some) {
                 let sql = format!(
                     "SELECT {columns} FROM unnest($3::text[], $4::text[]) AS u(target, grp) CROSS JOIN LATERAL \
-                     (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp) AS e \
+                     (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp OFFSET 0) AS e \
                      WHERE u.grp IS NOT NULL ORDER BY e.target, e.grp, e.start, e.child LIMIT $5"
                 );
                 let rows = session.query(&sql, &[&tenant, &i64::from(link), &names, &groups, &(limit as i64)])?;
@@ -72,7 +73,9 @@ impl Inside for PassInside<'_> {
             let whole: Vec<&str> = targets.iter().filter(|(_, group)| group.is_none()).map(|(target, _)| target.as_str()).collect();
             if !whole.is_empty() {
                 let sql = format!(
-                    "SELECT {columns} FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = ANY($3) ORDER BY e.target, e.grp, e.start, e.child LIMIT $4"
+                    "SELECT {columns} FROM unnest($3::text[]) AS u(target) CROSS JOIN LATERAL \
+                     (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target OFFSET 0) AS e \
+                     ORDER BY e.target, e.grp, e.start, e.child LIMIT $4"
                 );
                 let rows = session.query(&sql, &[&tenant, &i64::from(link), &whole, &(limit as i64)])?;
                 edges.extend(rows.iter().map(|row| edge(link, row.get("target"), row)));
@@ -123,7 +126,7 @@ pub fn between(session: &mut Session, tenant: i64, link: u32, ranges: &[(String,
     let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
     let sql = "SELECT DISTINCT e.target, e.grp, e.start, e.child, e.payload FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS u(target, low, high) \
                CROSS JOIN LATERAL (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = '' \
-               AND e.start BETWEEN u.low AND u.high) AS e ORDER BY e.target, e.grp, e.start, e.child LIMIT $6";
+               AND e.start BETWEEN u.low AND u.high OFFSET 0) AS e ORDER BY e.target, e.grp, e.start, e.child LIMIT $6";
     let rows = session.query(sql, &[&tenant, &i64::from(link), &targets, &low, &high, &(limit as i64)])?;
     Ok(rows.iter().map(|row| edge(link, row.get("target"), row)).collect())
 }
@@ -154,11 +157,22 @@ pub fn pass(session: &mut Session, tables: &Tables, schema: &str, (owner, tenant
         let mut desk = PassInside { session, tables, tenant, trouble: None };
         let settled = pass.run(owner, &marks, &mut desk);
         let trouble = desk.trouble.take();
-        let settled = match (settled, trouble) {
+        let mut settled = match (settled, trouble) {
             (_, Some(trouble)) => return Err(trouble),
             (settled, None) => settled?,
         };
-        let answered = settled.settling.answered.len() as u64;
+        let answered: HashSet<i64> = std::mem::take(&mut settled.settling.answered).into_iter().collect();
+        let own = marks.iter().filter(|mark| answered.contains(&mark.id));
+        let (ids, targets): (Vec<i64>, Vec<&str>) = own.map(|mark| (mark.id, mark.target.as_str())).unzip();
+        // one by one through the index: however the planner would join them, it believes that there are few
+        let delete = if tables.distributed() {
+            "DELETE FROM marks m USING unnest($2::bigint[], $3::text[]) AS u(id, target) WHERE m.tenant = $1 AND m.id = u.id AND m.target = u.target"
+        } else {
+            "DELETE FROM marks WHERE ctid = ANY(ARRAY(SELECT m.ctid FROM unnest($2::bigint[], $3::text[]) AS u(id, target) CROSS JOIN LATERAL \
+             (SELECT ctid FROM marks m WHERE m.id = u.id AND m.target = u.target AND m.tenant = $1 OFFSET 0) AS m))"
+        };
+        session.execute(delete, &[&tenant, &ids, &targets])?;
+        let answered = ids.len() as u64;
         let (receipt, _) = records::write(session, tables, Some(tenant), &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
         return Ok(Passed { answered, rows: receipt.rows });
     }
