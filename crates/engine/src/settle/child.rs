@@ -117,14 +117,14 @@ fn read_through<'t>(
     }
 }
 
+/// Asks for edges of a link that start between bounds.
+type Between<'b> = dyn FnMut(u32, &[(String, i64, i64)]) -> Result<Vec<Edge>> + 'b;
+
+/// Whether a record is written beside others, and what it is then if it exists.
+pub type Written<'w, 't> = dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>> + 'w;
+
 /// Finds the targets of one link for all children at once; returns what was read for it, and for which of them.
-fn find(
-    rules: &Rules,
-    evaluator: &Evaluator,
-    link: usize,
-    golden: &mut [Vec<Value>],
-    between: &mut dyn FnMut(u32, &[(String, i64, i64)]) -> Result<Vec<Edge>>,
-) -> Result<(ReadRange, Vec<bool>)> {
+fn find(rules: &Rules, evaluator: &Evaluator, link: usize, golden: &mut [Vec<Value>], between: &mut Between<'_>) -> Result<(ReadRange, Vec<bool>)> {
     let link = &rules.catalogue.links[link];
     let LinkRule::Same { overlap, .. } = &link.rule else { return Ok((ReadRange::default(), vec![false; golden.len()])) };
     let wanted: Vec<Option<Sought>> = golden.iter().map(|values| sought(rules, evaluator, link, values)).collect();
@@ -188,7 +188,7 @@ pub fn at_once<'t>(
     (rules, evaluator, tenant): (&'t Rules, &'t Evaluator, &Tenant),
     collection: usize,
     records: &[&[Value]],
-    written: &dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>>,
+    written: &Written<'_, 't>,
     store: Option<&dyn Store>,
     reliance: &mut Reliance,
 ) -> Result<Vec<Option<AtOnce>>> {

@@ -72,7 +72,7 @@ pub fn gaps(spans: impl IntoIterator<Item = (i64, i64)>, (from, to): (i64, i64),
         _ => (from, to),
     };
     let mut gaps = Vec::new();
-    for (start, stop) in spans {
+    for (start, stop) in spans.filter(|(start, stop)| start < stop) {
         if start > covered && covered < to {
             gaps.push((covered, start.min(to)));
         }
@@ -210,6 +210,7 @@ mod tests {
         assert_eq!(gaps([(10, 30)], (0, 20), Some(6)), [(0, 10)]);
         assert_eq!(gaps([], (0, 20), Some(6)), [(0, 20)]);
         assert_eq!(gaps([(4, 10), (12, 20)], (0, 20), Some(6)), [(10, 12), (20, 24)]);
+        assert_eq!(gaps([(5, 5)], (0, 20), None), [(0, 20)], "what covers nothing splits nothing");
     }
 
     #[test]
