@@ -17,6 +17,8 @@ pub struct Catalogue {
     pub name: String,
     /// BLAKE3 of the definition, without comments and layout.
     pub hash: String,
+    /// BLAKE3 of everything by which records are settled.
+    pub settling: String,
     /// Constant tables.
     pub tables: Arc<Tables>,
     /// Pattern sets.

@@ -37,6 +37,10 @@ pub enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
+        /// Compare what is settled in the store with what should be: links, rollups, coverage. The exit code is 1 where it
+        /// was not, and it is mended.
+        #[arg(long)]
+        deep: bool,
     },
     /// Print the JSON Schema of catalogue.yaml, for editors.
     #[command(after_help = "Example:\n  stook schema > catalogue.schema.json")]
@@ -106,6 +110,13 @@ pub enum Command {
         after_help = "Examples:\n  stook query 'authority heading=Smith*'\n  stook query 'authority changed>=2018-01-01 kind=personal | sort changed- | grep heading, changed'\n  stook query 'authority | count(lccn), max(changed)'"
     )]
     Query(Query),
+    /// Settle what is marked: links, rollups and coverage. Imports, workers and servers do it by themselves.
+    #[command(after_help = "Example:\n  stook settle")]
+    Settle {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Take back everything a source has said.
     #[command(after_help = "Example:\n  stook withdraw loc --collection authority --key 'n  50005501 '")]
     Withdraw {

@@ -199,6 +199,7 @@ pub fn withdraw(place: &Place, source: &str, collection: Option<&str>, key: Opti
     let tenant = open::tenant(tenant)?;
     let began = Instant::now();
     let done = withdraw::withdraw(&catalogue, &*store, &tenant, source, collection, key, &|_| {})?;
+    crate::settle::drain(&catalogue, &*store)?;
     if as_json {
         println!("{}", json!({"records": done.records, "gone": done.gone, "held": done.held}));
     } else {

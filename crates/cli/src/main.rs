@@ -10,6 +10,7 @@ mod open;
 mod output;
 mod queue;
 mod serve;
+mod settle;
 mod work;
 
 use arguments::{Arguments, Command};
@@ -72,7 +73,9 @@ fn run(arguments: &Arguments) -> Outcome {
     let place = open::Place { folder: arguments.catalogue.clone(), store: arguments.store.clone() };
     match &arguments.command {
         Command::Init { dir } => definition::init(dir),
-        Command::Check { json } => definition::check(&place, *json),
+        Command::Check { json, deep: false } => definition::check(&place, *json),
+        Command::Check { json, deep: true } => settle::check(&place, *json),
+        Command::Settle { json } => settle::settle(&place, *json),
         Command::Schema => definition::schema(),
         Command::Prepare => {
             place.store(&place.catalogue()?, true)?;

@@ -104,6 +104,9 @@ pub enum Edited {
 /// When the store fails.
 pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator, edit: Edit) -> Result<Edited> {
     let collection = &catalogue.collections[edit.collection];
+    if collection.rows_of.is_some() {
+        return Ok(Edited::Wrong(vec![format!("{} follows from other records; nobody writes it", collection.name)]));
+    }
     let fields = match &edit.action {
         Action::Create(fields) | Action::Put(fields) | Action::Patch(fields) => read_fields(collection, fields),
         Action::Delete => Ok(vec![None; collection.fields.len()]),

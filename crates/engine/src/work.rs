@@ -241,6 +241,7 @@ impl<'c> Crew<'c> {
     fn settle(&self, done: &AtomicBool) -> Result<()> {
         self.give_way();
         let rules: Arc<dyn Pass> = self.rules.clone();
+        settle::bring_up(self.store, &self.rules, &|_| ())?;
         loop {
             let failed = || self.failure.lock().is_ok_and(|failure| failure.is_some());
             if self.stop.load(Ordering::SeqCst) || failed() {

@@ -78,7 +78,10 @@ pub async fn list(mut ctx: Ctx) -> Answer {
 pub async fn one(ctx: Ctx) -> Answer {
     ctx.params.end()?;
     let job = job(&ctx).await?;
-    Ok(json_answer(StatusCode::OK, shown(&job).to_string()))
+    let mut shown = shown(&job);
+    let (app, id) = (ctx.app.clone(), job.id);
+    shown["settled"] = (job.state.is_final() && blocking(move || app.store.is_settled(id)).await?).into();
+    Ok(json_answer(StatusCode::OK, shown.to_string()))
 }
 
 /// What became of a job's documents.

@@ -297,7 +297,8 @@ fn job_schema() -> Json {
             "state": { "enum": stook_store::queue::JOB_STATES.map(|(_, name)| name) },
             "reason": { "type": ["string", "null"] }, "created": time, "finished": time, "cut": { "type": "boolean" },
             "documents": { "type": "integer" }, "counts": { "type": "object", "additionalProperties": { "type": "integer" } },
-            "chunks_left": { "type": "integer" }, "chunks_dead": { "type": "integer" }
+            "chunks_left": { "type": "integer" }, "chunks_dead": { "type": "integer" },
+            "settled": { "type": "boolean", "description": "It has ended, and so has everything that it caused." }
         },
         "required": ["id", "tenant", "source", "state", "created", "counts"]
     })
@@ -458,11 +459,14 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
         let schema = json!({ "type": "array", "items": { "enum": names } });
         operation.query("clear", schema, "Fields that have no value, whatever other sources say.")
     };
+    let is_written = collection.rows_of.is_none();
     let create = clear(operation("create", "Say what a new record is"))
         .body(true, &["application/json"], edit_schema(collection, EditKind::Create))
         .json(201, "The record.", reference(name))
         .problems(&[409, 412]);
-    add(all, "post", create.guarded());
+    if is_written {
+        add(all, "post", create.guarded());
+    }
     add(one.clone(), "get", shown(deleted(operation("get", "One record").key().etags(&["If-None-Match"]))).guarded());
     let put = clear(operation("put", "Say what a record is, instead of what was said before by the API"))
         .key()
@@ -471,18 +475,24 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
         .json(200, "The record.", reference(name))
         .json(201, "The record, which is new.", reference(name))
         .problems(&[409, 412]);
-    add(one.clone(), "put", put.guarded());
+    if is_written {
+        add(one.clone(), "put", put.guarded());
+    }
     let patch = clear(operation("patch", "Change what the API says of a record (RFC 7396); null takes a field back"))
         .key()
         .etags(&["If-Match"])
         .body(true, &["application/merge-patch+json", "application/json"], edit_schema(collection, EditKind::Patch))
         .json(200, "The record.", reference(name))
         .problems(&[409, 412]);
-    add(one.clone(), "patch", patch.guarded());
+    if is_written {
+        add(one.clone(), "patch", patch.guarded());
+    }
     let delete = operation("delete", "Say that a record is gone").key().etags(&["If-Match"]).empty(204, "It is gone.").problems(&[409, 412]);
     // a record that others say exists later than this is still there
     let delete = delete.json(200, "It exists still, by what others say.", reference(name));
-    add(one.clone(), "delete", delete.guarded());
+    if is_written {
+        add(one.clone(), "delete", delete.guarded());
+    }
     add(
         format!("{one}/explain"),
         "get",

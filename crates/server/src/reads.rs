@@ -32,7 +32,7 @@ pub struct Record {
 }
 
 impl Record {
-    fn new(mut stored: StoredRecord) -> Self {
+    fn new(mut stored: StoredRecord, collection: &Collection) -> Self {
         let mut texts = Vec::new();
         for (index, value) in stored.golden.iter_mut().enumerate() {
             if let Value::Json(json) = value {
@@ -40,7 +40,7 @@ impl Record {
                 *value = Value::Null;
             }
         }
-        Self { etag: crate::records::etag(stored.version.revision), stored, texts, json: OnceLock::new() }
+        Self { etag: crate::records::etag(stored.version, collection), stored, texts, json: OnceLock::new() }
     }
 
     /// The value of a golden field.
@@ -451,7 +451,7 @@ impl Inner {
             self.metrics.asked("read");
             for (key, stored) in missing.iter().zip(self.store.read(tenant, collection, &missing, Detail::Values)?) {
                 let Some(stored) = stored.filter(|stored| stored.alive) else { continue };
-                let record = Arc::new(Record::new(stored));
+                let record = Arc::new(Record::new(stored, &self.catalogue.collections[collection]));
                 if let (Some(cache), Some(now)) = (&self.cache, now) {
                     cache.put_record(Place { tenant: tenant.clone(), collection, key: key.clone() }, now, record.clone());
                 }

@@ -11,13 +11,13 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
-use stook_catalogue::definition::KeyRule;
+use stook_catalogue::definition::{Collection, KeyRule};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
 use stook_engine::record as engine_record;
 use stook_store::access::Role;
-use stook_store::{Detail, StoreError};
+use stook_store::{Detail, StoreError, Version};
 
 /// Most keys of one look-up.
 pub const MOST_KEYS: usize = 1_000;
@@ -38,13 +38,22 @@ pub fn json_answer(status: StatusCode, body: impl Into<Bytes>) -> Response {
     response
 }
 
-/// The entity tag of a revision.
-pub fn etag(revision: i64) -> HeaderValue {
-    HeaderValue::from_str(&format!("\"{revision}\"")).unwrap_or(HeaderValue::from_static("\"0\""))
+/// The entity tag of a version: its revision, and where values are settled behind it, how often that was.
+pub fn etag(version: Version, collection: &Collection) -> HeaderValue {
+    let tag = match version.touch {
+        touch @ 1.. if collection.settles() => format!("\"{}-{touch}\"", version.revision),
+        _ => format!("\"{}\"", version.revision),
+    };
+    HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("\"0\""))
 }
 
-/// Revisions in `If-Match` or `If-None-Match`; an empty list for `*`. What is no revision of ours matches nothing.
+/// Revisions in `If-Match` or `If-None-Match`, whatever was settled behind them; an empty list for `*`.
 fn revisions(ctx: &Ctx, name: HeaderName) -> Answer<Option<Vec<i64>>> {
+    Ok(tags(ctx, name)?.map(|tags| tags.into_iter().map(|version| version.revision).collect()))
+}
+
+/// Versions in `If-Match` or `If-None-Match`; an empty list for `*`. What is no tag of ours matches nothing.
+fn tags(ctx: &Ctx, name: HeaderName) -> Answer<Option<Vec<Version>>> {
     let Some(text) = ctx.header(name.clone())?.filter(|text| !text.trim().is_empty()) else { return Ok(None) };
     if text.trim() == "*" {
         return Ok(Some(Vec::new()));
@@ -55,7 +64,11 @@ fn revisions(ctx: &Ctx, name: HeaderName) -> Answer<Option<Vec<i64>>> {
         let quoted = weak.unwrap_or(tag).strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         // a tag that this server did not give stands for no revision
         let strong = quoted.filter(|_| weak.is_none() || name != header::IF_MATCH);
-        all.push(strong.and_then(|tag| tag.parse().ok()).unwrap_or(-1));
+        let version = strong.and_then(|tag| {
+            let (revision, touch) = tag.split_once('-').filter(|(revision, _)| !revision.is_empty()).unwrap_or((tag, "0"));
+            Some(Version { revision: revision.parse().ok()?, touch: touch.parse().ok()? })
+        });
+        all.push(version.unwrap_or(Version { revision: -1, touch: 0 }));
     }
     Ok(Some(all))
 }
@@ -113,23 +126,25 @@ pub async fn by_key(mut ctx: Ctx) -> Answer {
 async fn one(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
-    let known = revisions(&ctx, header::IF_NONE_MATCH)?;
+    let known = tags(&ctx, header::IF_NONE_MATCH)?;
     ctx.reaches_store();
-    let (revision, tag, body) = if deleted {
+    let settles = ctx.definition(collection).settles();
+    let (version, tag, body) = if deleted {
         let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
         let read = move || {
             let name = &app.catalogue.collections[collection].name;
             let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), true)?;
-            Ok::<_, stook_engine::EngineError>(found.map(|found| (found.stored.version.revision, found.to_json().to_string().into())))
+            Ok::<_, stook_engine::EngineError>(found.map(|found| (found.stored.version, found.to_json().to_string().into())))
         };
-        let (revision, body): (i64, Bytes) = blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
-        (revision, etag(revision), body)
+        let (version, body): (Version, Bytes) = blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
+        (version, etag(version, ctx.definition(collection)), body)
     } else {
         let found: Option<std::sync::Arc<Record>> = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?.record(collection, key.clone()).await?;
         let found = found.ok_or_else(|| not_there(&ctx, &key))?;
-        (found.stored.version.revision, found.etag.clone(), found.json(ctx.definition(collection)))
+        (found.stored.version, found.etag.clone(), found.json(ctx.definition(collection)))
     };
-    let mut response = match known.is_some_and(|known| known.is_empty() || known.contains(&revision)) {
+    let is_known = |known: &Version| known.revision == version.revision && (!settles || known.touch == version.touch);
+    let mut response = match known.is_some_and(|known| known.is_empty() || known.iter().any(is_known)) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => json_answer(StatusCode::OK, body),
     };
@@ -300,7 +315,7 @@ async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<
             let definition = ctx.definition(collection);
             let status = if created { StatusCode::CREATED } else { StatusCode::OK };
             let mut response = json_answer(status, engine_record::to_json(definition, &record).to_string());
-            response.headers_mut().insert(header::ETAG, etag(record.version.revision));
+            response.headers_mut().insert(header::ETAG, etag(record.version, definition));
             if created {
                 let encoded: String = percent(record.key.as_str());
                 let place = format!("/v1/{}/{}/{encoded}", ctx.tenant, definition.name);

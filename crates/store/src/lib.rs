@@ -695,6 +695,24 @@ pub trait Store: Send + Sync {
     /// When the database fails.
     fn is_settled(&self, job: JobId) -> Result<bool>;
 
+    /// The rules by which everything was settled, or marked to be.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn settled_by(&self) -> Result<Option<String>>;
+
+    /// Notes that everything is marked to be settled by these rules, and forgets edges of other links than theirs.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()>;
+
+    /// Everybody who has, or had, records.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn tenants(&self) -> Result<Vec<Tenant>>;
+
     /// Lets `pass` answer some marks of a tenant, in a transaction. Nothing is answered where there are none, or where other
     /// processes answer them.
     ///

@@ -313,9 +313,11 @@ impl<'t> Reader<'t> {
         });
         let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections) } else { Vec::new() };
         let hash = blake3::hash(canonical(root, &[]).as_bytes()).to_hex().to_string();
+        let settling = blake3::hash(settling_text(root, &collection_nodes).as_bytes()).to_hex().to_string();
         Some(Catalogue {
             name,
             hash,
+            settling,
             tables: Arc::new(tables),
             patterns,
             collections,
@@ -1178,6 +1180,21 @@ fn placeholder(name: &str) -> Field {
         compare: false,
         rule: None,
     }
+}
+
+/// Everything by which records are settled, as text.
+fn settling_text(root: &Node, collections: &[(&str, &Node, &Node)]) -> String {
+    let part = |node: Option<&Node>| node.map(|node| canonical(node, &[])).unwrap_or_default();
+    let mut text = String::new();
+    for (name, _, node) in collections {
+        let Some(Node { kind: Kind::Map(fields), .. }) = node.get("fields") else { continue };
+        let derived = fields.iter().filter(|(_, field)| field.get("derive").is_some() || field.get("rollup").is_some());
+        let derived: Vec<String> = derived.map(|(name, field)| format!("{} {}", part(Some(name)), part(Some(field)))).collect();
+        if node.get("links").is_some() || node.get("coverage").is_some() {
+            text.push_str(&format!("{name} {} {} {derived:?}\n", part(node.get("links")), part(node.get("coverage"))));
+        }
+    }
+    if text.is_empty() { text } else { text + &part(root.get("lookups")) }
 }
 
 /// The definition as text without layout, comments and the keys in `without`: equal text, equal meaning.

@@ -16,10 +16,12 @@ mod edges;
 mod fan;
 pub mod measure;
 mod parent;
+mod remake;
 
 pub use child::{AtOnce, at_once};
 pub use edges::{By, Changed, Followed};
 pub(crate) use parent::carry_settled;
+pub use remake::{bring_up, check};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -364,6 +364,24 @@ impl Store for PostgresStore {
         self.ask(|session| settle::is_settled(session, job))
     }
 
+    fn settled_by(&self) -> Result<Option<String>> {
+        self.ask(|session| tables::meta(session, "settled"))
+    }
+
+    fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()> {
+        let links: Vec<i64> = links.iter().map(|link| i64::from(*link)).collect();
+        self.write(|session, _| {
+            tables::put_meta(session, "settled", rules)?;
+            session.execute("DELETE FROM edges WHERE NOT link = ANY($1)", &[&links])?;
+            Ok(())
+        })
+    }
+
+    fn tenants(&self) -> Result<Vec<Tenant>> {
+        let rows = self.ask(|session| session.query("SELECT name FROM tenants ORDER BY id", &[]))?;
+        rows.iter().map(|row| Tenant::new(row.get(0))).collect()
+    }
+
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn Pass>) -> Result<Passed> {
         let bench = &self.bench;
         let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(Passed::default()) };

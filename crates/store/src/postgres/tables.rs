@@ -412,11 +412,11 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
     }
 }
 
-fn meta(session: &mut Session, name: &str) -> Attempt<Option<String>> {
+pub fn meta(session: &mut Session, name: &str) -> Attempt<Option<String>> {
     Ok(session.first("SELECT value FROM meta WHERE name = $1", &[&name])?.and_then(|row| row.get(0)))
 }
 
-fn put_meta(session: &mut Session, name: &str, value: &str) -> Attempt<()> {
+pub fn put_meta(session: &mut Session, name: &str, value: &str) -> Attempt<()> {
     let sql = "INSERT INTO meta(name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
     session.execute(sql, &[&name, &value]).map(|_| ())
 }

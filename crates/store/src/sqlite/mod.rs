@@ -433,6 +433,26 @@ impl Store for SqliteStore {
         self.with_reader(|connection| settle::is_settled(connection, job))
     }
 
+    fn settled_by(&self) -> Result<Option<String>> {
+        self.with_reader(|connection| tables::meta(connection, "settled"))
+    }
+
+    fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()> {
+        let (rules, links) = (rules.to_owned(), serde_json::Value::from(links).to_string());
+        self.write(move |connection, _| {
+            tables::put_meta(connection, "settled", &rules)?;
+            records::execute(connection, "DELETE FROM edges WHERE link NOT IN (SELECT value FROM json_each(?))", params![links])
+        })
+    }
+
+    fn tenants(&self) -> Result<Vec<Tenant>> {
+        self.with_reader(|connection| {
+            let mut statement = connection.prepare_cached("SELECT name FROM tenants ORDER BY id").map_err(failure)?;
+            let names = statement.query_map([], |row| row.get::<_, String>(0)).map_err(failure)?;
+            names.map(|name| Tenant::new(&name.map_err(failure)?)).collect()
+        })
+    }
+
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn Pass>) -> Result<Passed> {
         let Some(writer) = &self.writer else { return Err(StoreError::ReadOnly("it was opened for reading".into())) };
         let passed = Arc::new(Mutex::new(Passed::default()));

@@ -400,11 +400,11 @@ fn trigram_index(connection: &Connection, collection: &Collection, field: &str, 
     connection.execute_batch(&sql).map_err(failure)
 }
 
-fn meta(connection: &Connection, name: &str) -> Result<Option<String>> {
+pub fn meta(connection: &Connection, name: &str) -> Result<Option<String>> {
     connection.query_row("SELECT value FROM meta WHERE name = ?", [name], |row| row.get(0)).optional().map_err(failure)
 }
 
-fn put_meta(connection: &Connection, name: &str, value: &str) -> Result<()> {
+pub fn put_meta(connection: &Connection, name: &str, value: &str) -> Result<()> {
     connection.execute("INSERT OR REPLACE INTO meta(name, value) VALUES (?, ?)", [name, value]).map(|_| ()).map_err(failure)
 }
 

@@ -1,0 +1,392 @@
+//! The satellite catalogue, end to end: what is delivered in any order adds up to what the sample says must come out, and the
+//! numbers of the system it replaces come out where that was right.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use stook_lab::postgres::Server;
+use stook_lab::sample::sentinel::{self, Sentinel};
+use stook_tests::Place;
+
+const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
+
+fn server() -> Option<&'static Server> {
+    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+    let start = || match Server::start(&["fsync=off", "deadlock_timeout=200ms"]) {
+        Ok(server) => Some(server),
+        Err(reason) => {
+            println!("skipped: {reason}");
+            None
+        }
+    };
+    SERVER.get_or_init(start).as_ref()
+}
+
+/// An empty store on a file, and one on a server where PostgreSQL is installed.
+fn places() -> Vec<Place> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let mut places = vec![Place::new(SATELLITES)];
+    if let Some(server) = server() {
+        let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+        places.push(Place::on_server(SATELLITES, format!("{}?schema=satellites{number}", server.url("postgres"))));
+    }
+    places
+}
+
+/// A day of deliveries, made once.
+fn day() -> &'static Path {
+    static DAY: OnceLock<PathBuf> = OnceLock::new();
+    DAY.get_or_init(|| {
+        let folder = tempfile::Builder::new().prefix("stook-day").tempdir().expect("a folder").keep();
+        sentinel::write(&Sentinel { days: 1, seed: 7, first: 0 }, &folder).expect("a sample");
+        folder
+    })
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    if folder.is_file() {
+        return vec![folder.display().to_string()];
+    }
+    let mut files: Vec<String> =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path().display().to_string()).collect();
+    files.sort();
+    files
+}
+
+fn import(place: &Place, source: &str, files: &[String]) {
+    let words: Vec<&str> = ["import", "--source", source].into_iter().chain(files.iter().map(String::as_str)).collect();
+    let answer = place.run(&words);
+    assert_eq!(answer.code, 0, "{source}: {}", answer.err);
+}
+
+/// Rows of a question by key.
+fn rows(place: &Place, question: &str) -> BTreeMap<String, Json> {
+    let answer = place.run(&["query", question, "--format", "ndjson", "--limit", "1000000"]);
+    assert_eq!(answer.code, 0, "{question}: {}", answer.err);
+    let rows = answer.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Json>>();
+    rows.into_iter().map(|row| (row["key"].as_str().expect("a key").to_owned(), row)).collect()
+}
+
+/// Microseconds of a duration as it is shown.
+fn micros(shown: &Json) -> Json {
+    let Some(text) = shown.as_str() else { return shown.clone() };
+    let Some(mut rest) = text.strip_prefix("PT") else { return shown.clone() };
+    let mut micros = 0.0;
+    while let Some(end) = rest.find(|c: char| c.is_ascii_alphabetic()) {
+        let number: f64 = rest[..end].parse().expect("a number");
+        let unit = match &rest[end..=end] {
+            "H" => 3_600.0,
+            "M" => 60.0,
+            _ => 1.0,
+        };
+        micros += number * unit * 1e6;
+        rest = &rest[end + 1..];
+    }
+    json!(micros.round() as i64)
+}
+
+fn compare_with_truth(place: &Place, order: &[&str]) {
+    let truth = std::fs::read_to_string(day().join("truth.json")).expect("the truth");
+    let truth: BTreeMap<String, BTreeMap<String, Json>> = serde_json::from_str(&truth).expect("JSON");
+    for (coverage, wanted) in truth {
+        let found = rows(place, &coverage);
+        let keys = |rows: &BTreeMap<String, Json>| rows.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&found), keys(&wanted), "rows of {coverage} after {order:?}");
+        for (key, row) in wanted {
+            for (name, value) in row.as_object().expect("a row") {
+                let own = &found[&key][name];
+                let same = match (micros(own).as_i64(), value.as_i64()) {
+                    // sums of fractions are rounded
+                    (Some(own), Some(value)) => (own - value).abs() <= 1,
+                    _ => {
+                        own.as_str().map(|text| text.trim_end_matches('Z'))
+                            == value.as_str().map(|text| text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.'))
+                            || own == value
+                    }
+                };
+                assert!(same, "{coverage} {key} {name} after {order:?}: {own} instead of {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn deliveries_in_any_order_add_up_to_the_truth() {
+    let orders = [["plan", "prip", "lta", "dd", "probe"], ["prip", "probe", "dd", "plan", "lta"], ["lta", "dd", "prip", "probe", "plan"]];
+    for (turn, order) in orders.iter().enumerate() {
+        for place in places().into_iter().take(if turn == 0 { 1 } else { 2 }) {
+            for source in order {
+                let folder = if *source == "probe" { day().join("probes.ndjson") } else { day().join(source) };
+                import(&place, source, &files(&folder));
+            }
+            compare_with_truth(&place, order);
+            // the same again says nothing new
+            import(&place, "plan", &files(&day().join("plan")));
+            compare_with_truth(&place, order);
+        }
+    }
+}
+
+/// What is read while others write is settled again by whoever comes second.
+#[test]
+fn deliveries_at_the_same_time_add_up_to_the_truth() {
+    for place in places() {
+        // whoever comes first makes the store
+        import(&place, "probe", &files(&day().join("probes.ndjson")));
+        std::thread::scope(|scope| {
+            for source in ["prip", "plan", "lta", "dd"] {
+                let place = &place;
+                scope.spawn(move || import(place, source, &files(&day().join(source))));
+            }
+        });
+        compare_with_truth(&place, &["all at once"]);
+        let checked = place.run(&["check", "--deep", "--json"]);
+        let found: Json = serde_json::from_str(&checked.text()).expect("JSON");
+        assert_eq!((checked.code, &found["changed"]), (0, &json!(0)), "{found}");
+    }
+}
+
+#[test]
+fn another_tolerance_settles_everything_again() {
+    for place in places() {
+        let rows_of = || rows(&place, "datatake.completeness_s1");
+        plan(&place, &["S1A,318318,IW,,2024-01-01T00:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL"]);
+        assert_eq!(row(&rows_of(), "S1A-318318#IW_RAW__0S").1, 19_488_000);
+        place.define(&SATELLITES.replace("'IW_.*0.': -512ms", "'IW_.*0.': -1s"));
+        if !place.store().exists() {
+            assert_eq!(place.run(&["prepare"]).code, 0);
+        }
+        let settled = place.run(&["settle"]);
+        assert_eq!(settled.code, 0, "{}", settled.err);
+        assert_eq!(row(&rows_of(), "S1A-318318#IW_RAW__0S").1, 19_000_000);
+        assert_eq!(place.run(&["check", "--deep"]).code, 0);
+    }
+}
+
+/// A delivery of one interface.
+fn delivery(place: &Place, source: &str, interface: &str, documents: &[Json]) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("{interface}_20240101T000000_{}.json", NUMBER.fetch_add(1, Ordering::SeqCst));
+    let path = place.file(&name, json!({ "value": documents }).to_string());
+    import(place, source, &[path]);
+}
+
+fn product(name: &str) -> Json {
+    json!({ "Id": name, "Name": name, "PublicationDate": "2024-01-01T00:00:00Z" })
+}
+
+fn spanning(name: &str, start: &str, stop: &str) -> Json {
+    let mut product = product(name);
+    product["ContentDate"] = json!({ "Start": start, "End": stop });
+    product
+}
+
+#[test]
+fn names_say_what_products_are() {
+    let place = Place::new(SATELLITES);
+    let cases = [
+        (
+            "S1B_EW_RAW__0NDH_20211206T121955_20211206T122150_029904_0391E7_D00D.SAFE.zip",
+            json!({ "mission": "S1", "satellite": "S1B", "own_mode": "EW", "product_type": "EW_RAW__0N", "product_level": "L0_", "product_class": "N",
+                    "polarization": "DH", "absolute_orbit": "29904", "datatake_id": "233959", "sensing_start": "2021-12-06T12:19:55Z" }),
+        ),
+        (
+            "S1A_IW_OCN__2SDH_20220207T093448_20220207T093513_041805_04F9D1_820F",
+            json!({ "datatake_id": "326097", "absolute_orbit": "41805", "id": "5e394d48c5b3eb8dacfa93bbf1ef6dc5" }),
+        ),
+        ("S1A_OPER_REP__MACP__20220101T000000.EOF", json!({ "product_type": "REP__MACP_" })),
+        ("S1__AUX_WND_V20220404T220000_G20220403T060907.SAFE.zip", json!({ "product_type": "AUX_WND", "product_level": "AUX" })),
+        (
+            "S2B_OPER_MSI_L0__GR_MPS__20170728T232806_S20170728T183039_D03_N02.05.tar",
+            json!({ "product_type": "MSI_L0__GR", "product_level": "L0_", "site": "MPS_", "detector": "03", "baseline": "0205",
+                    "sensing_start": "2017-07-28T18:30:39Z" }),
+        ),
+        (
+            "S2B_OPER_MSI_L1C_TC_VGS1_20211206T062120_A024812_T47RMP_N03.01.jp2",
+            json!({ "product_type": "MSI_L1C_TC", "tile": "47RMP", "absolute_orbit": "24812", "discriminator": "20211206T062120" }),
+        ),
+        (
+            "S2B_OPER_AUX_PREORB_OPOD_20200511T204859_V20200511T222603_20200512T014727.EOF",
+            json!({ "id": "775f0604c418c9a48f229e7b07b66281", "product_type": "AUX_PREORB", "sensing_start": "2020-05-11T22:26:03Z",
+                    "sensing_stop": "2020-05-12T01:47:27Z", "sensing_duration": "PT3H21M24S" }),
+        ),
+        (
+            "S3A_TM_0_NAT____20211214T151253_20211214T165228_20211214T165453_5974_079_339______LN3_O_AL_002.SEN3.zip",
+            json!({ "product_type": "TM_0_NAT___", "product_level": "L0_", "timeliness": "AL", "datatake_id": "S3A-079-339", "baseline": "002" }),
+        ),
+        (
+            "S3B_OL_2_LFR____20220801T090240_20220801T090540_20220801T231518_0179_069_007_3420_PS2_O_NT_002.SEN3.zip",
+            json!({ "id": "19a0270ee034fa34a17d4a8022c0b1a0", "datatake_id": "S3B-069-007", "timeliness": "NT" }),
+        ),
+        (
+            "S5P_NRTI_L2__AER_LH_20220401T203521_20220401T204021_23146_02_020301_20220401T213615.nc",
+            json!({ "product_type": "NRTI_L2__AER_LH", "product_level": "L2_", "timeliness": "NRTI", "datatake_id": "S5P-23146", "absolute_orbit": "23146" }),
+        ),
+        (
+            "S5P_OPER_L0__SAT_A__20211102T085051_20211102T091050_21012_05.RAW",
+            json!({ "product_type": "OPER_L0__SAT_A_", "datatake_id": "S5P-21012" }),
+        ),
+        (
+            "S5P_NRTI_AUX_MET_2D_20220525T030000_20220526T120000_20220524T120000.nc",
+            json!({ "product_type": "NRTI_AUX_MET_2D", "product_level": "AUX" }),
+        ),
+        ("S2A_OPER_PRD_20220101_report.tar", json!({ "product_type": "OLQC_REPORT" })),
+    ];
+    let documents: Vec<Json> = cases.iter().map(|(name, _)| product(name)).collect();
+    delivery(&place, "lta", "LTA_Acri", &documents);
+    let products = rows(&place, "product");
+    assert_eq!(products.len(), cases.len());
+    for (name, wanted) in cases {
+        let found = products.values().find(|row| name.starts_with(row["name"].as_str().expect("a name"))).expect("the product");
+        for (field, value) in wanted.as_object().expect("fields") {
+            assert_eq!(&found[field], value, "{field} of {name}");
+        }
+    }
+    // a container is a publication, not a product
+    delivery(&place, "dd", "DHUS", &[product("S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831.SAFE")]);
+    assert_eq!(rows(&place, "product").len(), products.len());
+    let container = &rows(&place, "container")["S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831"];
+    assert_eq!((&container["tile"], &container["discriminator"]), (&json!("11SQS"), &json!("20211206T201831")));
+    // names of nobody, such as those of tests, are left out
+    delivery(&place, "lta", "LTA_Acri", &[product("S10_NO_SUCH_MISSION")]);
+    assert_eq!(rows(&place, "product").len(), products.len());
+}
+
+const PLAN: &str = "satellite,datatake_id,mode,swath,observation_time_start,observation_time_stop,observation_duration,l0_sensing_duration,\
+                    absolute_orbit,relative_orbit,polarisation,timeliness,number_of_scenes,recording";
+
+fn plan(place: &Place, rows: &[&str]) {
+    let path = place.file("S1A_MP_ACQ__L0__20231201T000000_20240201T000000.csv", format!("{PLAN}\n{}\n", rows.join("\n")));
+    import(place, "plan", &[path]);
+}
+
+/// What is expected and found of a group: value, expected, status.
+fn row(rows: &BTreeMap<String, Json>, key: &str) -> (i64, i64, String) {
+    let row = rows.get(key).unwrap_or_else(|| panic!("there is no {key} among {:?}", rows.keys().collect::<Vec<_>>()));
+    (
+        micros(&row["value"]).as_i64().unwrap_or(0),
+        micros(&row["expected"]).as_i64().unwrap_or(0),
+        row["status"].as_str().unwrap_or_default().to_owned(),
+    )
+}
+
+#[test]
+fn a_planned_acquisition_without_products_is_missing() {
+    for place in places() {
+        plan(
+            &place,
+            &[
+                "S2A,38107-1,NOBS,,2024-01-02T00:00:00Z,2024-01-02T00:00:18.040Z,18040,,38107,1,,NOMINAL,5,NOMINAL",
+                "S2A,38108-1,DARK-O,,2024-01-02T02:00:00Z,2024-01-02T02:00:46.904Z,46904,,38108,1,,NOMINAL,13,NOMINAL",
+                "S2A,38109-1,NOBS,,2024-01-02T04:00:00Z,2024-01-02T04:00:03Z,3000,,38109,1,,NOMINAL,1,NOMINAL",
+                "S2A,38110-1,NOBS,,2024-01-02T06:00:00Z,2024-01-02T06:00:03Z,3000,,38109,1,,NOMINAL,1,NOT_RECORDING",
+            ],
+        );
+        let own = rows(&place, "datatake.completeness_s2");
+        let missing = |micros: i64| (0, micros, "Missing".to_owned());
+        assert_eq!(row(&own, "S2A-38107-1#MSI_L0__DS"), missing(18_040_000));
+        assert_eq!(row(&own, "S2A-38107-1#MSI_L0__GR"), missing(60));
+        assert_eq!(row(&own, "S2A-38107-1#MSI_L1B_DS"), missing(10_824_000));
+        assert_eq!(row(&own, "S2A-38107-1#MSI_L1B_GR"), missing(36));
+        assert_eq!(row(&own, "S2A-38108-1#MSI_L0__GR"), missing(156));
+        assert_eq!(row(&own, "S2A-38108-1#MSI_L1A_GR"), missing(132));
+        assert_eq!(row(&own, "S2A-38108-1#MSI_L1A_DS"), missing(39_688_000));
+        assert_eq!(row(&own, "S2A-38109-1#MSI_L0__GR"), missing(12));
+        assert_eq!(own.keys().filter(|key| key.starts_with("S2A-38109-1")).count(), 2, "of one scene there is raw data only");
+        let parts = rows(&place, "datatake.part_s2");
+        assert_eq!((row(&parts, "S2A-38107-1#DS"), row(&parts, "S2A-38107-1#GR")), (missing(50_512_000), missing(96)));
+        let levels = rows(&place, "datatake.level_s2");
+        assert_eq!(row(&levels, "S2A-38107-1#L0_"), missing(36_080_000));
+        assert_eq!(row(&levels, "S2A-38107-1#L1B"), missing(21_648_000));
+        assert_eq!(row(&levels, "S2A-38107-1#L1C"), missing(10_824_000));
+        assert_eq!(row(&rows(&place, "datatake.final_s2"), "S2A-38107-1#all"), missing(79_376_000));
+        // all of it is a gap
+        assert_eq!(own["S2A-38107-1#MSI_L0__DS"]["gaps"][0]["start"], "2024-01-02T00:00:00Z");
+        assert_eq!(rows(&place, "datatake").len(), 3, "what is not recorded is not planned");
+    }
+}
+
+#[test]
+fn radar_values_are_those_of_the_original() {
+    let place = Place::new(SATELLITES);
+    plan(
+        &place,
+        &[
+            "S1A,318318,IW,,2024-01-01T00:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL",
+            "S1A,333628,SM,1,2024-01-01T02:00:00Z,,31600,31600,1,1,VV,NRT-3h,,NOMINAL",
+            "S1A,333629,RFC,,2024-01-01T04:00:00Z,,2800,2800,1,1,VV,NRT-3h,,NOMINAL",
+            "S1A,333630,XX,,2024-01-01T04:00:00Z,,2800,2800,1,1,VV,NRT-3h,,NOMINAL",
+        ],
+    );
+    assert_eq!(rows(&place, "datatake")["S1A-318318"]["hex"], "4DB6E");
+    let own = rows(&place, "datatake.completeness_s1");
+    assert_eq!(row(&own, "S1A-333628#S1_SLC__1A").1, 29_200_000, "what is tolerated is added: -2.4 s");
+    assert_eq!(row(&own, "S1A-333629#RF_RAW__0S"), (0, 2_800_000, "Missing".into()));
+    assert_eq!(own.keys().filter(|key| key.starts_with("S1A-333630")).count(), 0, "an unknown mode produces nothing");
+    // half of what a radio frequency calibration should be
+    delivery(
+        &place,
+        "prip",
+        "PRIP_S1A",
+        &[spanning(
+            "S1A_RF_RAW__0SDV_20240101T040000_20240101T040001_000001_05173D_0001.SAFE.zip",
+            "2024-01-01T04:00:00Z",
+            "2024-01-01T04:00:01.400Z",
+        )],
+    );
+    let own = rows(&place, "datatake.completeness_s1");
+    assert_eq!(row(&own, "S1A-333629#RF_RAW__0S"), (1_400_000, 2_800_000, "Partial".into()));
+    assert_eq!(own["S1A-333629#RF_RAW__0S"]["percentage"], 50.0);
+}
+
+#[test]
+fn an_orbit_of_which_something_is_delivered_misses_the_rest() {
+    for place in places() {
+        let name = |start: &str, stop: &str| format!("S3B_OL_2_LFR____{start}_{stop}_20220801T231518_0179_069_007_3420_PS2_O_NT_002.SEN3.zip");
+        delivery(
+            &place,
+            "prip",
+            "PRIP_S3B",
+            &[
+                spanning(&name("20220801T082653", "20220801T085000"), "2022-08-01T08:26:53.661Z", "2022-08-01T08:50:00Z"),
+                spanning(&name("20220801T085000", "20220801T091111"), "2022-08-01T08:50:00Z", "2022-08-01T09:11:11.332Z"),
+            ],
+        );
+        let own = rows(&place, "orbit_s3.completeness");
+        assert_eq!(own.len(), 42, "every type of the orbit has a row");
+        assert_eq!(row(&own, "S3B-069-007#OL_2_LFR___#NT"), (2_657_671_000, 2_640_000_000, "Complete".into()));
+        assert_eq!(row(&own, "S3B-069-007#MW_1_MWR___#ST"), (0, 101 * 60_000_000 - 180_000_000, "Missing".into()));
+        let orbit = &rows(&place, "orbit_s3")["S3B-069-007"];
+        assert_eq!(
+            (&orbit["observation_start"], &orbit["observation_stop"]),
+            (&json!("2022-08-01T08:26:53.661Z"), &json!("2022-08-01T09:11:11.332Z"))
+        );
+        // when its products go, it goes
+        let withdrawn = place.run(&["withdraw", "prip"]);
+        assert_eq!(withdrawn.code, 0, "{}", withdrawn.err);
+        let settled = place.run(&["settle"]);
+        assert_eq!(settled.code, 0, "{}", settled.err);
+        assert_eq!((rows(&place, "orbit_s3").len(), rows(&place, "orbit_s3.completeness").len()), (0, 0));
+    }
+}
+
+#[test]
+fn products_and_their_container_find_each_other_in_either_order() {
+    for place in places() {
+        let tile = |kind: &str| product(&format!("S2A_OPER_MSI_L1C_{kind}_2APS_20211206T201831_A038107_T11SQS_N03.01.tar"));
+        let container = product("S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831.SAFE");
+        delivery(&place, "prip", "PRIP_S2A", &[tile("TL")]);
+        delivery(&place, "dd", "DHUS", &[container]);
+        delivery(&place, "prip", "PRIP_S2A", &[tile("TC")]);
+        let name = "S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831";
+        for product in rows(&place, "product").values() {
+            assert_eq!(product["container_id"], name, "{}", product["name"]);
+            assert_eq!(product["container_dates"], json!({ "DHUS": "2024-01-01T00:00:00Z" }));
+        }
+        assert_eq!(rows(&place, "container")[name]["products"], 2);
+    }
+}
