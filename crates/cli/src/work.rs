@@ -44,6 +44,7 @@ pub fn work(place: &Place, arguments: &Work) -> Outcome {
             let waits = if stop.load(Ordering::SeqCst) { ", ending" } else { "" };
             bar.set_message(format!("{} documents  {}/s{waits}", number(documents), number(rate as u64)));
         }
+        Event::Stage(_) => {}
         Event::Ended(job) => bar.suspend(|| {
             worst.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);
             let took = Duration::from_micros((job.finished.unwrap_or(job.created) - job.created).max(0) as u64);

@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
+use stook_store::journal::Counts;
 use stook_store::queue::{Job, JobFile, JobId, Lease};
-use stook_store::{Fence, Pass, Pending, Store, StoreError, Urgency};
+use stook_store::{Fence, Pass, Pending, Store, StoreError, Tenant, Unit, Urgency};
 
 /// How often a chunk may fail before it is dead.
 pub const MOST_ATTEMPTS: u32 = 3;
@@ -54,10 +55,31 @@ pub struct Options {
 pub enum Event {
     /// Documents committed so far, by this crew.
     Committed(u64),
+    /// A chunk was committed, or a pass has settled something.
+    Stage(Stage),
     /// A job has ended.
     Ended(Box<Job>),
     /// The store cannot be used now; work goes on when it can.
     Trouble(StoreError),
+}
+
+/// One piece of work that is in the store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stage {
+    /// `chunk` or `settle`.
+    pub name: &'static str,
+    /// Whose.
+    pub tenant: Tenant,
+    /// The job of a chunk.
+    pub job: Option<JobId>,
+    /// What became of a chunk's documents.
+    pub counts: Counts,
+    /// Marks that a pass has answered.
+    pub answered: u64,
+    /// Rows written.
+    pub rows: u64,
+    /// From its beginning to its commit.
+    pub took: Duration,
 }
 
 /// Serves every live job until `stop` says otherwise, or no chunk is left. When the store fails (a server that is gone, a full
@@ -127,6 +149,9 @@ struct InFlight {
     lease: Fence,
     attempt: u32,
     documents: u64,
+    tenant: Tenant,
+    counts: Counts,
+    began: Instant,
     pending: Pending,
 }
 
@@ -249,7 +274,10 @@ impl<'c> Crew<'c> {
             }
             // what is done before this is known is seen by the round
             let over = done.load(Ordering::SeqCst);
-            let passed = settle::round(self.store, &rules, self.stop)?;
+            let passed = settle::round(self.store, &rules, self.stop, &|tenant, passed, took| {
+                let (answered, rows, counts) = (passed.answered, passed.rows, Counts::default());
+                (self.tell)(Event::Stage(Stage { name: "settle", tenant: tenant.clone(), job: None, counts, answered, rows, took }));
+            })?;
             if over {
                 let settled = match self.only {
                     Some(job) => self.store.is_settled(job)?,
@@ -299,13 +327,14 @@ impl<'c> Crew<'c> {
                 self.finish(oldest)?;
                 continue;
             };
+            let began = Instant::now();
             // a chunk that panics fails like any other
             let processed = std::panic::catch_unwind(AssertUnwindSafe(|| self.process(&lease)));
             match processed.unwrap_or_else(|_| Err(EngineError::Wrong("the chunk made the program panic".into()))) {
                 Ok(chunk) => {
-                    let documents = chunk.documents() as u64;
+                    let (documents, counts, tenant) = (chunk.documents() as u64, chunk.counts(), chunk.tenant().clone());
                     let pending = self.store.submit(Box::new(chunk), Urgency::Bulk);
-                    in_flight.push_back(InFlight { lease: fence(&lease), attempt: lease.attempt, documents, pending });
+                    in_flight.push_back(InFlight { lease: fence(&lease), attempt: lease.attempt, documents, tenant, counts, began, pending });
                 }
                 Err(EngineError::Store(error)) if !is_of_chunk(&error) => return Err(error.into()),
                 Err(error) => self.give_back(fence(&lease), lease.attempt, &error.to_string())?,
@@ -342,8 +371,11 @@ impl<'c> Crew<'c> {
     /// Waits for a submitted chunk.
     fn finish(&self, chunk: InFlight) -> Result<()> {
         match chunk.pending.wait() {
-            Ok(_) => {
+            Ok(receipt) => {
                 self.committed.fetch_add(chunk.documents, Ordering::SeqCst);
+                let (job, took) = (Some(chunk.lease.chunk.job), chunk.began.elapsed());
+                let stage = Stage { name: "chunk", tenant: chunk.tenant, job, counts: chunk.counts, answered: 0, rows: receipt.rows, took };
+                (self.tell)(Event::Stage(stage));
                 self.let_go(chunk.lease)
             }
             // another worker has it, or the job was cancelled: nothing was written, nothing is lost

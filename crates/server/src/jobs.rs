@@ -20,6 +20,7 @@ use stook_catalogue::value::{FieldType, from_text, show_timestamp};
 use stook_engine::import::{self, Request, Upload};
 use stook_store::StoreError;
 use stook_store::access::Role;
+use stook_store::journal::Outcome;
 use stook_store::queue::{Job, JobId, JobState};
 
 /// A job as it is shown.
@@ -322,6 +323,24 @@ pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::Options, stop: 
         use stook_engine::work::Event;
         match event {
             Event::Committed(_) => {}
+            Event::Stage(stage) => {
+                app.metrics.worked(&stage);
+                let count = |outcome| (stage.job.is_some()).then(|| stage.counts.of(outcome)).into();
+                crate::log::write(
+                    "stage",
+                    [
+                        ("stage", stage.name.into()),
+                        ("tenant", stage.tenant.as_str().into()),
+                        ("job", stage.job.into()),
+                        ("created", count(Outcome::Created)),
+                        ("updated", count(Outcome::Updated)),
+                        ("unchanged", count(Outcome::Unchanged)),
+                        ("answered", (stage.job.is_none()).then_some(stage.answered).into()),
+                        ("rows", stage.rows.into()),
+                        ("seconds", ((stage.took.as_secs_f64() * 1e6).round() / 1e6).into()),
+                    ],
+                );
+            }
             Event::Ended(job) => crate::log::write(
                 "job",
                 [

@@ -45,6 +45,19 @@ struct Status {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Worked {
+    stage: &'static str,
+    tenant: Arc<str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcomes {
+    stage: &'static str,
+    tenant: Arc<str>,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct What {
     what: &'static str,
 }
@@ -66,6 +79,8 @@ pub struct Metrics {
     gauges: Family<What, Gauge>,
     asked: Family<What, Counter>,
     cached: Family<CacheUse, Counter>,
+    work: Family<Worked, Histogram, fn() -> Histogram>,
+    outcomes: Family<Outcomes, Counter>,
     known: RwLock<HashMap<u64, (Labels, Arc<Counted>)>>,
     hasher: RandomState,
 }
@@ -80,6 +95,10 @@ impl Default for Metrics {
         let (stages, answers, in_flight, connections) = (Family::default(), Family::default(), Gauge::default(), Gauge::default());
         let (gauges, asked, cached) = (Family::default(), Family::default(), Family::default());
         let duration = Family::<Where, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
+        let work = Family::<Worked, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
+        let outcomes = Family::default();
+        registry.register_with_unit("stage_duration", "Chunks and passes, from their beginning to their commit", Unit::Seconds, work.clone());
+        registry.register("stage_outcomes", "What chunks made of documents, and rows that passes wrote", outcomes.clone());
         registry.register("requests", "Requests by how far they came", stages.clone());
         registry.register("answers", "Answers by status", answers.clone());
         registry.register_with_unit("request_duration", "From the request's head to its answer", Unit::Seconds, duration.clone());
@@ -98,6 +117,8 @@ impl Default for Metrics {
             gauges,
             asked,
             cached,
+            work,
+            outcomes,
             known: RwLock::default(),
             hasher: RandomState::new(),
         }
@@ -192,6 +213,23 @@ impl Metrics {
             if count > 0 {
                 self.cached.get_or_create(&CacheUse { kind, result }).inc_by(count as u64);
             }
+        }
+    }
+
+    /// A chunk was committed, or a pass has settled something.
+    pub fn worked(&self, stage: &stook_engine::work::Stage) {
+        let tenant: Arc<str> = stage.tenant.as_str().into();
+        self.work.get_or_create(&Worked { stage: stage.name, tenant: tenant.clone() }).observe(stage.took.as_secs_f64());
+        let count = |outcome: &'static str, times: u64| {
+            if times > 0 {
+                self.outcomes.get_or_create(&Outcomes { stage: stage.name, tenant: tenant.clone(), outcome }).inc_by(times);
+            }
+        };
+        for (outcome, name) in stook_store::journal::OUTCOMES {
+            count(name, stage.counts.of(outcome).max(0) as u64);
+        }
+        if stage.job.is_none() {
+            count("settled", stage.rows);
         }
     }
 

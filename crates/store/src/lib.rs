@@ -304,6 +304,12 @@ pub trait Inside {
     /// # Errors
     /// When the database fails.
     fn behind(&mut self, link: u32, target: &str, place: (&str, i64, &str), limit: usize) -> Result<Vec<Edge>>;
+    /// Waits for units that are being written and have been told already that no edges lead to their new records: what is read
+    /// from now on includes those.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn wait_for_new(&mut self) -> Result<()>;
     /// Keys of records whose field has one of these values.
     ///
     /// # Errors

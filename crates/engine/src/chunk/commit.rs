@@ -310,6 +310,11 @@ impl MappedChunk {
         self.decisions.iter().map(|((collection, key), decision)| (*collection, key, decision))
     }
 
+    /// What becomes of its documents, as things stand.
+    pub fn counts(&self) -> Counts {
+        self.journal.as_ref().map(|journal| journal.counts).unwrap_or_default()
+    }
+
     /// Documents read.
     pub fn documents(&self) -> usize {
         self.entries.len()

@@ -23,7 +23,12 @@ impl Work<'_> {
         }
         // most are what they must be: only those that are not are held
         let read: Vec<StoredRecord> = desk.read(collection, &keys)?.into_iter().flatten().filter(|record| record.alive).collect();
-        let golden = self.settled(desk, collection, &read)?;
+        let mut golden = self.settled(desk, collection, &read)?;
+        if self.missing {
+            // a target that is not there may be on its way
+            desk.wait_for_new()?;
+            golden = self.settled(desk, collection, &read)?;
+        }
         let stale = read.iter().zip(&golden).filter(|(record, golden)| record.golden != **golden);
         let keys: Vec<Key> = stale.map(|(record, _)| record.key.clone()).collect();
         if keys.is_empty() {
@@ -41,6 +46,7 @@ impl Work<'_> {
     fn settled(&mut self, desk: &mut dyn Inside, collection: usize, records: &[StoredRecord]) -> Result<Vec<Vec<Value>>> {
         let mut golden: Vec<Vec<Value>> = records.iter().map(|record| record.golden.clone()).collect();
         let own = &self.rules.relations[collection];
+        self.missing = false;
         for link in &own.finds {
             let mut between = |link: u32, ranges: &[(String, i64, i64)]| desk.between(link, ranges, usize::MAX >> 1);
             find(self.rules, self.evaluator, *link, &mut golden, &mut between)?;
@@ -63,6 +69,7 @@ impl Work<'_> {
             let keys: BTreeSet<Key> = golden.iter().filter_map(|values| key_in(&values[link.field])).collect();
             let keys: Vec<Key> = keys.into_iter().collect();
             let records = if keys.is_empty() { Vec::new() } else { desk.read(link.to, &keys)? };
+            self.missing |= records.iter().any(|record| record.as_ref().is_none_or(|record| !record.alive));
             let there = records.into_iter().flatten().filter(|record| record.alive);
             targets.insert(*index, there.map(|record| (record.key, record.golden)).collect());
         }

@@ -26,7 +26,7 @@ pub use remake::{bring_up, check};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
@@ -178,6 +178,8 @@ struct Work<'p> {
     writes: Vec<RecordWrite>,
     followed: Followed,
     answered: Vec<i64>,
+    /// Whether some target was not there.
+    missing: bool,
 }
 
 impl Pass for Rules {
@@ -187,7 +189,8 @@ impl Pass for Rules {
 
     fn run(&self, _tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
-        let mut work = Work { rules: self, evaluator: &evaluator, writes: Vec::new(), followed: Followed::default(), answered: Vec::new() };
+        let mut work =
+            Work { rules: self, evaluator: &evaluator, writes: Vec::new(), followed: Followed::default(), answered: Vec::new(), missing: false };
         let Some(first) = marks.first() else { return Ok(Settled::default()) };
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
         match (first.stratum & 3, link, collection) {
@@ -270,7 +273,7 @@ fn measures(kind: &CoverageKind) -> Option<usize> {
 pub fn drain(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool) -> Result<Passed> {
     let mut total = Passed::default();
     loop {
-        let round = round(store, rules, stop)?;
+        let round = round(store, rules, stop, &|_, _, _| ())?;
         if round.answered == 0 || stop.load(Ordering::SeqCst) {
             if round.answered == 0 && !store.owing()?.is_empty() && !stop.load(Ordering::SeqCst) {
                 // others are at it
@@ -284,17 +287,21 @@ pub fn drain(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool) -> Res
     }
 }
 
-/// One pass for every tenant that has marks: a tenant with many does not keep one with few waiting.
+/// One pass for every tenant that has marks: a tenant with many does not keep one with few waiting. `tell` hears of each.
 ///
 /// # Errors
 /// When the store fails.
-pub fn round(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool) -> Result<Passed> {
+pub fn round(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, tell: &dyn Fn(&Tenant, Passed, Duration)) -> Result<Passed> {
     let mut total = Passed::default();
     for (tenant, _) in store.owing()? {
         if stop.load(Ordering::SeqCst) {
             break;
         }
+        let began = Instant::now();
         let passed = store.settle(&tenant, rules)?;
+        if passed.answered > 0 {
+            tell(&tenant, passed, began.elapsed());
+        }
         total.answered += passed.answered;
         total.rows += passed.rows;
     }

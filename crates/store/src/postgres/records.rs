@@ -230,7 +230,7 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
         unit.refused(collection, &key, field, &holder);
     }
     check(session, tables, tenant, unit)?;
-    settle(session, tenant, unit.settling())?;
+    settle(session, tables, tenant, unit.settling())?;
     for entries in unit.log().chunk_by(|a, b| a.collection == b.collection) {
         write_log(session, &tables.catalogue().collections[entries[0].collection], tenant, entries, stamp)?;
     }
@@ -669,10 +669,20 @@ fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Uni
     Ok(())
 }
 
-fn settle(session: &mut Session, tenant: i64, mut settling: Settling) -> Attempt<()> {
-    // edges of transactions that are still open cannot be seen
+fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Settling) -> Attempt<()> {
     let new = std::mem::take(&mut settling.new);
-    settling.marks.extend(new);
+    if tables.distributed() {
+        settling.marks.extend(new);
+    } else if !new.is_empty() {
+        // edges of transactions that are still open cannot be seen: who is settled after them waits for this one to end
+        session.execute(&format!("SELECT pg_advisory_xact_lock_shared({})", super::settle::NEW_RECORDS), &[&tenant])?;
+        let links: Vec<i64> = new.iter().map(|mark| i64::from(mark.rule)).collect();
+        let targets: Vec<&str> = new.iter().map(|mark| mark.target.as_str()).collect();
+        let sql = "SELECT u.place FROM unnest($2::bigint[], $3::text[]) WITH ORDINALITY AS u(link, target, place) CROSS JOIN LATERAL \
+                   (SELECT 1 FROM edges e WHERE e.tenant = $1 AND e.link = u.link AND e.target = u.target LIMIT 1) AS e";
+        let named = session.query(sql, &[&tenant, &links, &targets])?;
+        settling.marks.extend(named.iter().map(|row| new[row.get::<_, i64>(0) as usize - 1].clone()));
+    }
     // of several changes of one edge the last counts
     let mut changes: BTreeMap<EdgeId, Option<Vec<u8>>> = BTreeMap::new();
     for change in settling.edges {

@@ -9,6 +9,9 @@ use ::postgres::Row;
 use std::collections::HashSet;
 use stook_catalogue::key::Key;
 
+/// What units hold, from the question whether edges lead to their new records to their end; `$1` is the tenant.
+pub const NEW_RECORDS: &str = "hashtextextended(current_schema() || ' new', $1)";
+
 struct PassInside<'d> {
     session: &'d mut Session,
     tables: &'d Tables,
@@ -94,6 +97,15 @@ impl Inside for PassInside<'_> {
                        ORDER BY grp, start, child LIMIT $7";
             let rows = session.query(sql, &[&tenant, &i64::from(link), &target, &group, &start, &child, &(limit as i64)])?;
             Ok(rows.iter().map(|row| edge(link, target.to_owned(), row)).collect())
+        })
+    }
+
+    fn wait_for_new(&mut self) -> Result<()> {
+        self.ask(|session, _, tenant| {
+            // given back at once: it is enough that those who had it before have ended
+            session.execute(&format!("SELECT pg_advisory_lock({NEW_RECORDS})"), &[&tenant])?;
+            session.execute(&format!("SELECT pg_advisory_unlock({NEW_RECORDS})"), &[&tenant])?;
+            Ok(())
         })
     }
 

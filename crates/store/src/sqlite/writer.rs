@@ -253,9 +253,14 @@ impl Worker {
         let mut request = Some(first);
         while let Some(Request { work, answer }) = request {
             let mut work = work;
+            // a unit is asked before it is written: to be asked means to begin again
+            let watched = self.shared.watch.get().is_some();
+            if watched && matches!(work, Work::Unit(_)) {
+                changed.extend(work.changes());
+            }
             match self.perform(&mut work, interactive) {
                 Ok(receipt) => {
-                    if self.shared.watch.get().is_some() {
+                    if watched && matches!(work, Work::Pass(..)) {
                         changed.extend(work.changes());
                     }
                     rows += receipt.rows;
