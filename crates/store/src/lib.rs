@@ -268,6 +268,10 @@ pub fn lane_of(target: &str) -> u32 {
 pub trait Pass: Send + Sync {
     /// Most marks it takes at once.
     fn most(&self) -> usize;
+    /// Passes of a tenant with equal numbers are not run at the same time, whatever their lanes.
+    fn alone(&self, _marks: &[Mark]) -> Option<u32> {
+        None
+    }
     /// What follows from marks, which are all of one stratum and rule. What it reads is what was committed before, or by the
     /// marks' own transactions; nobody else answers marks of their lane meanwhile.
     ///

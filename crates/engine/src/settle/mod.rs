@@ -187,6 +187,16 @@ impl Pass for Rules {
         MOST_MARKS
     }
 
+    /// Whoever settles children of a collection may pass over those that are what they must be, because nobody else is at them.
+    fn alone(&self, marks: &[Mark]) -> Option<u32> {
+        let first = marks.first()?;
+        match first.stratum & 3 {
+            PARENT => None,
+            CHILD => Some(first.rule),
+            _ => self.links.get(&first.rule).map(|link| self.relations[self.catalogue.links[*link].from].id),
+        }
+    }
+
     fn run(&self, _tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let mut work =

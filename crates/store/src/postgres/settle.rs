@@ -166,6 +166,12 @@ pub fn pass(session: &mut Session, tables: &Tables, schema: &str, (owner, tenant
         let mut marks = records::marks(session, tenant, Some(*lane as u32), pass.most())?;
         let Some(first) = marks.first().map(|mark| (mark.stratum, mark.rule)) else { continue };
         marks.retain(|mark| (mark.stratum, mark.rule) == first);
+        if let Some(number) = pass.alone(&marks) {
+            let names = (format!("stook settle {schema} alone"), format!("{tenant} {number}"));
+            if !session.one(lock, &[&names.0, &names.1])?.get::<_, bool>(0) {
+                continue;
+            }
+        }
         let mut desk = PassInside { session, tables, tenant, trouble: None };
         let settled = pass.run(owner, &marks, &mut desk);
         let trouble = desk.trouble.take();
