@@ -14,23 +14,11 @@ use stook_tests::Place;
 
 const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
 
-fn server() -> Option<&'static Server> {
-    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-    let start = || match Server::start(&["fsync=off", "deadlock_timeout=200ms"]) {
-        Ok(server) => Some(server),
-        Err(reason) => {
-            println!("skipped: {reason}");
-            None
-        }
-    };
-    SERVER.get_or_init(start).as_ref()
-}
-
 /// An empty store on a file, and one on a server where PostgreSQL is installed.
 fn places() -> Vec<Place> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let mut places = vec![Place::new(SATELLITES)];
-    if let Some(server) = server() {
+    if let Some(server) = Server::shared() {
         let number = NUMBER.fetch_add(1, Ordering::SeqCst);
         places.push(Place::on_server(SATELLITES, format!("{}?schema=satellites{number}", server.url("postgres"))));
     }

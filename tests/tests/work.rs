@@ -4,7 +4,6 @@
 
 use serde_json::Value as Json;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_lab::postgres::Server;
@@ -20,26 +19,14 @@ enum Kind {
     Server,
 }
 
-fn server() -> Option<&'static Server> {
-    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-    let start = || match Server::start(&["fsync=off", "deadlock_timeout=200ms"]) {
-        Ok(server) => Some(server),
-        Err(reason) => {
-            println!("skipped: {reason}");
-            None
-        }
-    };
-    SERVER.get_or_init(start).as_ref()
-}
-
 /// Both kinds, where PostgreSQL is installed.
 fn kinds() -> Vec<Kind> {
-    if server().is_some() { vec![Kind::File, Kind::Server] } else { vec![Kind::File] }
+    if Server::shared().is_some() { vec![Kind::File, Kind::Server] } else { vec![Kind::File] }
 }
 
 fn place(kind: Kind) -> Place {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    match (kind, server()) {
+    match (kind, Server::shared()) {
         (Kind::Server, Some(server)) => {
             let number = NUMBER.fetch_add(1, Ordering::SeqCst);
             Place::on_server(LIBRARY, format!("{}?schema=place{number}", server.url("postgres")))

@@ -55,11 +55,12 @@ pub fn withdraw(
     if key.is_some() && collections.len() != 1 {
         return Err(EngineError::Wrong("a key needs its collection: --collection".into()));
     }
+    let rules = Arc::new(Rules::new(catalogue));
     let mut total = Withdrawn::default();
     for collection in collections {
         if let Some(key) = key {
             let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
-            page(catalogue, store, tenant, contributor, collection, vec![key], &mut total)?;
+            page(&rules, store, tenant, contributor, collection, vec![key], &mut total)?;
             continue;
         }
         let mut after: Option<String> = None;
@@ -67,7 +68,7 @@ pub fn withdraw(
             let keys = next_keys(store, tenant, collection, after.as_deref())?;
             let Some(last) = keys.last() else { break };
             after = Some(last.as_str().to_owned());
-            page(catalogue, store, tenant, contributor, collection, keys, &mut total)?;
+            page(&rules, store, tenant, contributor, collection, keys, &mut total)?;
             show(total.records);
         }
     }
@@ -88,7 +89,7 @@ pub(crate) fn next_keys(store: &dyn Store, tenant: &Tenant, collection: usize, a
 }
 
 fn page(
-    catalogue: &Arc<Catalogue>,
+    rules: &Arc<Rules>,
     store: &dyn Store,
     tenant: &Tenant,
     contributor: &str,
@@ -99,7 +100,7 @@ fn page(
     let stored = store.read(tenant, collection, &keys, Detail::Full)?;
     let counted = Arc::new(std::sync::Mutex::new(Withdrawn::default()));
     let mut unit = WithdrawUnit {
-        catalogue: catalogue.clone(),
+        rules: rules.clone(),
         tenant: tenant.clone(),
         contributor: contributor.to_owned(),
         collection,
@@ -124,7 +125,7 @@ fn page(
 }
 
 struct WithdrawUnit {
-    catalogue: Arc<Catalogue>,
+    rules: Arc<Rules>,
     tenant: Tenant,
     contributor: String,
     collection: usize,
@@ -137,19 +138,18 @@ struct WithdrawUnit {
 impl WithdrawUnit {
     /// The record without the contributor, if it has it.
     fn write(&mut self, record: StoredRecord) -> StoreResult<Option<RecordWrite>> {
-        let definition = &self.catalogue.collections[self.collection];
+        let definition = &self.rules.catalogue.collections[self.collection];
         let mut contributions = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref())?;
         let before = contributions.len();
         contributions.retain(|contribution| *contribution.contributor != *self.contributor && contribution.source() != self.contributor);
         if contributions.len() == before {
             return Ok(None);
         }
-        let evaluator = Evaluator::new(self.catalogue.tables.clone());
-        let consolidator = Consolidator::new(&self.catalogue, definition, &evaluator);
+        let evaluator = Evaluator::new(self.rules.catalogue.tables.clone());
+        let consolidator = Consolidator::new(&self.rules.catalogue, definition, &evaluator);
         let policy = Policy { job: 0, matched: Matched::Withdraw, unmatched: Unmatched::Skip };
         let empty = contributions.is_empty();
-        let rules = Rules::new(&self.catalogue);
-        let decider = Decider::new(&rules, self.collection, &consolidator, &evaluator, policy);
+        let decider = Decider::new(&self.rules, self.collection, &consolidator, &evaluator, policy);
         let change = decider.without(&record, contributions);
         let followed = decider.follow(&record.key, Some(&record), &change);
         self.followed.insert(record.key.clone(), followed);

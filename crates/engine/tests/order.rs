@@ -134,13 +134,7 @@ static DESK: LazyLock<Desk> = LazyLock::new(|| {
 
 /// Three sessions of one server, as three processes have them; nothing where PostgreSQL is not installed.
 static SERVER_DESK: LazyLock<Option<Desk>> = LazyLock::new(|| {
-    let server = match Server::start(&["fsync=off", "deadlock_timeout=200ms"]) {
-        Ok(server) => Box::leak(Box::new(server)),
-        Err(reason) => {
-            println!("skipped: {reason}");
-            return None;
-        }
-    };
+    let server = Server::shared()?;
     let catalogue = definition();
     let open = || -> Box<dyn Store> {
         Box::new(PostgresStore::open(&server.url("postgres"), catalogue.clone(), &postgres::Options::default()).expect("a store"))

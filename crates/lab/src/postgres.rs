@@ -4,6 +4,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,20 @@ fn command(program: &Path) -> Command {
 }
 
 impl Server {
+    /// The server that all tests of a process share, for data that need not outlive it; nothing, and a word that tests were
+    /// skipped, where there is none.
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Option<Server>> = OnceLock::new();
+        let start = || match Self::start(&["fsync=off", "deadlock_timeout=200ms"]) {
+            Ok(server) => Some(server),
+            Err(reason) => {
+                println!("skipped: {reason}");
+                None
+            }
+        };
+        SHARED.get_or_init(start).as_ref()
+    }
+
     /// Starts a server with `settings` in the form `name=value`.
     ///
     /// # Errors

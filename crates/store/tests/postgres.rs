@@ -3,8 +3,8 @@
 mod conformance;
 
 use conformance::support::*;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
 use stook_lab::postgres::Server;
@@ -14,25 +14,13 @@ use stook_store::queue::JobState;
 use stook_store::*;
 
 /// The server all tests share, each with a schema of its own.
-fn server() -> Option<&'static Server> {
-    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-    let start = || match Server::start(&["fsync=off", "deadlock_timeout=200ms"]) {
-        Ok(server) => Some(server),
-        Err(reason) => {
-            println!("skipped: {reason}");
-            None
-        }
-    };
-    SERVER.get_or_init(start).as_ref()
-}
-
 fn open(url: &str, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
     Ok(Box::new(PostgresStore::open(url, Arc::new(catalogue.clone()), &Options::default())?))
 }
 
 fn new_place() -> Option<Place> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let url = format!("{}?schema=place{}", server()?.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
+    let url = format!("{}?schema=place{}", Server::shared()?.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
     Some(Place::new(move |catalogue| open(&url, catalogue), scans, || {}))
 }
 
@@ -46,7 +34,7 @@ conformance!(new_place);
 /// A process may go between the commit of the last chunk and the look whether its job has ended.
 #[test]
 fn a_job_that_nobody_ended_is_ended_by_the_next_who_looks_for_work() {
-    let Some(server) = server() else { return };
+    let Some(server) = Server::shared() else { return };
     let catalogue = definition(MANY);
     let store = open(&format!("{}?schema=unended", server.url("postgres")), &catalogue).expect("the store opens");
     let job = store.create_job(conformance::queue::new_job(&main_tenant(), 1)).expect("the job is written");
