@@ -25,12 +25,12 @@ fn places() -> Vec<Place> {
     places
 }
 
-/// A day of deliveries, made once.
-fn day() -> &'static Path {
+/// Two days of deliveries, made once: the second day's plan takes back what the first one's said of it.
+fn days() -> &'static Path {
     static DAY: OnceLock<PathBuf> = OnceLock::new();
     DAY.get_or_init(|| {
         let folder = tempfile::Builder::new().prefix("stook-day").tempdir().expect("a folder").keep();
-        sentinel::write(&Sentinel { days: 1, seed: 7, first: 0 }, &folder).expect("a sample");
+        sentinel::write(&Sentinel { days: 2, seed: 7, first: 0 }, &folder).expect("a sample");
         folder
     })
 }
@@ -78,7 +78,7 @@ fn micros(shown: &Json) -> Json {
 }
 
 fn compare_with_truth(place: &Place, order: &[&str]) {
-    let truth = std::fs::read_to_string(day().join("truth.json")).expect("the truth");
+    let truth = std::fs::read_to_string(days().join("truth.json")).expect("the truth");
     let truth: BTreeMap<String, BTreeMap<String, Json>> = serde_json::from_str(&truth).expect("JSON");
     for (coverage, wanted) in truth {
         let found = rows(place, &coverage);
@@ -108,12 +108,16 @@ fn deliveries_in_any_order_add_up_to_the_truth() {
     for (turn, order) in orders.iter().enumerate() {
         for place in places().into_iter().take(if turn == 0 { 1 } else { 2 }) {
             for source in order {
-                let folder = if *source == "probe" { day().join("probes.ndjson") } else { day().join(source) };
-                import(&place, source, &files(&folder));
+                let folder = if *source == "probe" { days().join("probes.ndjson") } else { days().join(source) };
+                let mut files = files(&folder);
+                if turn == 2 {
+                    files.reverse();
+                }
+                import(&place, source, &files);
             }
             compare_with_truth(&place, order);
             // the same again says nothing new
-            import(&place, "plan", &files(&day().join("plan")));
+            import(&place, "plan", &files(&days().join("plan")));
             compare_with_truth(&place, order);
         }
     }
@@ -124,11 +128,11 @@ fn deliveries_in_any_order_add_up_to_the_truth() {
 fn deliveries_at_the_same_time_add_up_to_the_truth() {
     for place in places() {
         // whoever comes first makes the store
-        import(&place, "probe", &files(&day().join("probes.ndjson")));
+        import(&place, "probe", &files(&days().join("probes.ndjson")));
         std::thread::scope(|scope| {
             for source in ["prip", "plan", "lta", "dd"] {
                 let place = &place;
-                scope.spawn(move || import(place, source, &files(&day().join(source))));
+                scope.spawn(move || import(place, source, &files(&days().join(source))));
             }
         });
         compare_with_truth(&place, &["all at once"]);

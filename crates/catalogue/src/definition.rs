@@ -351,6 +351,8 @@ pub struct Source {
     pub gone: Option<Expression>,
     /// When the document was true.
     pub as_of: AsOf,
+    /// What a whole file of it takes the place of.
+    pub replaces: Option<Replaces>,
     /// Collections fed.
     pub feeds: Vec<Feed>,
 }
@@ -373,6 +375,34 @@ pub struct Accept {
     pub skip: bool,
     /// What the journal says.
     pub reason: Option<Expression>,
+}
+
+/// A file without a failure takes the place of what older files of its source said in the same scope, from its first time on.
+#[derive(Debug, Clone)]
+pub struct Replaces {
+    /// Its number in a store; the last two bits are free.
+    pub id: u32,
+    /// The scope a document is in.
+    pub scope: Expression,
+    /// Where a document stands in it, a time; without one a file takes the place of all.
+    pub at: Option<Expression>,
+}
+
+impl Replaces {
+    /// The link of the ledger's edges: scope, from when on, and how old the delivery is.
+    pub fn ledger(&self) -> u32 {
+        self.id
+    }
+
+    /// The link of edges from a file to its chunks that are done.
+    pub fn parts(&self) -> u32 {
+        self.id | 1
+    }
+
+    /// The link of edges from a scope to what was said in it.
+    pub fn statements(&self) -> u32 {
+        self.id | 2
+    }
 }
 
 /// When a document was true.

@@ -3,7 +3,8 @@
 //! A packed list of contributions is: version byte 1, count, then for each contribution in the order of its contributor:
 //!
 //! ```text
-//! flags        u8      1 tombstone, 2 values are the record's golden values, 4 has raw, 8 has `before`
+//! flags        u8      1 tombstone, 2 values are the record's golden values, 4 has raw, 8 has `before`,
+//!                      16 retired, 32 retired on arrival, 64 `before` was retired
 //! contributor  text    source, or source ":" part
 //! as_of        i64 LE  microseconds, i64::MIN when the document did not say
 //! hash         16      of the content
@@ -45,6 +46,8 @@ pub struct Contribution {
     pub origin: Origin,
     /// What the contributor had said before the job of `origin`.
     pub before: Option<Before>,
+    /// Whether a newer delivery has taken its place without naming the record.
+    pub retired: Retired,
     /// The content.
     pub said: Said,
     /// The document, if the collection keeps it.
@@ -57,10 +60,27 @@ impl Contribution {
         self.contributor.split(':').next().unwrap_or(&self.contributor)
     }
 
+    /// Whether it counts.
+    pub fn is_heard(&self) -> bool {
+        self.retired == Retired::No
+    }
+
     /// The order in which a contributor's statements replace each other.
     pub fn age(&self) -> (i64, Hash) {
         (self.as_of, self.hash)
     }
+}
+
+/// Whether a complete delivery has taken the place of a contribution: then it is kept, and not heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Retired {
+    /// It is heard.
+    #[default]
+    No,
+    /// By one that came later.
+    Later,
+    /// By one that had come before.
+    OnArrival,
 }
 
 /// What a contributor had said before a job, as far as outcomes need it.
@@ -72,6 +92,8 @@ pub struct Before {
     pub hash: Hash,
     /// The store's number for the map that made it.
     pub generation: u32,
+    /// Whether it was retired.
+    pub retired: bool,
 }
 
 /// Where a contribution was read.
@@ -114,7 +136,14 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
     for contribution in contributions {
         let same = matches!(&contribution.said, Said::Values(values) if equals_golden(values, golden, collection));
         let gone = contribution.said == Said::Gone;
-        let flags = u8::from(gone) | u8::from(same) << 1 | u8::from(contribution.raw.is_some()) << 2 | u8::from(contribution.before.is_some()) << 3;
+        let before_retired = contribution.before.is_some_and(|before| before.retired);
+        let flags = u8::from(gone)
+            | u8::from(same) << 1
+            | u8::from(contribution.raw.is_some()) << 2
+            | u8::from(contribution.before.is_some()) << 3
+            | u8::from(!contribution.is_heard()) << 4
+            | u8::from(contribution.retired == Retired::OnArrival) << 5
+            | u8::from(before_retired) << 6;
         out.push(flags);
         put_bytes(&mut out, contribution.contributor.as_bytes());
         out.extend_from_slice(&contribution.as_of.to_le_bytes());
@@ -189,7 +218,7 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
         let origin = Origin { job: input.varint()?, document: input.varint()? };
         let before = if flags & 8 != 0 {
             let as_of = i64::from_le_bytes(input.array()?);
-            Some(Before { as_of, hash: input.array()?, generation: input.varint()? as u32 })
+            Some(Before { as_of, hash: input.array()?, generation: input.varint()? as u32, retired: flags & 64 != 0 })
         } else {
             None
         };
@@ -229,7 +258,12 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
             }
             Said::Values(values.into())
         };
-        contributions.push(Contribution { contributor, as_of, hash, generation, origin, before, said, raw });
+        let retired = match flags & 48 {
+            0 => Retired::No,
+            16 => Retired::Later,
+            _ => Retired::OnArrival,
+        };
+        contributions.push(Contribution { contributor, as_of, hash, generation, origin, before, retired, said, raw });
     }
     Ok(contributions)
 }

@@ -18,6 +18,7 @@ pub fn schema() -> Json {
         "field": object(&[words::RULE, words::FIELD], &[]),
         "source": object(&[words::SOURCE], &["format", "as_of"]),
         "feed": object(&[words::FEED], &["into"]),
+        "replaces": object(&[words::REPLACES], &["scope"]),
         "accept": object(&[words::ACCEPT], &["unless"]),
         "case": object(&[words::CASE], &["if", "then"]),
         "collection": object(&[words::COLLECTION], &["key", "fields"]),
@@ -75,6 +76,7 @@ mod tests {
         let all = [
             words::CATALOGUE,
             words::SOURCE,
+            words::REPLACES,
             words::FEED,
             words::RULE,
             words::FIELD,

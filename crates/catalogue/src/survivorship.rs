@@ -7,7 +7,7 @@ use crate::definition::{Catalogue, Collection, Exists, Field, Survivorship};
 use crate::expr::{Evaluator, Expression};
 use crate::key::Key;
 use crate::links::Derivation;
-use crate::record::{Contribution, Said};
+use crate::record::{Contribution, Retired, Said};
 use crate::value::{FieldType, Value};
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl<'c> Consolidator<'c> {
     /// The golden fields of `contributions`; derived fields whose expression fails are null.
     pub fn survive(&self, contributions: &[Contribution]) -> Golden {
         let alive = self.alive(contributions);
-        if let [Contribution { said: Said::Values(values), .. }] = contributions {
+        if let [Contribution { said: Said::Values(values), retired: Retired::No, .. }] = contributions {
             let values = self.survive_alone(&contributions[0], values);
             return Golden { values, alive, conflicts: Vec::new() };
         }
@@ -116,8 +116,11 @@ impl<'c> Consolidator<'c> {
     fn alive(&self, contributions: &[Contribution]) -> bool {
         let living = |contribution: &Contribution| matches!(contribution.said, Said::Values(_));
         match self.collection.exists {
-            Exists::Any => contributions.iter().any(living),
-            Exists::Latest => contributions.iter().max_by_key(|contribution| order(contribution)).is_some_and(living),
+            Exists::Any => contributions.iter().filter(|contribution| contribution.is_heard()).any(living),
+            Exists::Latest => {
+                let heard = contributions.iter().filter(|contribution| contribution.is_heard());
+                heard.max_by_key(|contribution| order(contribution)).is_some_and(living)
+            }
         }
     }
 
@@ -127,7 +130,7 @@ impl<'c> Consolidator<'c> {
 
     /// Contributions that say something of a field, with what they say.
     fn heard<'a>(&'a self, index: usize, field: &'a Field, contributions: &'a [Contribution]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
-        contributions.iter().filter_map(move |contribution| {
+        contributions.iter().filter(|contribution| contribution.is_heard()).filter_map(move |contribution| {
             let Said::Values(values) = &contribution.said else { return None };
             let value = values.get(index).filter(|value| !value.is_null())?;
             let heard = field.from.as_ref().is_none_or(|sources| self.is_among(contribution, sources));

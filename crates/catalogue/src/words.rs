@@ -150,8 +150,19 @@ pub const SOURCE: &[Word] = &[
     word("accept", r##"{"type":"array","items":{"$ref":"#/$defs/accept"}}"##, "Documents that do not fit fail or are skipped."),
     word("gone", CEL, "True for a document that says its record was deleted."),
     word("as_of", TEXT, "When the document was true: a field or `let` of type timestamp, `meta.received`, or CEL."),
+    word(
+        "replaces",
+        r##"{"$ref":"#/$defs/replaces"}"##,
+        "A file without a failure takes the place of what older files said in the same scope, from its first time on.",
+    ),
     word("contributor", TEXT, "Template naming the part of the source that speaks, such as {interface}."),
     word("feeds", r##"{"type":"array","minItems":1,"items":{"$ref":"#/$defs/feed"}}"##, "The collections a document contributes to."),
+];
+
+/// `replaces`.
+pub const REPLACES: &[Word] = &[
+    word("scope", CEL, "What a file is the whole of: `f.satellite`, or `'all'`."),
+    word("at", CEL, "When what a document says is to happen, a time: what older files said of earlier times stays."),
 ];
 
 /// One element of `feeds`.

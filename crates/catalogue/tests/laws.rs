@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::parse::parse;
-use stook_catalogue::record::{Contribution, Origin, Said, pack, unpack};
+use stook_catalogue::record::{Before, Contribution, Origin, Retired, Said, pack, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
 
@@ -47,12 +47,15 @@ prop_compose! {
         texts in proptest::collection::vec(value(), 5),
         list in proptest::collection::vec("[pqr]".prop_map(Value::text), 0..3),
         number in proptest::option::of(0i64..3),
+        retired in proptest::sample::select(vec![Retired::No, Retired::No, Retired::No, Retired::Later, Retired::OnArrival]),
+        before in proptest::option::of(any::<bool>()),
     ) -> Contribution {
         let [newest, oldest, trusted, only, flagged]: [Value; 5] = texts.try_into().expect("five");
         let list = if list.is_empty() { Value::Null } else { Value::List(list) };
         let values = vec![Value::text("k"), newest, oldest, trusted, list, number.map_or(Value::Null, Value::Int), only, flagged, Value::Null];
         Contribution {
-            contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: Origin { job: 1, document: 1 }, before: None,
+            contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: Origin { job: 1, document: 1 },
+            before: before.map(|retired| Before { as_of: as_of - 1, hash: [hash; 16], generation: 7, retired }), retired,
             said: if gone { Said::Gone } else { Said::Values(values.into()) }, raw: None,
         }
     }
@@ -75,8 +78,8 @@ fn newest_per_contributor(all: &[Contribution]) -> Vec<Contribution> {
 fn consistent(mut all: Vec<Contribution>) -> Vec<Contribution> {
     for index in 0..all.len() {
         let twin = all[..index].iter().find(|other| other.age() == all[index].age() && other.contributor == all[index].contributor);
-        if let Some(said) = twin.map(|twin| twin.said.clone()) {
-            all[index].said = said;
+        if let Some((said, retired)) = twin.map(|twin| (twin.said.clone(), twin.retired)) {
+            (all[index].said, all[index].retired) = (said, retired);
         }
     }
     all
@@ -118,6 +121,17 @@ proptest! {
     }
 
     #[test]
+    fn what_is_retired_is_not_heard(all in proptest::collection::vec(contribution(), 0..6)) {
+        let catalogue = catalogue();
+        let collection = &catalogue.collections[0];
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let consolidator = Consolidator::new(&catalogue, collection, &evaluator);
+        let all = newest_per_contributor(&all);
+        let heard: Vec<Contribution> = all.iter().filter(|contribution| contribution.is_heard()).cloned().collect();
+        prop_assert_eq!(consolidator.survive(&all), consolidator.survive(&heard));
+    }
+
+    #[test]
     fn packed_contributions_come_back_equal(all in proptest::collection::vec(contribution(), 0..6)) {
         let catalogue = catalogue();
         let evaluator = Evaluator::new(catalogue.tables.clone());
@@ -152,6 +166,7 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
             generation: 1,
             origin: Origin::default(),
             before: None,
+            retired: Retired::No,
             said: Said::Values(values.into()),
             raw: None,
         }

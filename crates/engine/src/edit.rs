@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{API_NAME, Catalogue, Collection, KeyRule, Matched, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{Contribution, Hash, MAX_CONTRIBUTORS, Origin, Said, pack, put_bytes, put_value, unpack};
+use stook_catalogue::record::{Contribution, Hash, MAX_CONTRIBUTORS, Origin, Retired, Said, pack, put_bytes, put_value, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
 use stook_store::{Change, Conflict, Content, Detail, Logged, RecordWrite, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
@@ -235,7 +235,17 @@ impl Desk {
         let hash = hash_of(&said, collection);
         let origin = Origin::default();
         let same = former.as_ref().is_some_and(|former| former.hash == hash);
-        contributions.push(Contribution { contributor: API_NAME.into(), as_of, hash, generation: 0, origin, before: None, said, raw: None });
+        contributions.push(Contribution {
+            contributor: API_NAME.into(),
+            as_of,
+            hash,
+            generation: 0,
+            origin,
+            before: None,
+            retired: Retired::No,
+            said,
+            raw: None,
+        });
         if contributions.len() > MAX_CONTRIBUTORS {
             return Ok(Err(Edited::Unfit(vec![format!("the record has {MAX_CONTRIBUTORS} contributors already")])));
         }

@@ -1,7 +1,7 @@
 //! Records out: golden fields as NDJSON or CSV, kept documents as MARC.
 
 use crate::record::{WholeRecord, find_collection};
-use crate::withdraw::next_keys;
+use crate::withdraw::PAGE;
 use crate::{EngineError, Result};
 use std::io::Write;
 use stook_catalogue::definition::{Catalogue, Collection};
@@ -107,11 +107,11 @@ fn each_record(
     tenant: &Tenant,
     visit: &mut dyn FnMut(WholeRecord<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut after: Option<String> = None;
+    let mut after = String::new();
     loop {
-        let keys = next_keys(store, tenant, index, after.as_deref())?;
+        let keys = store.keys_behind(tenant, index, &after, PAGE)?;
         let Some(last) = keys.last() else { return Ok(()) };
-        after = Some(last.as_str().to_owned());
+        last.as_str().clone_into(&mut after);
         for stored in store.read(tenant, index, &keys, Detail::Full)?.into_iter().flatten().filter(|record| record.alive) {
             let contributions = unpack(&stored.contributions, definition, &stored.golden, stored.raw.as_deref()).map_err(StoreError::from)?;
             visit(WholeRecord { collection: definition, stored, contributions })?;

@@ -37,6 +37,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
         counted %= documents.max(1);
     }
     let mut parts = Vec::with_capacity(cuts.len());
+    let count = cuts.len();
     let (mut start, mut before) = (slice.offset, 0);
     for (end, documents, head) in cuts {
         let range = (start - slice.offset) as usize..(end - slice.offset) as usize;
@@ -51,6 +52,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
             file_documents: slice.file_documents + before,
             documents_before: slice.documents_before + before,
             documents,
+            is_last: slice.is_last && parts.len() + 1 == count,
             head,
             payload,
         };
@@ -58,7 +60,6 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
         start = end;
         before += u64::from(documents);
     }
-    let count = parts.len();
     store.replace_chunk(chunk, parts)?;
     Ok(count)
 }
@@ -80,6 +81,8 @@ pub struct Dump {
     pub documents_before: u64,
     /// Documents in it.
     pub documents: u32,
+    /// Whether the file ends with it.
+    pub is_last: bool,
     /// Why it failed last.
     pub reason: Option<String>,
     /// What a scanner needs to know of the bytes before, in base64.
@@ -108,6 +111,7 @@ pub fn dump(store: &dyn Store, chunk: ChunkId) -> Result<Dump> {
         file_documents: slice.file_documents,
         documents_before: slice.documents_before,
         documents: slice.documents,
+        is_last: slice.is_last,
         reason: found.info.reason,
         head: encode(&slice.head),
         bytes: encode(&bytes),
@@ -132,6 +136,7 @@ pub fn load(store: &dyn Store, dump: &Dump) -> Result<()> {
         file_documents: dump.file_documents,
         documents_before: dump.documents_before,
         documents: dump.documents,
+        is_last: dump.is_last,
         head: decode(&dump.head)?,
         payload: Some(zstd::bulk::compress(&bytes, 1).map_err(failed)?),
     };

@@ -77,7 +77,7 @@ impl WholeRecord<'_> {
 
     /// The newest kept document: its format's number and its bytes.
     pub fn document(&self) -> Option<(u8, &[u8])> {
-        let kept = self.contributions.iter().filter(|contribution| contribution.raw.is_some());
+        let kept = self.contributions.iter().filter(|contribution| contribution.raw.is_some() && contribution.is_heard());
         let newest = kept.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))?;
         newest.raw.as_ref().map(|raw| (raw.format, &*raw.bytes))
     }
@@ -140,7 +140,11 @@ impl WholeRecord<'_> {
                 json!({
                     "contributor": &*contribution.contributor,
                     "as_of": show_as_of(contribution.as_of),
-                    "says": if contribution.said == Said::Gone { "deleted" } else { "values" },
+                    "says": match contribution.said {
+                        _ if !contribution.is_heard() => "retired",
+                        Said::Gone => "deleted",
+                        Said::Values(_) => "values",
+                    },
                     "job": contribution.origin.job,
                     "document": contribution.origin.document,
                     "hash": contribution.hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),

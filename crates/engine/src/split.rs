@@ -150,6 +150,17 @@ fn cut(
             }
             continue;
         }
+        if chunk.is_full(most) {
+            // only what comes next tells that it is not the last
+            let done = std::mem::take(&mut chunk);
+            batch.push(done.finish(false, progress, &read, file.compressed).map_err(failed)?);
+            let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();
+            // small batches first: workers wait for them
+            let full = batch.len() >= (progress.chunks as usize / 2).clamp(2, 64);
+            if (full || carried > 4 << 20) && !add(std::mem::take(batch), *progress)? {
+                return Ok(false);
+            }
+        }
         let is_first = chunk.documents == 0;
         if is_first {
             chunk = OpenChunk { offset: found.offset, number: found.number, ..OpenChunk::default() };
@@ -160,19 +171,9 @@ fn cut(
             // behind the first document the scanner knows all that stands before it
             chunk.head = documents.head();
         }
-        if chunk.documents >= most || chunk.end - chunk.offset >= CHUNK_BYTES {
-            let done = std::mem::take(&mut chunk);
-            batch.push(done.finish(progress, &read, file.compressed).map_err(failed)?);
-            let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();
-            // small batches first: workers wait for them
-            let full = batch.len() >= (progress.chunks as usize / 2).clamp(2, 64);
-            if (full || carried > 4 << 20) && !add(std::mem::take(batch), *progress)? {
-                return Ok(false);
-            }
-        }
     }
     if chunk.documents > 0 {
-        batch.push(chunk.finish(progress, &read, file.compressed).map_err(failed)?);
+        batch.push(chunk.finish(true, progress, &read, file.compressed).map_err(failed)?);
     }
     Ok(true)
 }
@@ -247,7 +248,11 @@ struct OpenChunk {
 }
 
 impl OpenChunk {
-    fn finish(self, progress: &mut Progress, kept: &Mutex<Kept>, compressed: bool) -> std::io::Result<NewChunk> {
+    fn is_full(&self, most: u32) -> bool {
+        self.documents >= most || self.end - self.offset >= CHUNK_BYTES
+    }
+
+    fn finish(self, is_last: bool, progress: &mut Progress, kept: &Mutex<Kept>, compressed: bool) -> std::io::Result<NewChunk> {
         let payload = match kept.lock() {
             // a chunk without its bytes is read again from the beginning of the file
             Ok(mut kept) if compressed => match kept.take(self.offset, self.end) {
@@ -263,6 +268,7 @@ impl OpenChunk {
             file_documents: self.number - 1,
             documents_before: progress.documents,
             documents: self.documents,
+            is_last,
             head: self.head,
             payload,
         };

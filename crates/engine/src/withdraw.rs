@@ -11,11 +11,10 @@ use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
 use stook_catalogue::survivorship::Consolidator;
-use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Result as StoreResult, Settling, Store, StoredRecord, Tenant, Unit};
 
 /// Records changed at once.
-const PAGE: u64 = 1_000;
+pub(crate) const PAGE: usize = 1_000;
 
 /// What a withdrawal did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,6 +54,7 @@ pub fn withdraw(
     if key.is_some() && collections.len() != 1 {
         return Err(EngineError::Wrong("a key needs its collection: --collection".into()));
     }
+    let collection_is_all = collection.is_none();
     let rules = Arc::new(Rules::new(catalogue));
     let mut total = Withdrawn::default();
     for collection in collections {
@@ -63,29 +63,21 @@ pub fn withdraw(
             page(&rules, store, tenant, contributor, collection, vec![key], &mut total)?;
             continue;
         }
-        let mut after: Option<String> = None;
+        let mut after = String::new();
         loop {
-            let keys = next_keys(store, tenant, collection, after.as_deref())?;
+            let keys = store.keys_behind(tenant, collection, &after, PAGE)?;
             let Some(last) = keys.last() else { break };
-            after = Some(last.as_str().to_owned());
+            last.as_str().clone_into(&mut after);
             page(&rules, store, tenant, contributor, collection, keys, &mut total)?;
             show(total.records);
         }
     }
-    Ok(total)
-}
-
-/// The next keys of a collection's records.
-pub(crate) fn next_keys(store: &dyn Store, tenant: &Tenant, collection: usize, after: Option<&str>) -> Result<Vec<Key>> {
-    let mut plan = Plan::all(tenant.clone(), collection);
-    plan.limit = Some(PAGE);
-    if let Some(after) = after {
-        let low = Some((stook_catalogue::value::Value::text(after), false));
-        plan.conditions.push(Condition { column: Column::Key, test: Test::Range { low, high: None } });
+    if let Some(replaces) = known.and_then(|source| source.replaces.as_ref()).filter(|_| contributor == source && collection_is_all) {
+        // as if it had never spoken: what it says again is not dead
+        let forget = vec![replaces.ledger(), replaces.parts(), replaces.statements()];
+        store.commit(Box::new(ForgetUnit { tenant: tenant.clone(), settling: Settling { forget, ..Settling::default() } }))?;
     }
-    let found = store.find(&plan)?;
-    let keys = found.rows.iter().filter_map(|row| row.first()?.as_text().and_then(|key| Key::new(key).ok()));
-    Ok(keys.collect())
+    Ok(total)
 }
 
 fn page(
@@ -122,6 +114,32 @@ fn page(
         total.held += counted.held;
     }
     Ok(())
+}
+
+/// Forgets what files have taken the place of others.
+struct ForgetUnit {
+    tenant: Tenant,
+    settling: Settling,
+}
+
+impl Unit for ForgetUnit {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &[]
+    }
+
+    fn resolve(&mut self, _conflicts: Vec<Conflict>) -> StoreResult<Vec<RecordWrite>> {
+        Ok(Vec::new())
+    }
+
+    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
+
+    fn settling(&mut self) -> Settling {
+        self.settling.clone()
+    }
 }
 
 struct WithdrawUnit {

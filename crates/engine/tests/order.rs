@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::parse::parse;
-use stook_catalogue::record::{Contribution, Origin, Said};
+use stook_catalogue::record::{Contribution, Origin, Retired, Said};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
 use stook_engine::chunk::commit::{ChunkInput, JobContext, MappedChunk};
@@ -268,6 +268,7 @@ fn cut(docs: &[Doc], sizes: &[usize]) -> Vec<NewChunk> {
             file_documents: before,
             documents_before: before,
             documents: size as u32,
+            is_last: false,
             head: head.clone(),
             payload: Some(zstd::bulk::compress(text.as_bytes(), 1).expect("memory")),
         };
@@ -378,6 +379,7 @@ fn contributions(said: &BTreeMap<String, Statement>) -> Vec<Contribution> {
         generation: 1,
         origin: Origin::default(),
         before: None,
+        retired: Retired::No,
         said: statement.said.clone(),
         raw: None,
     };

@@ -319,7 +319,7 @@ pub trait Inside {
     /// # Errors
     /// When the database fails, or the field has no index.
     fn keys_by(&mut self, collection: usize, field: usize, values: &[&str]) -> Result<Vec<Key>>;
-    /// Keys of a collection, `limit` of them behind one, in their order.
+    /// As [`Store::keys_behind`].
     ///
     /// # Errors
     /// When the database fails.
@@ -333,6 +333,8 @@ pub struct Settled {
     pub writes: Vec<RecordWrite>,
     /// Edges, marks, and which marks are answered.
     pub settling: Settling,
+    /// Changes of records to be logged.
+    pub log: Vec<Logged>,
 }
 
 /// What became of a pass.
@@ -484,6 +486,8 @@ pub struct Reliance {
 /// What a unit says about derived values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settling {
+    /// Links of which all edges are removed before others are written.
+    pub forget: Vec<u32>,
     /// Edges to change.
     pub edges: Vec<EdgeChange>,
     /// Marks to append.
@@ -674,6 +678,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As [`Store::find`].
     fn explain(&self, plan: &Plan) -> Result<Vec<String>>;
+
+    /// Keys of a collection, `limit` of them behind one, in their order; those of records that do not exist for readers, too.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>>;
 
     /// Edges of a target, ordered by group, start and child.
     ///

@@ -97,6 +97,8 @@ pub struct Slice {
     pub documents_before: u64,
     /// Documents in it.
     pub documents: u32,
+    /// Whether the file ends with it.
+    pub is_last: bool,
     /// What a scanner needs to know of the bytes before.
     pub head: Vec<u8>,
     /// The bytes, compressed with zstd, when the file cannot be read from the middle.

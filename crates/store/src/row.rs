@@ -1,6 +1,6 @@
 //! Parts of a row that every store keeps alike.
 
-use crate::{Conflict, Content, RecordWrite, Result, Settled, Settling, StoreError, Tenant, Unit};
+use crate::{Conflict, Content, Logged, RecordWrite, Result, Settled, Settling, StoreError, Tenant, Unit};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
@@ -68,5 +68,9 @@ impl Unit for SettledUnit<'_> {
 
     fn settling(&mut self) -> Settling {
         std::mem::take(&mut self.settled.settling)
+    }
+
+    fn log(&mut self) -> Vec<Logged> {
+        std::mem::take(&mut self.settled.log)
     }
 }

@@ -10,7 +10,7 @@ use crate::definition::*;
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::expr::{Entry, Expression, Table, Tables};
 use crate::key::Template;
-use crate::links::Derivation;
+use crate::links::{Derivation, id_of};
 use crate::path::Path;
 use crate::value::{FieldType, TYPE_NAMES, Value, from_text};
 use crate::words::{self, Word};
@@ -813,7 +813,17 @@ impl<'t> Reader<'t> {
         }
         let gone = node.get("gone").and_then(|node| self.cel(node, &names));
         let as_of = self.as_of(node, &lets, only_feed, &names, context)?;
-        Some(Source { name: name.to_owned(), family, records, namespaces, lets, accept, gone, as_of, feeds })
+        let replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &names));
+        Some(Source { name: name.to_owned(), family, records, namespaces, lets, accept, gone, as_of, replaces, feeds })
+    }
+
+    fn replaces(&mut self, source: &str, node: &Node, names: &[&str]) -> Option<Replaces> {
+        self.section(node, "replaces", &[words::REPLACES])?;
+        let scope = self.required(node, "scope").and_then(|node| self.cel(node, names))?;
+        let at = node.get("at").and_then(|node| self.cel(node, names));
+        // what was said under other words is in other scopes
+        let id = id_of(&format!("{source} {}", canonical(node, &[])));
+        Some(Replaces { id, scope, at })
     }
 
     fn records(&mut self, node: &Node, family: Family) -> Option<String> {

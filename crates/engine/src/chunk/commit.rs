@@ -3,11 +3,13 @@
 use super::consolidate::{Decider, Decision, Numbered, Policy, indexed_stay};
 use super::map::{Envelope, Mapper};
 use super::read;
+use crate::settle::snapshot::{self, Ledger, Part};
 use crate::settle::{AtOnce, By, Changed, Followed, Rules, at_once};
 use crate::{EngineError, Result, split};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use stook_catalogue::definition::{Matched, Replaces};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::survivorship::Consolidator;
@@ -61,6 +63,8 @@ pub struct MappedChunk {
     reliance: Reliance,
     /// Built before the chunk is submitted, and again if something changes after that.
     journal: Option<ChunkJournal>,
+    /// How much it is of a file that takes the place of others.
+    part: Option<Part>,
     /// Documents that never reached a record: outcome and key.
     outside: Vec<(u64, Outcome, Option<Key>)>,
     troubles: Vec<Trouble>,
@@ -126,9 +130,11 @@ impl MappedChunk {
             }
             Ok(())
         })?;
-        let Parts { entries, records, outside, troubles } = chunk;
+        let Parts { entries, mut records, outside, troubles } = chunk;
+        let part = source.replaces.as_ref().map(|replaces| part_of(replaces, &mut records, slice, (store, &context.tenant))).transpose()?;
         let (context, file) = (context.clone(), slice.file);
         Ok(Self {
+            part,
             context,
             evaluator,
             fence,
@@ -243,6 +249,34 @@ impl MappedChunk {
             ranges.into_iter().for_each(|range| self.found_in[range].push(place.clone()));
         }
         Ok(())
+    }
+
+    /// What was said in scopes, and how much of its file this is.
+    fn follow_scopes(&mut self, followed: &mut Followed) {
+        let rules = self.context.rules.clone();
+        let policy = self.context.policy;
+        let source = &rules.catalogue.sources[self.context.source];
+        let (Some(replaces), true) = (&source.replaces, policy.matched != Matched::Withdraw) else { return };
+        let mut spoken: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+        for ((collection, key), decision) in &self.decisions {
+            let Some(statements) = self.records.get(&(*collection, key.clone())) else { continue };
+            for own in decision.won.iter().map(|won| &statements[*won].statement).filter(|own| !own.retired) {
+                let Some(scoped) = &own.scope else { continue };
+                let name = rules.catalogue.collections[*collection].name.as_str();
+                followed.edge(snapshot::said(replaces, scoped, (name, &own.contributor, key), own.as_of));
+                let span = spoken.entry(&scoped.scope).or_insert((scoped.at, scoped.at));
+                *span = (span.0.min(scoped.at), span.1.max(scoped.at));
+            }
+        }
+        for (scope, span) in spoken {
+            snapshot::ask(followed, replaces, scope, span, policy.job);
+        }
+        let failed = self.journal().map_or(0, |journal| journal.counts.of(Outcome::Failed).max(0) as u64);
+        if let Some(part) = &mut self.part {
+            part.failed = failed;
+            let first = self.entries.first().map_or(0, |entry| entry.document);
+            part.tell(replaces, policy.job, self.file, first, followed);
+        }
     }
 
     /// Asks for a pass over records that were settled by what is not so any more.
@@ -383,6 +417,26 @@ impl MappedChunk {
     }
 }
 
+/// How much a chunk is of its file. Statements whose place newer files have taken are found here.
+fn part_of(
+    replaces: &Replaces,
+    records: &mut BTreeMap<(usize, Key), Vec<Numbered>>,
+    slice: &Slice,
+    (store, tenant): (&dyn Store, &Tenant),
+) -> Result<Part> {
+    let documents = u64::from(slice.documents);
+    let mut part = Part { documents, whole: slice.is_last.then_some(slice.file_documents + documents), ..Part::default() };
+    let scoped = |own: &Numbered| own.statement.scope.clone();
+    let scopes: Vec<_> = records.values().flatten().filter_map(scoped).collect();
+    let ledger = Ledger::read(store, tenant, replaces, scopes.iter().map(|scoped| scoped.scope.as_str()))?;
+    for own in records.values_mut().flatten().map(|own| &mut own.statement) {
+        let Some(scoped) = &own.scope else { continue };
+        part.add(scoped, own.as_of);
+        own.retired = ledger.is_dead(&scoped.scope, scoped.at, own.as_of);
+    }
+    Ok(part)
+}
+
 #[derive(Default)]
 struct Parts {
     entries: Vec<Entry>,
@@ -423,6 +477,7 @@ impl Unit for MappedChunk {
             decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
             decision.corrections.clear();
             decision.logged = None;
+            decision.won.clear();
             (decision.before, decision.after) = (None, None);
         }
         self.follow_again(&BTreeSet::from([(collection, key.clone())]));
@@ -446,6 +501,7 @@ impl Unit for MappedChunk {
         for decision in self.decisions.values().filter(|decision| !decision.followed.is_empty()) {
             all.extend(&decision.followed);
         }
+        self.follow_scopes(&mut all);
         all.settling()
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::{Collection, Matched, Unmatched};
 use stook_catalogue::expr::{Evaluator, to_cel};
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, pack, pack_raw, unpack};
+use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, Retired, pack, pack_raw, unpack};
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::Value;
 use stook_store::journal::Outcome;
@@ -58,6 +58,8 @@ pub struct Decision {
     pub after: Option<Arc<[Value]>>,
     /// Whether its settled values are known to be what they must be.
     pub settled: bool,
+    /// Statements that are stored, by their places.
+    pub won: Vec<usize>,
     /// What the change tells other records; known when all records of the chunk are decided.
     pub followed: Followed,
 }
@@ -172,7 +174,10 @@ impl<'c> Decider<'c> {
             let in_job = present.filter(|contribution| contribution.origin.job == job);
             let before = match (in_job, present) {
                 (Some(in_job), _) => in_job.before,
-                (None, Some(present)) => Some(Before { as_of: present.as_of, hash: present.hash, generation: present.generation }),
+                (None, Some(present)) => {
+                    let Contribution { as_of, hash, generation, .. } = *present;
+                    Some(Before { as_of, hash, generation, retired: !present.is_heard() })
+                }
                 (None, None) => None,
             };
             let mut best: Option<usize> = None;
@@ -192,11 +197,12 @@ impl<'c> Decider<'c> {
                     continue;
                 }
                 // a document of another chunk had won so far
-                let former = outcome(existed, before, in_job.hash, in_job.generation);
+                let on_arrival = in_job.retired == Retired::OnArrival;
+                let former = outcome(existed, before, in_job.hash, in_job.generation, on_arrival);
                 decision.corrections.push((in_job.origin.document, former, Outcome::Superseded));
             }
             let own = &statements[best];
-            decision.outcomes[best].0 = outcome(existed, before, own.statement.hash, own.generation);
+            decision.outcomes[best].0 = outcome(existed, before, own.statement.hash, own.generation, own.statement.retired);
             winners.push((best, before));
         }
         if winners.is_empty() {
@@ -209,7 +215,11 @@ impl<'c> Decider<'c> {
         }
         let same_content = winners.iter().all(|(winner, _)| {
             let own = &statements[*winner];
-            old.iter().any(|old| old.contributor == own.statement.contributor && old.hash == own.statement.hash && old.generation == own.generation)
+            let same = |old: &Contribution| {
+                let equal = old.hash == own.statement.hash && old.generation == own.generation && old.is_heard() != own.statement.retired;
+                old.contributor == own.statement.contributor && equal
+            };
+            old.iter().any(same)
         });
         let mut contributions: Vec<Contribution> = old.iter().filter(|contribution| !replaced(contribution)).cloned().collect();
         contributions.extend(winners.iter().map(|(winner, before)| contribution(&statements[*winner], *before, job)));
@@ -235,7 +245,26 @@ impl<'c> Decider<'c> {
         decision.logged = golden_change(self.collection, stored, &change);
         self.remember(stored, &change, &mut decision);
         decision.write = Some((stored.map(|record| record.version), change));
+        decision.won = winners.into_iter().map(|(winner, _)| winner).collect();
         Ok(Some(decision))
+    }
+
+    /// The change that retires what contributors have said, each until a time; nothing where they have said nothing, or newer
+    /// things.
+    pub fn retire(&self, record: &StoredRecord, dead: &[(&str, i64)]) -> Result<Option<Change>> {
+        let mut contributions = unpack(&record.contributions, self.collection, &record.golden, record.raw.as_deref())?;
+        let mut retired = false;
+        for contribution in contributions.iter_mut().filter(|contribution| contribution.is_heard()) {
+            if dead.iter().any(|(contributor, as_of)| *contributor == &*contribution.contributor && *as_of == contribution.as_of) {
+                contribution.retired = Retired::Later;
+                retired = true;
+            }
+        }
+        if !retired {
+            return Ok(None);
+        }
+        let golden = self.survive(Some(record), &contributions);
+        Ok(Some(Change::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))))
     }
 
     fn withdraw(&self, stored: Option<&StoredRecord>, whole: bool, mut old: Vec<Contribution>, statements: &[Numbered]) -> Result<Option<Decision>> {
@@ -355,6 +384,7 @@ fn contribution(own: &Numbered, before: Option<Before>, job: JobId) -> Contribut
         generation: own.generation,
         origin: Origin { job, document: own.document },
         before,
+        retired: if statement.retired { Retired::OnArrival } else { Retired::No },
         said: statement.said.clone(),
         raw: statement.raw.clone(),
     }
@@ -372,10 +402,11 @@ fn is_beyond(own: &Numbered, before: &Before) -> bool {
 }
 
 /// What a statement that wins is called.
-fn outcome(existed: bool, before: Option<Before>, hash: [u8; 16], generation: u32) -> Outcome {
+fn outcome(existed: bool, before: Option<Before>, hash: [u8; 16], generation: u32, on_arrival: bool) -> Outcome {
     match before {
+        _ if on_arrival => Outcome::Superseded,
         _ if !existed => Outcome::Created,
-        Some(before) if before.hash == hash && before.generation == generation => Outcome::Unchanged,
+        Some(before) if before.hash == hash && before.generation == generation && !before.retired => Outcome::Unchanged,
         _ => Outcome::Updated,
     }
 }

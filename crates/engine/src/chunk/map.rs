@@ -18,6 +18,9 @@ use stook_formats::{Document, Selected, Syntax, select};
 /// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
 const MOST_AHEAD: i64 = 24 * 3600 * 1_000_000;
 
+/// Most bytes of the name of a scope.
+const MOST_SCOPE: usize = 512;
+
 /// What is known of a document beside its content. It never enters the content hash.
 #[derive(Debug, Clone)]
 pub struct Envelope<'e> {
@@ -50,6 +53,19 @@ pub struct Statement {
     pub said: Said,
     /// The document, if the collection keeps it.
     pub raw: Option<Raw>,
+    /// Which scope it was said in, where files take the place of others.
+    pub scope: Option<Box<Scoped>>,
+    /// Whether a newer delivery has taken its place already.
+    pub retired: bool,
+}
+
+/// Where a statement stands among those that a file takes the place of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scoped {
+    /// The scope.
+    pub scope: String,
+    /// A time in it, in microseconds.
+    pub at: i64,
 }
 
 /// What became of a document when it was mapped.
@@ -154,6 +170,16 @@ impl Scope<'_> {
         }
     }
 
+    /// The value of an expression.
+    fn value_of(&self, evaluator: &Evaluator, expression: &Expression, ty: &FieldType) -> Result<Value, String> {
+        let lean = evaluator.lean(expression, &mut |name, member| self.lean(name, member));
+        if let Some(value) = lean.and_then(|lean| lean.into_value(ty)) {
+            return Ok(value);
+        }
+        let found = evaluator.evaluate(expression, |name| self.variable_in(expression, name))?;
+        from_cel(&found, ty).map_err(|error| error.to_string())
+    }
+
     fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         match self.get(name)? {
             (Value::Text(text), _) => Some(Cow::Borrowed(text)),
@@ -181,6 +207,15 @@ impl Envelope<'_> {
         let map: HashMap<CelKey, cel::Value> = entries.into_iter().map(|(name, value)| (CelKey::String(Arc::new(name.to_owned())), value)).collect();
         cel::Value::Map(CelMap { map: Arc::new(map) })
     }
+}
+
+/// A statement without what it says.
+struct Heading {
+    key: Key,
+    contributor: Box<str>,
+    as_of: i64,
+    gone: bool,
+    scope: Option<Box<Scoped>>,
 }
 
 /// Trouble with one value.
@@ -298,26 +333,24 @@ impl<'c> Mapper<'c> {
         // conditions of a source with several feeds are about its `let` values
         let own = alone.then_some(Heard { collection, values: &values, mapped: &feed.map });
         let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: own, meta: scope.meta };
-        let result = self.statement(&heard, index, feed, collection, &values, alone, mapped);
+        let result = self.statement(&heard, feed, collection, &values, alone, mapped);
         scope.lets = heard.lets;
-        let (key, contributor, as_of, gone) = result?;
+        let Heading { key, contributor, as_of, gone, scope } = result?;
         let said = if gone { Said::Gone } else { Said::Values(values.into()) };
-        let hash = content_hash(&said, collection, feed, bytes);
+        let hash = content_hash(&said, collection, feed, bytes, scope.as_deref());
         let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.clone() });
-        Some(Statement { collection: feed.collection, feed: index, key, contributor, as_of, hash, said, raw })
+        Some(Statement { collection: feed.collection, feed: index, key, contributor, as_of, hash, said, raw, scope, retired: false })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one document's context, used in one place")]
     fn statement(
         &self,
         scope: &Scope<'_>,
-        _index: usize,
         feed: &Feed,
         collection: &Collection,
         values: &[Value],
         alone: bool,
         mapped: &mut Mapped,
-    ) -> Option<(Key, Box<str>, i64, bool)> {
+    ) -> Option<Heading> {
         let key = self.key(collection, values);
         mapped.key = key.as_ref().ok().cloned();
         if alone {
@@ -371,7 +404,29 @@ impl<'c> Mapper<'c> {
                 }
             },
         };
-        Some((key, contributor, as_of, gone))
+        match self.scoped(scope) {
+            Ok(scope) => Some(Heading { key, contributor, as_of, gone, scope }),
+            Err(reason) => {
+                mapped.failed = Some(reason);
+                None
+            }
+        }
+    }
+
+    /// Where a document stands among those that a file takes the place of.
+    fn scoped(&self, scope: &Scope<'_>) -> Result<Option<Box<Scoped>>, String> {
+        let Some(replaces) = &self.source.replaces else { return Ok(None) };
+        let found = |name: &str, expression: &Expression, ty: FieldType| match scope.value_of(self.evaluator, expression, &ty) {
+            Ok(Value::Null) => Err(format!("`replaces`: the document has no `{name}`")),
+            Err(error) => Err(format!("`{name}` of `replaces`: {error}")),
+            found => found,
+        };
+        let named = found("scope", &replaces.scope, FieldType::Text)?.as_text().map(str::to_owned).unwrap_or_default();
+        if named.len() > MOST_SCOPE {
+            return Err(format!("`scope` of `replaces` has {} bytes; {MOST_SCOPE} are allowed", named.len()));
+        }
+        let at = replaces.at.as_ref().map(|at| found("at", at, FieldType::Timestamp)).transpose()?;
+        Ok(Some(Box::new(Scoped { scope: named, at: at.and_then(|at| at.as_int()).unwrap_or_default() })))
     }
 
     fn conditions(&self, scope: &Scope<'_>, mapped: &mut Mapped) {
@@ -406,15 +461,7 @@ impl<'c> Mapper<'c> {
             AsOf::Let(index) => scope.lets.get(*index).cloned().unwrap_or_default(),
             AsOf::Field(index) => values[*index].clone(),
             AsOf::Expression(expression) => {
-                let lean = self.evaluator.lean(expression, &mut |name, member| scope.lean(name, member));
-                match lean.and_then(|lean| lean.into_value(&FieldType::Timestamp)) {
-                    Some(value) => value,
-                    None => {
-                        let found = self.evaluator.evaluate(expression, |name| scope.variable_in(expression, name));
-                        let found = found.map_err(|error| format!("`as_of`: {error}"))?;
-                        from_cel(&found, &FieldType::Timestamp).map_err(|error| format!("`as_of`: {error}"))?
-                    }
-                }
+                scope.value_of(self.evaluator, expression, &FieldType::Timestamp).map_err(|error| format!("`as_of`: {error}"))?
             }
         };
         let as_of = value.as_int().unwrap_or(UNKNOWN_TIME);
@@ -615,8 +662,9 @@ pub fn check(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, St
     Err(format!("{:?} is not one of {}", value.show(ty), choices.join(", ")))
 }
 
-/// The hash of what a document says: of its bytes where they are kept, else of its values, those of the envelope left out.
-fn content_hash(said: &Said, collection: &Collection, feed: &Feed, bytes: &[u8]) -> Hash {
+/// The hash of what a document says: of its bytes where they are kept, else of its values, those of the envelope left out; and of
+/// where it stands in which scope.
+fn content_hash(said: &Said, collection: &Collection, feed: &Feed, bytes: &[u8], scope: Option<&Scoped>) -> Hash {
     let mut content = Vec::new();
     let content = match said {
         Said::Values(values) if !collection.keep_raw => {
@@ -628,7 +676,12 @@ fn content_hash(said: &Said, collection: &Collection, feed: &Feed, bytes: &[u8])
         }
         _ => bytes,
     };
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(content);
+    if let Some(Scoped { scope, at }) = scope {
+        hasher.update(scope.as_bytes()).update(&at.to_le_bytes());
+    }
     let mut hash = [0; 16];
-    hash.copy_from_slice(&blake3::hash(content).as_bytes()[..16]);
+    hash.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     hash
 }

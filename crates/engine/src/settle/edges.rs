@@ -74,13 +74,18 @@ impl Followed {
     pub fn settling(self) -> Settling {
         let mark = |(stratum, rule, target, part, job)| Mark { id: 0, stratum, rule, target, part, job };
         let (marks, new) = (self.marks.into_iter().map(mark).collect(), self.new.into_iter().map(mark).collect());
-        Settling { edges: self.edges, marks, new, answered: Vec::new() }
+        Settling { edges: self.edges, marks, new, ..Settling::default() }
     }
 
     /// Asks for a pass that settles a record as a child.
     pub fn ask(&mut self, rules: &Rules, collection: usize, key: &Key, job: JobId) {
         let own = &rules.relations[collection];
         self.mark(own.depth << 2 | CHILD, own.id, key.as_str(), "", job);
+    }
+
+    /// Adds a change of an edge.
+    pub fn edge(&mut self, change: EdgeChange) {
+        self.edges.push(change);
     }
 
     pub(super) fn mark(&mut self, stratum: u32, rule: u32, target: &str, part: &str, job: JobId) {

@@ -46,6 +46,20 @@ impl Work<'_> {
             }
             None => (0, 0),
         };
+        let (edges, jobs) = self.paged(desk, definition.children(), (stratum | FOUND, definition.id), marks, &around)?;
+        self.fan(desk, definition.from, &edges, |edge| jobs.get(&edge.target).cloned().unwrap_or_default())
+    }
+
+    /// Edges between the bounds of marks, and who caused the marks, by target: of all marks that one pass can answer, else a
+    /// page of one mark's, which leaves another for the rest.
+    pub(super) fn paged(
+        &mut self,
+        desk: &mut dyn Inside,
+        link: u32,
+        (stratum, rule): (u32, u32),
+        marks: &[Mark],
+        around: &dyn Fn(&Bounds) -> (i64, i64),
+    ) -> Result<(Vec<Edge>, BTreeMap<String, Jobs>)> {
         let read: Vec<(&Mark, Bounds)> = marks.iter().map(|mark| (mark, Bounds::parse(&mark.part))).collect();
         let whole = || read.iter().filter(|(_, bounds)| bounds.place.is_none());
         let range = |(mark, bounds): &(&Mark, Bounds)| {
@@ -54,33 +68,36 @@ impl Work<'_> {
         };
         let ranges = whole().map(range).collect();
         let merged = merge(ranges);
-        let edges = if merged.is_empty() { Vec::new() } else { desk.between(definition.children(), &merged, MOST_CHILDREN)? };
+        let edges = if merged.is_empty() { Vec::new() } else { desk.between(link, &merged, MOST_CHILDREN)? };
         // what was read whole: all, or what lies before the last edge
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| (last.target.as_str(), last.start));
         let is_read = |target: &str, high: i64| cut.is_none_or(|cut| (target, high) < cut);
-        let mut jobs: BTreeMap<&str, Jobs> = BTreeMap::new();
+        let mut jobs: BTreeMap<String, Jobs> = BTreeMap::new();
         for (mark, _) in whole().filter(|(mark, bounds)| is_read(&mark.target, around(bounds).1)) {
             self.answered.push(mark.id);
-            jobs.entry(&mark.target).or_default().insert(mark.job);
+            jobs.entry(mark.target.clone()).or_default().insert(mark.job);
         }
         if !jobs.is_empty() {
-            let near: Vec<Edge> = edges.iter().filter(|edge| jobs.contains_key(edge.target.as_str())).cloned().collect();
-            return self.fan(desk, definition.from, &near, |edge| jobs.get(edge.target.as_str()).cloned().unwrap_or_default());
+            let near = edges.into_iter().filter(|edge| jobs.contains_key(&edge.target)).collect();
+            return Ok((near, jobs));
         }
         // too many for one pass: one mark, page by page
-        let Some((mark, bounds)) = read.iter().find(|(_, bounds)| bounds.place.is_some()).or(read.first()) else { return Ok(()) };
+        let Some((mark, bounds)) = read.iter().find(|(_, bounds)| bounds.place.is_some()).or(read.first()) else {
+            return Ok((Vec::new(), jobs));
+        };
         let (low, high) = around(bounds);
         let (start, child) = bounds.place.clone().unwrap_or((low.saturating_sub(1), "\u{10ffff}".into()));
-        let page = desk.behind(definition.children(), &mark.target, ("", start, &child), MOST_CHILDREN)?;
-        let inside: Vec<Edge> = page.iter().filter(|edge| edge.start <= high).cloned().collect();
+        let page = desk.behind(link, &mark.target, ("", start, &child), MOST_CHILDREN)?;
+        let inside: Vec<Edge> = page.into_iter().filter(|edge| edge.start <= high).collect();
         if inside.len() == MOST_CHILDREN
             && let Some(last) = inside.last()
         {
             let rest = Bounds { place: Some((last.start, last.child.clone())), ..*bounds };
-            self.followed.mark(stratum | FOUND, definition.id, &mark.target, &rest.text(), mark.job);
+            self.followed.mark(stratum, rule, &mark.target, &rest.text(), mark.job);
         }
         self.answered.push(mark.id);
-        self.fan(desk, definition.from, &inside, |_| Jobs::from([mark.job]))
+        jobs.insert(mark.target.clone(), Jobs::from([mark.job]));
+        Ok((inside, jobs))
     }
 
     /// Fields that children read have changed: the children are settled.

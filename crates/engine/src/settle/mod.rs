@@ -3,7 +3,8 @@
 //! Whoever changes a record ([`edges`]) writes beside it what it tells its targets, and marks: "this needs settling". Passes
 //! answer marks, each inside one transaction of the store, in four strata; each may leave marks for later ones:
 //!
-//! 0. *found*: a record that children look for by equal fields has changed: its possible children are settled,
+//! 0. *found*: a record that children look for by equal fields has changed: its possible children are settled; a file has
+//!    taken the place of others ([`snapshot`]): what those said is retired,
 //! 1. *read*: a field that children read has changed: the children are settled,
 //! 2. *child*: a record finds its targets and takes fields from them,
 //! 3. *parent*: a record's rollups and coverage follow from its children's edges.
@@ -17,6 +18,7 @@ mod fan;
 pub mod measure;
 mod parent;
 mod remake;
+pub mod snapshot;
 
 pub use child::{AtOnce, at_once};
 pub use edges::{By, Changed, Followed};
@@ -33,7 +35,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::links::{CoverageKind, Derivation, LinkRule, id_of};
 use stook_catalogue::value::Value;
 use stook_store::queue::JobId;
-use stook_store::{Change, Content, Inside, Mark, Pass, Passed, RecordWrite, Result, Settled, Store, StoreError, StoredRecord, Tenant};
+use stook_store::{Change, Content, Inside, Logged, Mark, Pass, Passed, RecordWrite, Result, Settled, Store, StoreError, StoredRecord, Tenant};
 
 /// Marks of records that children look for. Kinds of marks are the last two bits of their stratum.
 const FOUND: u32 = 0;
@@ -152,7 +154,7 @@ impl Rules {
 
     /// Whether anything is ever to be settled.
     pub fn any(&self) -> bool {
-        self.relations.iter().any(Relations::any)
+        self.relations.iter().any(Relations::any) || self.catalogue.sources.iter().any(|source| source.replaces.is_some())
     }
 
     /// How many collections must be settled before this one.
@@ -178,6 +180,7 @@ struct Work<'p> {
     writes: Vec<RecordWrite>,
     followed: Followed,
     answered: Vec<i64>,
+    log: Vec<Logged>,
     /// Whether some target was not there.
     missing: bool,
 }
@@ -199,11 +202,12 @@ impl Pass for Rules {
 
     fn run(&self, _tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
-        let mut work =
-            Work { rules: self, evaluator: &evaluator, writes: Vec::new(), followed: Followed::default(), answered: Vec::new(), missing: false };
+        let (writes, followed, answered, log) = (Vec::new(), Followed::default(), Vec::new(), Vec::new());
+        let mut work = Work { rules: self, evaluator: &evaluator, writes, followed, answered, log, missing: false };
         let Some(first) = marks.first() else { return Ok(Settled::default()) };
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
         match (first.stratum & 3, link, collection) {
+            (FOUND, None, _) if let Some(replaces) = self.replacing(first.rule) => work.replaced(desk, replaces, marks)?,
             (FOUND, Some(link), _) => work.found(desk, *link, marks)?,
             (READ, Some(link), _) => work.read(desk, *link, marks)?,
             (CHILD, _, Some(collection)) => work.child_marks(desk, *collection, marks)?,
@@ -211,10 +215,10 @@ impl Pass for Rules {
             // of a rule that the definition does not have any more
             _ => work.answered.extend(marks.iter().map(|mark| mark.id)),
         }
-        let Work { writes, followed, answered, .. } = work;
+        let Work { writes, followed, answered, log, .. } = work;
         let mut settling = followed.settling();
         settling.answered = answered;
-        Ok(Settled { writes, settling })
+        Ok(Settled { writes, settling, log })
     }
 }
 

@@ -10,7 +10,7 @@ use stook_catalogue::expr::{Expression, from_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Case, Children, Coverage, CoverageKind, Derivation, Measure, Total};
 use stook_catalogue::plain::Lean;
-use stook_catalogue::record::{Contribution, Origin, Said, UNKNOWN_TIME, pack, pack_raw, put_value, unpack};
+use stook_catalogue::record::{Contribution, Origin, Retired, Said, UNKNOWN_TIME, pack, pack_raw, put_value, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::{Change, Content, Edge, Inside, Mark, RecordWrite, Result, StoredRecord};
@@ -214,6 +214,7 @@ impl Work<'_> {
                     generation: 0,
                     origin: Origin::default(),
                     before: None,
+                    retired: Retired::No,
                     said: Said::Values(values.into()),
                     raw: None,
                 });

@@ -3,7 +3,7 @@
 
 use super::{By, Changed, Followed, Rules, drain};
 use crate::Result;
-use crate::withdraw::next_keys;
+use crate::withdraw::PAGE;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use stook_catalogue::expr::Evaluator;
@@ -25,7 +25,9 @@ pub fn bring_up(store: &dyn Store, rules: &Arc<Rules>, show: &dyn Fn(u64)) -> Re
     }
     let marked = mark_all(store, rules, show)?;
     let known: Vec<u32> = rules.catalogue.links.iter().flat_map(|link| [link.edges(), link.children(), link.targets()]).collect();
-    store.set_settled_by(wanted, &known)?;
+    let replaced = rules.catalogue.sources.iter().filter_map(|source| source.replaces.as_ref());
+    let kept = replaced.flat_map(|replaces| [replaces.ledger(), replaces.parts(), replaces.statements()]);
+    store.set_settled_by(wanted, &known.into_iter().chain(kept).collect::<Vec<u32>>())?;
     Ok(marked)
 }
 
@@ -37,11 +39,11 @@ pub fn mark_all(store: &dyn Store, rules: &Arc<Rules>, show: &dyn Fn(u64)) -> Re
     let mut marked = 0;
     for tenant in store.tenants()? {
         for collection in (0..rules.catalogue.collections.len()).filter(|collection| rules.concern(*collection)) {
-            let mut after: Option<String> = None;
+            let mut after = String::new();
             loop {
-                let keys = next_keys(store, &tenant, collection, after.as_deref())?;
+                let keys = store.keys_behind(&tenant, collection, &after, PAGE)?;
                 let Some(last) = keys.last() else { break };
-                after = Some(last.as_str().to_owned());
+                last.as_str().clone_into(&mut after);
                 let read = store.read(&tenant, collection, &keys, Detail::Values)?;
                 let records: Vec<StoredRecord> = read.into_iter().flatten().filter(|record| record.alive).collect();
                 marked += records.len() as u64;

@@ -181,6 +181,23 @@ impl Maker {
 
     // --- Sentinel-1 -----------------------------------------------------------------------------------------------------
 
+    /// A plan says what is to be done on the day after its own, too. The next plan begins with that day: it says the same, but
+    /// for one acquisition that is not to be made any more.
+    fn think_again(&mut self) {
+        for place in 0..self.plans.len() {
+            let (day, satellite, _) = self.plans[place];
+            let Some((_, _, next)) = self.plans.iter().find(|(other, of, _)| *other == day + DAY && *of == satellite) else { continue };
+            let (start, length) = (day + DAY + 20 * HOUR, 120 * SECOND);
+            let (from, to, number) = (shown(start), shown(start + length), 900_000 + (day - BEGIN) / DAY);
+            let dropped = match satellite {
+                "S1A" => format!("S1A,{number},IW,,{from},{to},{0},{0},{number},1,VV,NRT-3h,,NOMINAL", length / 1_000),
+                _ => format!("{satellite},{number}-1,NOBS,,{from},{to},{},,{number},1,,NOMINAL,3,NOMINAL", length / 1_000),
+            };
+            let tomorrow: Vec<String> = next.iter().cloned().chain([dropped]).collect();
+            self.plans[place].2.extend(tomorrow);
+        }
+    }
+
     fn radar(&mut self, day: i64, file: &mut Vec<String>) {
         let tolerance = |group: &str| match (&group[..2], group.as_bytes()[8]) {
             ("IW", b'0') => -512_000,
@@ -614,6 +631,7 @@ pub fn write(sentinel: &Sentinel, folder: &Path) -> io::Result<u64> {
         maker.ocean(day);
         maker.air(day);
     }
+    maker.think_again();
     maker.probe(first, sentinel.days as i64);
     for source in ["prip", "lta", "dd", "plan"] {
         fs::create_dir_all(folder.join(source))?;
@@ -634,7 +652,7 @@ pub fn write(sentinel: &Sentinel, folder: &Path) -> io::Result<u64> {
         }
     }
     for (day, satellite, rows) in &maker.plans {
-        let path = folder.join("plan").join(format!("{satellite}_MP_ACQ__L0__{}_{}.csv", named(day - 5 * DAY), named(day + DAY)));
+        let path = folder.join("plan").join(format!("{satellite}_MP_ACQ__L0__{}_{}.csv", named(day - 5 * DAY), named(day + 2 * DAY)));
         let mut out = BufWriter::new(File::create(path)?);
         writeln!(out, "{PLAN}")?;
         for row in rows {

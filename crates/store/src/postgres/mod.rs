@@ -349,6 +349,13 @@ impl Store for PostgresStore {
         })
     }
 
+    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => settle::keys_behind(session, &self.bench.tables, tenant, collection, key, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => records::marks(session, tenant, None, limit),

@@ -683,6 +683,10 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
         let named = session.query(sql, &[&tenant, &links, &targets])?;
         settling.marks.extend(named.iter().map(|row| new[row.get::<_, i64>(0) as usize - 1].clone()));
     }
+    if !settling.forget.is_empty() {
+        let links: Vec<i64> = settling.forget.iter().copied().map(i64::from).collect();
+        session.execute("DELETE FROM edges WHERE tenant = $1 AND link = ANY($2)", &[&tenant, &links])?;
+    }
     // of several changes of one edge the last counts
     let mut changes: BTreeMap<EdgeId, Option<Vec<u8>>> = BTreeMap::new();
     for change in settling.edges {

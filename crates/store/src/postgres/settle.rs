@@ -125,11 +125,14 @@ impl Inside for PassInside<'_> {
     }
 
     fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
-        self.ask(|session, tables, tenant| {
-            let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);
-            keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
-        })
+        self.ask(|session, tables, tenant| keys_behind(session, tables, tenant, collection, key, limit))
     }
+}
+
+/// Keys of a collection behind one.
+pub fn keys_behind(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, key: &str, limit: usize) -> Attempt<Vec<Key>> {
+    let sql = format!("SELECT key FROM {} WHERE tenant = $1 AND key > $2 ORDER BY key LIMIT $3", tables.collections[collection].table);
+    keys_of(&session.query(&sql, &[&tenant, &key, &(limit as i64)])?)
 }
 
 /// Edges of targets that start between bounds.

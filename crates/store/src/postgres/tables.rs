@@ -23,7 +23,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "5";
+const FORMAT: &str = "6";
 
 /// Characters of a text that an index holds.
 pub const INDEXED: usize = 600;
@@ -45,7 +45,7 @@ CREATE INDEX jobs_tenant ON jobs(tenant, id);
 CREATE INDEX jobs_live ON jobs(tenant, id) WHERE finished IS NULL;
 CREATE TABLE chunks(job bigint NOT NULL, ordinal bigint NOT NULL, state text NOT NULL, token bigint NOT NULL,
   until bigint NOT NULL, attempts bigint NOT NULL, reason text, file bigint NOT NULL, position bigint NOT NULL, length bigint NOT NULL,
-  file_documents bigint NOT NULL, documents_before bigint NOT NULL, documents bigint NOT NULL, head bytea NOT NULL, payload bytea,
+  file_documents bigint NOT NULL, documents_before bigint NOT NULL, documents bigint NOT NULL, is_last boolean NOT NULL, head bytea NOT NULL, payload bytea,
   PRIMARY KEY(job, ordinal));
 CREATE INDEX chunks_waiting ON chunks(job, ordinal) WHERE state = 'waiting';
 CREATE INDEX chunks_leased ON chunks(job, ordinal) WHERE state = 'leased';

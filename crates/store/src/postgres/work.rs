@@ -55,13 +55,14 @@ pub fn add_chunks(session: &mut Session, job: JobId, chunks: &[NewChunk], progre
 fn insert_chunks(session: &mut Session, job: JobId, chunks: &[(u32, &Slice)]) -> Attempt<()> {
     let numbers = |number: fn(&Slice) -> u64| chunks.iter().map(|(_, slice)| number(slice) as i64).collect::<Vec<i64>>();
     let ordinals: Vec<i64> = chunks.iter().map(|(ordinal, _)| i64::from(*ordinal)).collect();
+    let lasts: Vec<bool> = chunks.iter().map(|(_, slice)| slice.is_last).collect();
     let heads: Vec<&[u8]> = chunks.iter().map(|(_, slice)| slice.head.as_slice()).collect();
     let payloads: Vec<Option<&[u8]>> = chunks.iter().map(|(_, slice)| slice.payload.as_deref()).collect();
     session.execute(
-        "INSERT INTO chunks(job, ordinal, state, token, until, attempts, file, position, length, file_documents, documents_before, documents, head, payload)
-         SELECT $1, ordinal, 'waiting', 0, 0, 0, file, position, length, file_documents, documents_before, documents, head, payload
-         FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bytea[], $10::bytea[])
-         AS u(ordinal, file, position, length, file_documents, documents_before, documents, head, payload)",
+        "INSERT INTO chunks(job, ordinal, state, token, until, attempts, file, position, length, file_documents, documents_before, documents, is_last, head, payload)
+         SELECT $1, ordinal, 'waiting', 0, 0, 0, file, position, length, file_documents, documents_before, documents, is_last, head, payload
+         FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::boolean[], $10::bytea[], $11::bytea[])
+         AS u(ordinal, file, position, length, file_documents, documents_before, documents, is_last, head, payload)",
         &[
             &(job as i64),
             &ordinals,
@@ -71,6 +72,7 @@ fn insert_chunks(session: &mut Session, job: JobId, chunks: &[(u32, &Slice)]) ->
             &numbers(|slice| slice.file_documents),
             &numbers(|slice| slice.documents_before),
             &numbers(|slice| u64::from(slice.documents)),
+            &lasts,
             &heads,
             &payloads,
         ],
@@ -78,7 +80,7 @@ fn insert_chunks(session: &mut Session, job: JobId, chunks: &[(u32, &Slice)]) ->
     Ok(())
 }
 
-const SLICE: &str = "file, position, length, file_documents, documents_before, documents, head, payload";
+const SLICE: &str = "file, position, length, file_documents, documents_before, documents, is_last, head, payload";
 
 fn slice(row: &Row, first: usize) -> Slice {
     let number = |index: usize| row.get::<_, i64>(first + index) as u64;
@@ -89,8 +91,9 @@ fn slice(row: &Row, first: usize) -> Slice {
         file_documents: number(3),
         documents_before: number(4),
         documents: number(5) as u32,
-        head: row.get(first + 6),
-        payload: row.get(first + 7),
+        is_last: row.get(first + 6),
+        head: row.get(first + 7),
+        payload: row.get(first + 8),
     }
 }
 

@@ -359,7 +359,8 @@ impl Unit for Together<'_> {
     fn settling(&mut self) -> Settling {
         let mut all = Settling::default();
         for unit in &mut self.units {
-            let Settling { edges, marks, new, answered } = unit.settling();
+            let Settling { forget, edges, marks, new, answered } = unit.settling();
+            all.forget.extend(forget);
             all.edges.extend(edges);
             all.marks.extend(marks);
             all.new.extend(new);

@@ -418,6 +418,13 @@ impl Store for SqliteStore {
         })
     }
 
+    fn keys_behind(&self, tenant: &Tenant, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => settle::keys_behind(connection, &self.tables, tenant, collection, key, limit),
+            None => Ok(Vec::new()),
+        })
+    }
+
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => records::marks(connection, tenant, limit),

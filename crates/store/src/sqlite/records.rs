@@ -595,6 +595,9 @@ fn settle(connection: &Connection, tenant: i64, mut settling: Settling) -> Resul
             settling.marks.push(mark);
         }
     }
+    for link in &settling.forget {
+        execute(connection, "DELETE FROM edges WHERE tenant = ? AND link = ?", params![tenant, link])?;
+    }
     for change in &settling.edges {
         match change {
             EdgeChange::Put(edge) => execute(

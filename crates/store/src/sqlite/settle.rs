@@ -13,19 +13,6 @@ pub struct PassInside<'c> {
     pub tenant: i64,
 }
 
-impl PassInside<'_> {
-    fn keys(&self, sql: &str, arguments: &[&dyn ToSql]) -> Result<Vec<Key>> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(failure)?;
-        let mut rows = statement.query(arguments).map_err(failure)?;
-        let mut keys = Vec::new();
-        while let Some(row) = rows.next().map_err(failure)? {
-            let key: String = row.get(0).map_err(failure)?;
-            keys.push(Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?);
-        }
-        Ok(keys)
-    }
-}
-
 impl Inside for PassInside<'_> {
     fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>> {
         records::read(self.connection, self.tables, self.tenant, collection, keys, Detail::Full)
@@ -78,18 +65,31 @@ impl Inside for PassInside<'_> {
         let sql = format!("SELECT key FROM {} WHERE tenant = ? AND \"f_{name}\" = ?", own.table);
         let mut keys = Vec::new();
         for value in values {
-            keys.extend(self.keys(&sql, params![self.tenant, value])?);
+            keys.extend(keys_of(self.connection, &sql, params![self.tenant, value])?);
         }
         Ok(keys)
     }
 
     fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
-        let own = &self.tables.collections[collection];
-        self.keys(
-            &format!("SELECT key FROM {} WHERE tenant = ? AND key > ? ORDER BY key LIMIT ?", own.table),
-            params![self.tenant, key, limit as i64],
-        )
+        keys_behind(self.connection, self.tables, self.tenant, collection, key, limit)
     }
+}
+
+fn keys_of(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> Result<Vec<Key>> {
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut rows = statement.query(arguments).map_err(failure)?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next().map_err(failure)? {
+        let key: String = row.get(0).map_err(failure)?;
+        keys.push(Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?);
+    }
+    Ok(keys)
+}
+
+/// Keys of a collection behind one.
+pub fn keys_behind(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
+    let sql = format!("SELECT key FROM {} WHERE tenant = ? AND key > ? ORDER BY key LIMIT ?", tables.collections[collection].table);
+    keys_of(connection, &sql, params![tenant, key, limit as i64])
 }
 
 fn collect(connection: &Connection, link: u32, target: &str, sql: &str, arguments: &[&dyn ToSql], edges: &mut Vec<Edge>) -> Result<()> {

@@ -23,7 +23,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "5";
+const FORMAT: &str = "6";
 
 const FIXED: &str = "
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -40,7 +40,7 @@ CREATE INDEX jobs_tenant ON jobs(tenant, id);
 CREATE INDEX jobs_live ON jobs(tenant, id) WHERE finished IS NULL;
 CREATE TABLE chunks(id INTEGER PRIMARY KEY, job INTEGER NOT NULL, ordinal INTEGER NOT NULL, state TEXT NOT NULL, token INTEGER NOT NULL,
   until INTEGER NOT NULL, attempts INTEGER NOT NULL, reason TEXT, file INTEGER NOT NULL, position INTEGER NOT NULL, length INTEGER NOT NULL,
-  file_documents INTEGER NOT NULL, documents_before INTEGER NOT NULL, documents INTEGER NOT NULL, head BLOB NOT NULL, payload BLOB,
+  file_documents INTEGER NOT NULL, documents_before INTEGER NOT NULL, documents INTEGER NOT NULL, is_last INTEGER NOT NULL, head BLOB NOT NULL, payload BLOB,
   UNIQUE(job, ordinal));
 CREATE INDEX chunks_state ON chunks(state, job, ordinal);
 CREATE TABLE chunk_journals(job INTEGER NOT NULL, ordinal INTEGER NOT NULL, first INTEGER NOT NULL, counts BLOB NOT NULL, file INTEGER NOT NULL,

@@ -52,8 +52,8 @@ pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], prog
 fn insert_chunk(connection: &Connection, job: JobId, ordinal: u32, slice: &Slice) -> Result<()> {
     execute(
         connection,
-        "INSERT INTO chunks(job, ordinal, state, token, until, attempts, file, position, length, file_documents, documents_before, documents, head, payload)
-         VALUES (?, ?, 'waiting', 0, 0, 0, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO chunks(job, ordinal, state, token, until, attempts, file, position, length, file_documents, documents_before, documents, is_last, head, payload)
+         VALUES (?, ?, 'waiting', 0, 0, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             job as i64,
             ordinal,
@@ -63,13 +63,14 @@ fn insert_chunk(connection: &Connection, job: JobId, ordinal: u32, slice: &Slice
             slice.file_documents as i64,
             slice.documents_before as i64,
             slice.documents,
+            slice.is_last,
             slice.head,
             slice.payload
         ],
     )
 }
 
-const SLICE: &str = "file, position, length, file_documents, documents_before, documents, head, payload";
+const SLICE: &str = "file, position, length, file_documents, documents_before, documents, is_last, head, payload";
 
 fn slice(row: &Row<'_>, first: usize) -> rusqlite::Result<Slice> {
     Ok(Slice {
@@ -79,8 +80,9 @@ fn slice(row: &Row<'_>, first: usize) -> rusqlite::Result<Slice> {
         file_documents: row.get::<_, i64>(first + 3)? as u64,
         documents_before: row.get::<_, i64>(first + 4)? as u64,
         documents: row.get(first + 5)?,
-        head: row.get(first + 6)?,
-        payload: row.get(first + 7)?,
+        is_last: row.get(first + 6)?,
+        head: row.get(first + 7)?,
+        payload: row.get(first + 8)?,
     })
 }
 

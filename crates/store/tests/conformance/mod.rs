@@ -139,6 +139,8 @@ macro_rules! conformance {
                 a_pass_takes_marks_of_the_lowest_stratum_until_none_is_left,
                 a_pass_that_fails_leaves_its_marks,
                 a_pass_reads_edges_by_group_by_range_and_by_page,
+                a_forgotten_link_loses_its_edges_of_one_tenant,
+                keys_come_in_order_with_those_of_deleted_records,
                 answered_marks_are_gone_and_their_numbers_never_come_back,
                 marks_appended_while_others_are_answered_stay,
                 settling_belongs_to_the_unit_that_says_it,

@@ -160,6 +160,7 @@ pub fn a_lease_carries_the_slice_as_it_was_added(place: &Place) {
         length: 4_294_967_296,
         file_documents: 6_000_000_000,
         documents_before: 7_000_000_000,
+        is_last: true,
         documents: u32::MAX,
         head: vec![0, 255, 1],
         payload: Some((0..=255).collect()),

@@ -168,6 +168,31 @@ pub fn a_pass_reads_edges_by_group_by_range_and_by_page(place: &Place) {
     assert_eq!(noting.taken().len(), 1);
 }
 
+pub fn a_forgotten_link_loses_its_edges_of_one_tenant(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let other = Tenant::new("two").expect("a tenant");
+    let of_link = Edge { link: 2, ..edge("g", 1, "c") };
+    for work in [desk.work(), Work::of(&other)] {
+        work.edge(EdgeChange::Put(edge("g", 1, "c"))).edge(EdgeChange::Put(of_link.clone())).done(&*desk.store);
+    }
+    // what is put by the same unit stays
+    desk.work().forget(1).edge(EdgeChange::Put(edge("g", 2, "d"))).done(&*desk.store);
+    assert_eq!(edges(&desk), [edge("g", 2, "d")]);
+    assert_eq!(desk.store.edges(&desk.tenant, 2, "t").expect("reading works"), [of_link]);
+    assert_eq!(desk.store.edges(&other, 1, "t").expect("reading works"), [edge("g", 1, "c")]);
+}
+
+pub fn keys_come_in_order_with_those_of_deleted_records(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let gone = Content { alive: false, ..desk.content(&[]) };
+    desk.work().writes(vec![put(0, "a", None, desk.content(&[])), put(0, "b", None, gone), put(0, "c", None, desk.content(&[]))]).done(&*desk.store);
+    let keys = |behind: &str, limit: usize| {
+        let found = desk.store.keys_behind(&desk.tenant, 0, behind, limit).expect("reading works");
+        found.iter().map(|key| key.as_str().to_owned()).collect::<String>()
+    };
+    assert_eq!([keys("", 10), keys("", 2), keys("a", 10), keys("c", 10)], ["abc", "ab", "bc", ""]);
+}
+
 pub fn answered_marks_are_gone_and_their_numbers_never_come_back(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     desk.work().mark(1, "a").mark(1, "b").done(&*desk.store);

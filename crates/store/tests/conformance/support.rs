@@ -205,6 +205,11 @@ impl Work {
         self
     }
 
+    pub fn forget(mut self, link: u32) -> Self {
+        self.settling.forget.push(link);
+        self
+    }
+
     pub fn mark(mut self, stratum: u32, target: &str) -> Self {
         self.settling.marks.push(Mark { id: 0, stratum, rule: 3, target: target.to_owned(), part: "p".into(), job: 7 });
         self
