@@ -353,8 +353,31 @@ pub struct Source {
     pub as_of: AsOf,
     /// What a whole file of it takes the place of.
     pub replaces: Option<Replaces>,
+    /// Services that are asked for documents.
+    pub collect: Option<Collect>,
     /// Collections fed.
     pub feeds: Vec<Feed>,
+}
+
+/// OData services that are asked for what they have published in a window of time.
+#[derive(Debug, Clone)]
+pub struct Collect {
+    /// The number of their journals in a store.
+    pub id: u32,
+    /// Each with its name, and the URL of its entities.
+    pub services: Vec<(String, String)>,
+    /// The member that says when a document was published.
+    pub window: String,
+    /// Documents of a page.
+    pub page: usize,
+    /// How long documents may take to be seen, in microseconds: what is younger is not asked for.
+    pub lag: i64,
+    /// Where to begin, in microseconds.
+    pub since: Option<i64>,
+    /// A condition of its own, in the service's language.
+    pub filter: Option<String>,
+    /// How the names of credentials begin in the environment.
+    pub credentials: Option<String>,
 }
 
 /// A named value of a document.

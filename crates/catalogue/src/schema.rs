@@ -18,6 +18,7 @@ pub fn schema() -> Json {
         "field": object(&[words::RULE, words::FIELD], &[]),
         "source": object(&[words::SOURCE], &["format", "as_of"]),
         "feed": object(&[words::FEED], &["into"]),
+        "collect": object(&[words::COLLECT], &["odata", "window"]),
         "replaces": object(&[words::REPLACES], &["scope"]),
         "accept": object(&[words::ACCEPT], &["unless"]),
         "case": object(&[words::CASE], &["if", "then"]),
@@ -76,6 +77,7 @@ mod tests {
         let all = [
             words::CATALOGUE,
             words::SOURCE,
+            words::COLLECT,
             words::REPLACES,
             words::FEED,
             words::RULE,

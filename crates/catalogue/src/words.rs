@@ -155,8 +155,24 @@ pub const SOURCE: &[Word] = &[
         r##"{"$ref":"#/$defs/replaces"}"##,
         "A file without a failure takes the place of what older files said in the same scope, from its first time on.",
     ),
+    word("collect", r##"{"$ref":"#/$defs/collect"}"##, "Services that `stook collect` asks for what is new."),
     word("contributor", TEXT, "Template naming the part of the source that speaks, such as {interface}."),
     word("feeds", r##"{"type":"array","minItems":1,"items":{"$ref":"#/$defs/feed"}}"##, "The collections a document contributes to."),
+];
+
+/// `collect`.
+pub const COLLECT: &[Word] = &[
+    word(
+        "odata",
+        r#"{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}"#,
+        "OData services by name, each with the URL of its entities; ${NAME} in it is taken from the environment.",
+    ),
+    word("window", TEXT, "The member of a document that says when it was published."),
+    word("page", r#"{"type":"integer","minimum":1}"#, "Documents of a page; 1 000 if nothing is said."),
+    word("lag", TEXT, "What is younger is asked for next time: `15m`."),
+    word("since", TEXT, "Where the first collection begins, a time."),
+    word("filter", TEXT, "A further condition, in OData's language."),
+    word("credentials", TEXT, "NAME of NAME_TOKEN, or of NAME_USER and NAME_PASSWORD, in the environment."),
 ];
 
 /// `replaces`.

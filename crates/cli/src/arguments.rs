@@ -53,6 +53,11 @@ pub enum Command {
         after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import --resume 3"
     )]
     Import(Import),
+    /// Ask the services of sources for what is new since they were asked last, and import it.
+    #[command(
+        after_help = "Examples:\n  stook collect\n  stook collect prip --since 2026-01-01T00:00:00Z\n  stook collect --every 10m\n  stook collect --status"
+    )]
+    Collect(Collect),
     /// Do what import jobs have left to do, for all tenants in turn, until stopped.
     #[command(after_help = "Examples:\n  stook import names.mrc --detach && stook work --drain\n  stook work --workers 4")]
     Work(Work),
@@ -232,6 +237,37 @@ pub struct Work {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub lease: u64,
     /// One JSON object for each job that ends.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `collect`.
+#[derive(Debug, Args)]
+pub struct Collect {
+    /// Sources [default: all that are collected].
+    pub sources: Vec<String>,
+    /// One service only.
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
+    /// From when on [default: from where it ended last].
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Until before when [default: now, less the definition's `lag`].
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Again and again, with so much time from one beginning to the next.
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["since", "until"])]
+    pub every: Option<String>,
+    /// Only show until when each service has been collected.
+    #[arg(long, conflicts_with_all = ["since", "until", "every"])]
+    pub status: bool,
+    /// Whose records.
+    #[arg(long, value_name = "T", default_value = stook_store::DEFAULT_TENANT)]
+    pub tenant: String,
+    /// Threads that map documents [default: all cores].
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// One JSON object for each service.
     #[arg(long)]
     pub json: bool,
 }

@@ -25,7 +25,7 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         profile: arguments.profile.clone(),
         source: arguments.source.clone(),
         tenant: open::tenant(&arguments.tenant)?,
-        as_of: arguments.as_of.as_deref().map(time).transpose()?,
+        as_of: arguments.as_of.as_deref().map(|text| time("--as-of", text)).transpose()?,
     };
     if arguments.dry_run {
         let preview = import::dry_run(&catalogue, &*store, &request, 1_000)?;
@@ -80,11 +80,12 @@ pub fn exit_code(state: JobState) -> u8 {
     }
 }
 
-fn time(text: &str) -> Result<i64, Failure> {
+/// A time that an option says.
+pub fn time(option: &str, text: &str) -> Result<i64, Failure> {
     match from_text(text, &FieldType::Timestamp, None) {
         Ok(Value::Int(micros)) => Ok(micros),
-        Ok(_) => Err(Failure::usage(format!("--as-of: {text} is not a time"))),
-        Err(error) => Err(Failure::usage(format!("--as-of: {error}"))),
+        Ok(_) => Err(Failure::usage(format!("{option}: {text} is not a time"))),
+        Err(error) => Err(Failure::usage(format!("{option}: {error}"))),
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod ask;
+mod collect;
 mod definition;
 mod import;
 mod open;
@@ -83,6 +84,7 @@ fn run(arguments: &Arguments) -> Outcome {
             Ok(0)
         }
         Command::Import(import) => import::import(&place, import),
+        Command::Collect(arguments) => collect::run(&place, arguments),
         Command::Work(arguments) => work::work(&place, arguments),
         Command::Serve(arguments) => serve::serve(&place, arguments),
         Command::Token { command } => serve::token(&place, command),

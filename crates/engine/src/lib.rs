@@ -2,11 +2,12 @@
 //!
 //! A document's way is [`chunk::read`] (bytes to documents), [`chunk::map`] (document to contributions, once), then
 //! [`chunk::consolidate`] (contributions to records and outcomes) and [`chunk::commit`] (one transaction). [`split`] cuts
-//! files into chunks, [`import`] makes jobs, [`work`] runs them on all cores. [`record`] answers questions about single records, [`edit`] and
+//! files into chunks, [`collect`] asks services for pages, [`import`] makes jobs, [`work`] runs them on all cores. [`record`] answers questions about single records, [`edit`] and
 //! [`transition`] change them one by one, [`withdraw`]
 //! takes contributions back, [`export`] writes records out.
 
 pub mod chunk;
+pub mod collect;
 pub mod edit;
 pub mod export;
 pub mod import;

@@ -196,7 +196,7 @@ impl Reader<'_> {
     }
 
     /// A duration, in microseconds.
-    fn length(&mut self, node: &Node, what: &str) -> Option<i64> {
+    pub(super) fn length(&mut self, node: &Node, what: &str) -> Option<i64> {
         let text = self.text_of(node, what)?.to_owned();
         match crate::value::from_text(&text, &FieldType::Duration, None) {
             Ok(Value::Int(length)) => Some(length),

@@ -814,7 +814,50 @@ impl<'t> Reader<'t> {
         let gone = node.get("gone").and_then(|node| self.cel(node, &names));
         let as_of = self.as_of(node, &lets, only_feed, &names, context)?;
         let replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &names));
-        Some(Source { name: name.to_owned(), family, records, namespaces, lets, accept, gone, as_of, replaces, feeds })
+        let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
+        Some(Source { name: name.to_owned(), family, records, namespaces, lets, accept, gone, as_of, replaces, collect, feeds })
+    }
+
+    fn collect(&mut self, source: &str, node: &Node, family: Family, records: Option<&str>) -> Option<Collect> {
+        self.section(node, "collect", &[words::COLLECT])?;
+        if family != Family::Json || records != Some("value") {
+            self.problem(node, "what is collected by OData is json with `records: $.value[*]`");
+        }
+        let mut services = Vec::new();
+        match self.required(node, "odata").map(|odata| &odata.kind) {
+            Some(Kind::Map(entries)) => {
+                for (name, url) in entries {
+                    let (name, address) = (self.text_of(name, "a service's name"), self.text_of(url, "a URL"));
+                    let (Some(name), Some(address)) = (name, address) else { continue };
+                    if !["http://", "https://", "${"].iter().any(|start| address.starts_with(start)) {
+                        self.problem(url, "a URL begins with https:// or http://, or with ${NAME}, which the environment says");
+                    }
+                    services.push((name.to_owned(), address.to_owned()));
+                }
+            }
+            Some(_) => self.problem(node, "odata is a mapping from names of services to URLs"),
+            None => {}
+        }
+        let window = self.required(node, "window").and_then(|node| self.text_of(node, "window"))?.to_owned();
+        let page = match node.get("page").and_then(|node| Some((node, self.text_of(node, "page")?))) {
+            None => 1_000,
+            Some((node, text)) => text.parse().ok().filter(|page| (1..=100_000).contains(page)).unwrap_or_else(|| {
+                self.problem(node, "page is a number of documents, at most 100000");
+                1
+            }),
+        };
+        let lag = node.get("lag").and_then(|node| self.length(node, "lag")).unwrap_or(0);
+        let since = node.get("since").and_then(|node| {
+            let text = self.text_of(node, "since")?.to_owned();
+            let time = from_text(&text, &FieldType::Timestamp, None).ok().and_then(|time| time.as_int());
+            if time.is_none() {
+                self.problem(node, "since is a time, such as 2026-01-01T00:00:00Z");
+            }
+            time
+        });
+        let filter = node.get("filter").and_then(|node| self.text_of(node, "filter")).map(str::to_owned);
+        let credentials = node.get("credentials").and_then(|node| self.text_of(node, "credentials")).map(str::to_owned);
+        Some(Collect { id: id_of(&format!("{source} collect")), services, window, page, lag, since, filter, credentials })
     }
 
     fn replaces(&mut self, source: &str, node: &Node, names: &[&str]) -> Option<Replaces> {

@@ -1,0 +1,137 @@
+//! `collect`.
+
+use crate::arguments::Collect;
+use crate::import::time;
+use crate::open::{self, Place};
+use crate::output::{count, number, table};
+use crate::work::{stop_signal, threads};
+use crate::{Failure, Outcome};
+use serde_json::{Map, Value as Json, json};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
+use stook_engine::collect::{self, Collected, Request};
+use stook_store::journal::{OUTCOMES, Outcome as Became};
+
+pub fn run(place: &Place, arguments: &Collect) -> Outcome {
+    let (catalogue, store) = place.open()?;
+    let tenant = open::tenant(&arguments.tenant)?;
+    let chosen = services(&catalogue, arguments)?;
+    if arguments.status {
+        let mut rows = Vec::new();
+        for (source, service) in chosen {
+            let source = &catalogue.sources[source];
+            let Some(own) = &source.collect else { continue };
+            let name = &own.services[service].0;
+            let until = collect::journal(&*store, &tenant, own, name)?.map(show_timestamp);
+            if arguments.json {
+                println!("{}", json!({ "source": source.name, "service": name, "until": until }));
+            }
+            rows.push(vec![source.name.clone(), name.clone(), until.unwrap_or_else(|| "not yet".into())]);
+        }
+        if !arguments.json {
+            print!("{}", table(&["source", "service", "collected until"], &rows, &[]));
+        }
+        return Ok(0);
+    }
+    let stop = stop_signal()?;
+    let request = |(source, service): (usize, usize)| -> Result<Request, Failure> {
+        Ok(Request {
+            source,
+            service,
+            tenant: tenant.clone(),
+            since: arguments.since.as_deref().map(|text| time("--since", text)).transpose()?,
+            until: arguments.until.as_deref().map(|text| time("--until", text)).transpose()?,
+            workers: threads(arguments.workers),
+        })
+    };
+    let requests: Vec<Request> = chosen.into_iter().map(request).collect::<Result<_, _>>()?;
+    let every = arguments.every.as_deref().map(pause).transpose()?;
+    let mut code = 0;
+    loop {
+        let began = Instant::now();
+        for request in &requests {
+            if stop.load(Ordering::SeqCst) {
+                break;
+            }
+            let source = &catalogue.sources[request.source];
+            let name = source.collect.as_ref().map_or("", |own| own.services[request.service].0.as_str());
+            match collect::collect(&catalogue, &*store, request, &stop, &|_| ()) {
+                Ok(done) => {
+                    tell(&source.name, name, &done, arguments.json);
+                    code = code.max(if done.counts.of(Became::Failed) > 0 { 2 } else { 0 });
+                }
+                Err(error) => {
+                    // the others are asked all the same
+                    eprintln!("{}", crate::output::failure(&error.to_string()));
+                    code = 1;
+                }
+            }
+        }
+        match every {
+            Some(every) if !wait(every.saturating_sub(began.elapsed()), &stop) => code = 0,
+            _ => return Ok(code),
+        }
+    }
+}
+
+/// Source and service of each that is asked.
+fn services(catalogue: &Catalogue, arguments: &Collect) -> Result<Vec<(usize, usize)>, Failure> {
+    let mut all = Vec::new();
+    for (index, source) in catalogue.sources.iter().enumerate() {
+        let names = source.collect.iter().flat_map(|own| &own.services).enumerate();
+        all.extend(names.map(|(service, (name, _))| (index, service, source.name.as_str(), name.as_str())));
+    }
+    if all.is_empty() {
+        return Err(Failure::new("no source of this catalogue is collected; `collect:` of a source says which services are asked"));
+    }
+    for wanted in &arguments.sources {
+        if !all.iter().any(|(_, _, source, _)| source == wanted) {
+            let known: Vec<&str> = all.iter().map(|(_, _, source, _)| *source).collect();
+            return Err(Failure::usage(format!("no source `{wanted}` is collected; there is {}", known.join(", "))));
+        }
+    }
+    let sources = |source: &str| arguments.sources.is_empty() || arguments.sources.iter().any(|wanted| wanted == source);
+    let services = |service: &str| arguments.service.as_deref().is_none_or(|wanted| wanted == service);
+    let chosen: Vec<(usize, usize)> =
+        all.iter().filter(|(_, _, source, service)| sources(source) && services(service)).map(|(index, service, ..)| (*index, *service)).collect();
+    if chosen.is_empty() {
+        let known: Vec<&str> = all.iter().map(|(.., service)| *service).collect();
+        return Err(Failure::usage(format!("there is no such service; there is {}", known.join(", "))));
+    }
+    Ok(chosen)
+}
+
+fn pause(text: &str) -> Result<Duration, Failure> {
+    match from_text(text, &FieldType::Duration, None) {
+        Ok(Value::Int(micros)) if micros > 0 => Ok(Duration::from_micros(micros.unsigned_abs())),
+        _ => Err(Failure::usage(format!("--every: {text} is not a duration, such as 10m"))),
+    }
+}
+
+/// Waits; whether it is to end.
+fn wait(time: Duration, stop: &AtomicBool) -> bool {
+    let until = Instant::now() + time;
+    while Instant::now() < until && !stop.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(100).min(time));
+    }
+    stop.load(Ordering::SeqCst)
+}
+
+fn tell(source: &str, service: &str, done: &Collected, as_json: bool) {
+    let outcomes = OUTCOMES.iter().map(|(outcome, name)| (*name, done.counts.of(*outcome).max(0)));
+    if as_json {
+        let counts: Map<String, Json> = outcomes.map(|(name, count)| (name.to_owned(), count.into())).collect();
+        let until = show_timestamp(done.until);
+        println!(
+            "{}",
+            json!({ "source": source, "service": service, "pages": done.pages, "documents": done.counts.documents, "counts": counts, "until": until })
+        );
+        return;
+    }
+    let parts: Vec<String> = outcomes.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{} {name}", number(count as u64))).collect();
+    let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    let documents = count(done.counts.documents.max(0) as u64, "document");
+    println!("{source} {service}: {documents} in {}, until {}{parts}", count(done.pages, "page"), show_timestamp(done.until));
+}

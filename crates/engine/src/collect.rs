@@ -1,0 +1,340 @@
+//! Asks services for what they have published since they were asked last, a window of time and a page at a time.
+//!
+//! A page becomes an import job of its own, named as a file that the service had delivered. Behind each page the *journal* of the
+//! service moves to the time of the page's last document: who is stopped anywhere goes on there. Documents of that time are asked
+//! for once more, which changes nothing. Pages are cut by the documents' own times, not by their number from the beginning of the
+//! window, so what is published meanwhile is not skipped.
+
+use crate::import::{self, Upload};
+use crate::{EngineError, Result};
+use base64::Engine;
+use serde_json::Value as Json;
+use std::io::Cursor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::{Catalogue, Collect, Source};
+use stook_catalogue::key::Key;
+use stook_catalogue::value::{FieldType, from_text, show_timestamp};
+use stook_store::journal::Counts;
+use stook_store::queue::JobState;
+use stook_store::{Conflict, Edge, EdgeChange, RecordWrite, Result as StoreResult, Settling, Store, Tenant, Unit};
+
+/// Most bytes of a page.
+const MOST_BYTES: u64 = 64 << 20;
+/// How often a page is asked for.
+const ATTEMPTS: u32 = 5;
+/// The first pause between two attempts; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause that a service may ask for.
+const MOST_PAUSE: Duration = Duration::from_secs(60);
+/// Time to connect.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Time for a page.
+const PAGE_TIME: Duration = Duration::from_secs(120);
+
+/// Which service is asked, and for what.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The source's index.
+    pub source: usize,
+    /// The service's index in it.
+    pub service: usize,
+    /// Whose records.
+    pub tenant: Tenant,
+    /// From when on, in microseconds; without it from where the journal stands.
+    pub since: Option<i64>,
+    /// Until before when; without it until now, less the definition's `lag`.
+    pub until: Option<i64>,
+    /// Threads that import.
+    pub workers: usize,
+}
+
+/// What was collected of a service.
+#[derive(Debug, Clone, Default)]
+pub struct Collected {
+    /// Pages.
+    pub pages: u64,
+    /// What became of their documents.
+    pub counts: Counts,
+    /// Until when everything is here, in microseconds.
+    pub until: i64,
+}
+
+/// Until when a service has been collected, in microseconds.
+///
+/// # Errors
+/// When the store fails.
+pub fn journal(store: &dyn Store, tenant: &Tenant, collect: &Collect, service: &str) -> Result<Option<i64>> {
+    let edges = store.edges(tenant, collect.id, service)?;
+    Ok(edges.first().map(|edge| edge.payload.as_slice().try_into().map_or(0, i64::from_le_bytes)))
+}
+
+/// Asks one service for everything new and imports it. `show` is told what has been done so far.
+///
+/// # Errors
+/// When the service does not answer as it should in spite of several attempts, or importing fails. What was collected until then
+/// stays, and the journal stands behind it.
+pub fn collect(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request, stop: &AtomicBool, show: &dyn Fn(&Collected)) -> Result<Collected> {
+    let source = &catalogue.sources[request.source];
+    let Some(collect) = &source.collect else { return Err(EngineError::Wrong(format!("source `{}` is not collected", source.name))) };
+    let (name, url) = &collect.services[request.service];
+    let service = Service::new(collect, name, &with_environment(url)?)?;
+    let known = journal(store, &request.tenant, collect, name)?;
+    let Some(mut from) = request.since.or(known).or(collect.since) else {
+        return Err(EngineError::Wrong(format!("`{name}` has not been collected yet: say from when on with --since, or `since:` in the definition")));
+    };
+    // a window behind a gap says nothing of what is before it
+    let is_next = known.is_none_or(|known| from <= known);
+    let until = request.until.unwrap_or_else(|| store.clock() - collect.lag);
+    let note = |reached: i64| match is_next && known.is_none_or(|known| reached > known) {
+        true => store.commit(Box::new(Note::new(&request.tenant, collect, name, reached))).map(|_| ()),
+        false => Ok(()),
+    };
+    let mut done = Collected { until: from, ..Collected::default() };
+    let mut skip = 0;
+    while from < until && !stop.load(Ordering::SeqCst) {
+        let page = service.page(from, until, skip, stop)?;
+        let times = page.times(collect, source, name)?;
+        let Some(last) = times.iter().copied().max() else {
+            from = until;
+            break;
+        };
+        if times.iter().any(|time| *time < from || *time >= until) {
+            let wanted = format!("{} to {}", show_timestamp(from), show_timestamp(until));
+            return Err(EngineError::Wrong(format!("`{name}` does not keep to the window it is asked for, {wanted}")));
+        }
+        import_page(catalogue, store, request, (source, name, from), page, &mut done, stop)?;
+        let of_last = times.iter().filter(|time| **time == last).count();
+        skip = if last == from { skip + of_last } else { of_last };
+        from = last;
+        done.until = from;
+        note(from)?;
+        show(&done);
+    }
+    if from >= until {
+        done.until = until;
+        note(until)?;
+    }
+    Ok(done)
+}
+
+fn import_page(
+    catalogue: &Arc<Catalogue>,
+    store: &dyn Store,
+    request: &Request,
+    (source, service, from): (&Source, &str, i64),
+    page: Page,
+    done: &mut Collected,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let time: String = show_timestamp(from).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
+    let (tenant, size) = (request.tenant.clone(), Some(page.bytes.len() as u64));
+    let name = format!("{service}_{time}_{}.json", done.pages);
+    let upload = Upload { name, size, profile: None, source: Some(source.name.clone()), tenant, as_of: None };
+    let job = import::upload(catalogue, store, &upload, Box::new(Cursor::new(page.bytes)), &mut |_| ())?;
+    let job = import::run(catalogue, store, job.id, request.workers, stop, &|_| ())?;
+    match job.state {
+        JobState::Completed | JobState::CompletedWithErrors => {
+            done.pages += 1;
+            done.counts.include(&job.counts);
+            Ok(())
+        }
+        state => Err(EngineError::Wrong(format!("job {} is {}; the service is asked again from {}", job.id, state.name(), show_timestamp(from)))),
+    }
+}
+
+/// A page of documents.
+struct Page {
+    bytes: Vec<u8>,
+    documents: Vec<Json>,
+}
+
+impl Page {
+    /// When its documents were published.
+    fn times(&self, collect: &Collect, source: &Source, service: &str) -> Result<Vec<i64>> {
+        let time = |document: &Json| {
+            let text = document.get(&collect.window).and_then(Json::as_str)?;
+            from_text(text, &FieldType::Timestamp, None).ok()?.as_int()
+        };
+        let missing = || EngineError::Wrong(format!("`{service}` answers documents of `{}` without a time in `{}`", source.name, collect.window));
+        self.documents.iter().map(|document| time(document).ok_or_else(missing)).collect()
+    }
+}
+
+/// A service as it is asked.
+struct Service<'c> {
+    collect: &'c Collect,
+    name: &'c str,
+    url: String,
+    credentials: Option<String>,
+    agent: ureq::Agent,
+}
+
+/// What an attempt came to.
+enum Attempt {
+    Answered(Vec<u8>),
+    /// It may be better later.
+    Later(String, Option<Duration>),
+    /// It is of no use to ask again.
+    Never(String),
+}
+
+impl<'c> Service<'c> {
+    fn new(collect: &'c Collect, name: &'c str, url: &str) -> Result<Self> {
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(PAGE_TIME))
+            .timeout_connect(Some(CONNECT))
+            // a service that has moved is for people to look at
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .http_status_as_error(false)
+            .user_agent(concat!("stook/", env!("CARGO_PKG_VERSION")));
+        let credentials = collect.credentials.as_deref().map(credentials).transpose()?;
+        Ok(Self { collect, name, url: url.to_owned(), credentials, agent: config.build().into() })
+    }
+
+    /// The page of a window behind `skip` documents.
+    fn page(&self, from: i64, until: i64, skip: usize, stop: &AtomicBool) -> Result<Page> {
+        let Collect { window, page, filter, .. } = self.collect;
+        let own = filter.as_ref().map(|filter| format!(" and ({filter})")).unwrap_or_default();
+        let wanted = format!("{window} ge {} and {window} lt {}{own}", show_timestamp(from), show_timestamp(until));
+        let joint = if self.url.contains('?') { '&' } else { '?' };
+        let url = format!("{}{joint}$filter={}&$orderby={}&$top={page}&$skip={skip}", self.url, encoded(&wanted), encoded(&format!("{window} asc")));
+        let mut pause = FIRST_PAUSE;
+        for attempt in 1.. {
+            let (reason, asked) = match self.attempt(&url) {
+                Attempt::Answered(bytes) => return self.read(bytes),
+                Attempt::Never(reason) => return Err(self.failed(&reason)),
+                Attempt::Later(reason, asked) => (reason, asked),
+            };
+            if attempt >= ATTEMPTS {
+                return Err(self.failed(&format!("{reason}, {ATTEMPTS} times")));
+            }
+            // others that failed together do not come back together
+            let jitter = Duration::from_millis(u64::from(std::process::id()) % 250);
+            let until = Instant::now() + asked.unwrap_or(pause).min(MOST_PAUSE) + jitter;
+            while Instant::now() < until {
+                if stop.load(Ordering::SeqCst) {
+                    return Err(self.failed(&reason));
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            pause *= 2;
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    fn attempt(&self, url: &str) -> Attempt {
+        let mut request = self.agent.get(url).header("accept", "application/json");
+        if let Some(credentials) = &self.credentials {
+            request = request.header("authorization", credentials);
+        }
+        let mut response = match request.call() {
+            Ok(response) => response,
+            Err(ureq::Error::BadUri(reason)) => return Attempt::Never(reason),
+            Err(error) => return Attempt::Later(error.to_string(), None),
+        };
+        let status = response.status();
+        if status.is_success() {
+            return match response.body_mut().with_config().limit(MOST_BYTES).read_to_vec() {
+                Ok(bytes) => Attempt::Answered(bytes),
+                Err(ureq::Error::BodyExceedsLimit(limit)) => {
+                    Attempt::Never(format!("a page has more than {limit} bytes; ask for smaller ones with `page:`"))
+                }
+                Err(error) => Attempt::Later(error.to_string(), None),
+            };
+        }
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let (wait, place) = (header("retry-after").and_then(|text| text.parse().ok()), header("location"));
+        let said: String = response.body_mut().with_config().limit(2_000).read_to_string().unwrap_or_default().chars().take(200).collect();
+        let reason = format!("it answers {status}{}{}", place.map(|place| format!(" to {place}")).unwrap_or_default(), quoted(&said));
+        match status.as_u16() {
+            408 | 425 | 429 | 500.. => Attempt::Later(reason, wait.map(Duration::from_secs)),
+            _ => Attempt::Never(reason),
+        }
+    }
+
+    fn read(&self, bytes: Vec<u8>) -> Result<Page> {
+        let page: Json = serde_json::from_slice(&bytes).map_err(|error| self.failed(&format!("it does not answer JSON: {error}")))?;
+        match page {
+            Json::Object(mut page) => match page.remove("value") {
+                Some(Json::Array(documents)) => Ok(Page { bytes, documents }),
+                _ => Err(self.failed("its answer has no list `value`")),
+            },
+            _ => Err(self.failed("its answer is not an object")),
+        }
+    }
+
+    fn failed(&self, reason: &str) -> EngineError {
+        EngineError::Wrong(format!("service `{}`: {reason}", self.name))
+    }
+}
+
+fn quoted(said: &str) -> String {
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    if said.is_empty() { said } else { format!(" ({said})") }
+}
+
+/// Text as it stands in a query; a space is not a plus, which some services do not know.
+fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
+/// A URL with `${NAME}` taken from the environment.
+fn with_environment(url: &str) -> Result<String> {
+    let Some((before, rest)) = url.split_once("${") else { return Ok(url.to_owned()) };
+    let Some((name, after)) = rest.split_once('}') else { return Ok(url.to_owned()) };
+    let value = std::env::var(name).map_err(|_| EngineError::Wrong(format!("{url}: there is no {name} in the environment")))?;
+    Ok(format!("{before}{value}{}", with_environment(after)?))
+}
+
+/// What is said to a service of who asks: `NAME_TOKEN`, or `NAME_USER` and `NAME_PASSWORD`, of the environment.
+fn credentials(name: &str) -> Result<String> {
+    let get = |part: &str| std::env::var(format!("{name}_{part}")).ok();
+    match (get("TOKEN"), get("USER"), get("PASSWORD")) {
+        (Some(token), ..) => Ok(format!("Bearer {token}")),
+        (None, Some(user), Some(password)) => Ok(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}")))),
+        _ => Err(EngineError::Wrong(format!("there is neither {name}_TOKEN nor {name}_USER and {name}_PASSWORD in the environment"))),
+    }
+}
+
+/// Moves the journal of a service.
+struct Note {
+    tenant: Tenant,
+    edge: Edge,
+}
+
+impl Note {
+    fn new(tenant: &Tenant, collect: &Collect, service: &str, until: i64) -> Self {
+        let edge = Edge {
+            link: collect.id,
+            target: service.to_owned(),
+            group: String::new(),
+            start: 0,
+            child: String::new(),
+            payload: until.to_le_bytes().into(),
+        };
+        Self { tenant: tenant.clone(), edge }
+    }
+}
+
+impl Unit for Note {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &[]
+    }
+
+    fn resolve(&mut self, _conflicts: Vec<Conflict>) -> StoreResult<Vec<RecordWrite>> {
+        Ok(Vec::new())
+    }
+
+    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
+
+    fn settling(&mut self) -> Settling {
+        Settling { edges: vec![EdgeChange::Put(self.edge.clone())], ..Settling::default() }
+    }
+}

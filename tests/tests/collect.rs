@@ -1,0 +1,374 @@
+//! `stook collect`: what services publish is in the catalogue, whatever happens to them and to who asks.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use stook_lab::sample::sentinel::{self, Sentinel};
+use stook_tests::{Answer, Place};
+
+const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
+
+const THINGS: &str = "\
+catalogue: things
+sources:
+  shop:
+    format: json
+    records: $.value[*]
+    as_of: published
+    into: thing
+    collect:
+      odata: { north: \"${SHOP_URL}/north\", south: \"${SHOP_URL}/south?expand=all\" }
+      window: Published
+      page: 10
+      lag: 15m
+      since: 2024-01-01T00:00:00Z
+      CREDENTIALS
+collections:
+  thing:
+    key: id
+    fields:
+      id: { path: $.Id, type: text }
+      name: { path: $.Name, type: text }
+      published: { path: $.Published, type: timestamp }
+";
+
+/// What a service does instead of answering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    Busy,
+    Cut,
+    Moved,
+    Words,
+    Endless,
+    Everything,
+    Slow,
+    Forbidden,
+}
+
+#[derive(Default)]
+struct State {
+    /// Documents by service, in the order of their publication.
+    documents: BTreeMap<String, Vec<Json>>,
+    trouble: VecDeque<Trouble>,
+    /// Requests that came: path, question, who asks.
+    asked: Vec<(String, String, Option<String>)>,
+}
+
+/// OData services on a port of their own.
+struct Services {
+    url: String,
+    window: &'static str,
+    state: Arc<Mutex<State>>,
+}
+
+impl Services {
+    fn new(window: &'static str, documents: impl IntoIterator<Item = (String, Vec<Json>)>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let state = Arc::new(Mutex::new(State::default()));
+        let services = Self { url, window, state: state.clone() };
+        documents.into_iter().for_each(|(name, documents)| services.publish(&name, documents));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let state = state.clone();
+                std::thread::spawn(move || answer(stream, window, &state));
+            }
+        });
+        services
+    }
+
+    fn publish(&self, name: &str, documents: Vec<Json>) {
+        let mut state = self.state.lock().expect("not poisoned");
+        let own = state.documents.entry(name.to_owned()).or_default();
+        own.extend(documents);
+        own.sort_by_key(|document| comparable(document[self.window].as_str().unwrap_or_default()));
+    }
+
+    fn will(&self, trouble: &[Trouble]) {
+        self.state.lock().expect("not poisoned").trouble.extend(trouble);
+    }
+
+    /// The requests since this was asked last.
+    fn asked(&self) -> Vec<(String, String, Option<String>)> {
+        std::mem::take(&mut self.state.lock().expect("not poisoned").asked)
+    }
+}
+
+/// A time whose texts are in its order.
+fn comparable(time: &str) -> String {
+    let (seconds, fraction) = time.trim_end_matches('Z').split_once('.').unwrap_or((time.trim_end_matches('Z'), ""));
+    format!("{seconds}.{fraction:0<9}")
+}
+
+fn decoded(text: &str) -> String {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        let digits = if byte == b'%' { Some([bytes.next().expect("two digits"), bytes.next().expect("two digits")]) } else { None };
+        out.push(digits.map_or(byte, |digits| u8::from_str_radix(std::str::from_utf8(&digits).expect("digits"), 16).expect("digits")));
+    }
+    String::from_utf8(out).expect("UTF-8")
+}
+
+fn answer(mut stream: TcpStream, window: &str, state: &Mutex<State>) {
+    let mut lines = BufReader::new(stream.try_clone().expect("a stream"));
+    loop {
+        let mut first = String::new();
+        if lines.read_line(&mut first).unwrap_or(0) == 0 {
+            return;
+        }
+        let mut authorization = None;
+        loop {
+            let mut line = String::new();
+            if lines.read_line(&mut line).unwrap_or(0) <= 2 {
+                break;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("authorization:") {
+                authorization = Some(line[line.len() - value.len()..].trim().to_owned());
+            }
+        }
+        let target = first.split(' ').nth(1).expect("a target").to_owned();
+        let (path, question) = target.split_once('?').unwrap_or((&target, ""));
+        let question = decoded(question);
+        let part = |name: &str| question.split('&').find_map(|part| part.strip_prefix(&format!("${name}=")).map(str::to_owned));
+        let (documents, trouble) = {
+            let mut state = state.lock().expect("not poisoned");
+            state.asked.push((path.to_owned(), question.clone(), authorization));
+            (state.documents.get(path.trim_start_matches('/')).cloned(), state.trouble.pop_front())
+        };
+        let filter = part("filter").expect("a filter");
+        assert_eq!(part("orderby"), Some(format!("{window} asc")));
+        let bound = |word: &str| comparable(filter.split(&format!("{window} {word} ")).nth(1).expect("a bound").split(' ').next().expect("a time"));
+        let (from, until) = (bound("ge"), bound("lt"));
+        let everything = trouble == Some(Trouble::Everything);
+        let inside = |document: &&Json| {
+            let time = comparable(document[window].as_str().unwrap_or_default());
+            everything || (from <= time && time < until)
+        };
+        let number = |name: &str| part(name).expect("a number").parse::<usize>().expect("a number");
+        let page: Option<Vec<Json>> = documents.map(|all| all.iter().filter(inside).skip(number("skip")).take(number("top")).cloned().collect());
+        let body = json!({ "@odata.context": "$metadata", "value": page }).to_string();
+        let reply = |status: &str, headers: &str, body: &str| {
+            format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
+        };
+        let text = match trouble {
+            Some(Trouble::Busy) => reply("503 Service Unavailable", "retry-after: 0\r\n", "{}"),
+            Some(Trouble::Moved) => reply("302 Found", "location: http://127.0.0.1:1/elsewhere\r\n", ""),
+            Some(Trouble::Words) => reply("200 OK", "", "<html>no data today</html>"),
+            Some(Trouble::Forbidden) => reply("403 Forbidden", "", "who are you?"),
+            Some(Trouble::Cut) => {
+                let whole = reply("200 OK", "", &body);
+                let _ = stream.write_all(&whole.as_bytes()[..whole.len() / 2]);
+                return;
+            }
+            Some(Trouble::Endless) => {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"value\":[");
+                while stream.write_all(&[b' '; 65_536]).is_ok() {}
+                return;
+            }
+            Some(Trouble::Slow) => {
+                std::thread::sleep(Duration::from_secs(60));
+                return;
+            }
+            _ if page.is_none() => reply("404 Not Found", "", "there is no such service"),
+            Some(Trouble::Everything) | None => reply("200 OK", "", &body),
+        };
+        if stream.write_all(text.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn thing(number: usize, time: &str) -> Json {
+    json!({ "Id": format!("i{number}"), "Name": format!("thing {number}"), "Published": time })
+}
+
+/// Things published a minute apart.
+fn things(numbers: std::ops::Range<usize>) -> Vec<Json> {
+    numbers.map(|number| thing(number, &format!("2024-03-{:02}T{:02}:{:02}:00.5Z", 1 + number / 1_440, number / 60 % 24, number % 60))).collect()
+}
+
+fn shop() -> Place {
+    Place::new(&THINGS.replace("CREDENTIALS", ""))
+}
+
+fn collect(place: &Place, services: &Services, arguments: &[&str]) -> Answer {
+    let words: Vec<&str> = ["collect", "--json"].iter().chain(arguments).copied().collect();
+    let output = place.command(&words).env("SHOP_URL", &services.url).output().expect("stook runs");
+    let answer = Answer { code: output.status.code().unwrap_or(-1), out: output.stdout, err: String::from_utf8_lossy(&output.stderr).into_owned() };
+    assert!(!answer.err.contains("panicked"), "{}", answer.err);
+    answer
+}
+
+/// Keys of what is known.
+fn known(place: &Place) -> usize {
+    place.run(&["query", "thing", "--format", "ndjson", "--limit", "100000"]).exits(0).lines().len()
+}
+
+/// Until when a service was collected.
+fn until(place: &Place, service: &str) -> Json {
+    place.run(&["collect", "--status", "--json", "--service", service]).exits(0).lines()[0]["until"].clone()
+}
+
+#[test]
+fn everything_is_collected_page_by_page_and_only_once() {
+    let place = shop();
+    let services = Services::new("Published", [("north".to_owned(), things(0..95)), ("south".to_owned(), things(90..120))]);
+    let told = collect(&place, &services, &[]).exits(0).lines();
+    assert_eq!(told.iter().map(|own| own["documents"].as_i64().unwrap()).collect::<Vec<_>>(), [95, 30]);
+    assert_eq!(told[1]["counts"]["created"], 25);
+    assert_eq!(known(&place), 120);
+    // the question that a URL has already stays
+    assert!(services.asked().iter().filter(|(path, ..)| path == "/south").all(|(_, question, _)| question.starts_with("expand=all&$filter=")));
+    // what is new since then, also of the time of the last
+    services.publish("north", vec![thing(200, "2024-03-01T01:34:00.5Z"), thing(201, "2031-01-01T00:00:00Z")]);
+    let told = collect(&place, &services, &["--service", "north", "--since", "2024-03-01T01:34:00Z"]).exits(0).lines();
+    assert_eq!((&told[0]["documents"], &told[0]["counts"]["unchanged"]), (&json!(2), &json!(1)));
+    assert_eq!(known(&place), 121);
+    let told = collect(&place, &services, &["--service", "north"]).exits(0).lines();
+    assert_eq!((&told[0]["pages"], &told[0]["documents"]), (&json!(0), &json!(0)));
+    // what was published in the last quarter of an hour is not asked for
+    let (_, question, _) = services.asked().pop().expect("a request");
+    let asked = question.split("lt ").nth(1).expect("an end")[..19].to_owned();
+    assert!(until(&place, "north").as_str().expect("a time").starts_with(&asked), "{asked}");
+    assert!(place.ok(&["jobs", "--limit", "1"]).contains("completed"));
+}
+
+#[test]
+fn documents_of_one_time_are_not_lost_between_pages() {
+    let place = shop();
+    let mut all: Vec<Json> = (0..25).map(|number| thing(number, "2024-03-01T00:00:00Z")).collect();
+    all.extend((25..30).map(|number| thing(number, "2024-03-01T00:00:00.000001Z")));
+    let services = Services::new("Published", [("north".to_owned(), all), ("south".to_owned(), Vec::new())]);
+    let told = collect(&place, &services, &[]).exits(0).lines();
+    assert_eq!((&told[0]["documents"], &told[0]["pages"]), (&json!(30), &json!(3)));
+    assert_eq!(known(&place), 30);
+}
+
+#[test]
+fn a_service_in_trouble_is_asked_again() {
+    let place = shop();
+    let services = Services::new("Published", [("north".to_owned(), things(0..40)), ("south".to_owned(), Vec::new())]);
+    services.will(&[Trouble::Busy, Trouble::Busy, Trouble::Cut]);
+    collect(&place, &services, &[]).exits(0);
+    assert_eq!(known(&place), 40);
+}
+
+#[test]
+fn a_service_that_does_not_answer_as_it_should_costs_only_itself() {
+    for (trouble, words) in [
+        (Trouble::Moved, "302"),
+        (Trouble::Words, "does not answer JSON"),
+        (Trouble::Forbidden, "who are you?"),
+        (Trouble::Endless, "more than"),
+        (Trouble::Everything, "does not keep to the window"),
+    ] {
+        let place = shop();
+        let services = Services::new("Published", [("north".to_owned(), things(0..40)), ("south".to_owned(), things(50..60))]);
+        services.publish("north", vec![thing(99, "2023-01-01T00:00:00Z")]);
+        services.will(&[trouble]);
+        collect(&place, &services, &[]).exits(1).complains(&["north", words]);
+        assert_eq!((until(&place, "north"), known(&place)), (Json::Null, 10), "{trouble:?}");
+    }
+    let place = shop();
+    let services = Services::new("Published", [("north".to_owned(), vec![json!({ "Id": "i1" })])]);
+    services.will(&[Trouble::Everything]);
+    collect(&place, &services, &[]).exits(1).complains(&["without a time", "404", "there is no such service"]);
+}
+
+#[test]
+fn who_was_killed_goes_on_behind_the_last_page() {
+    let place = shop();
+    let services = Services::new("Published", [("north".to_owned(), things(0..40)), ("south".to_owned(), Vec::new())]);
+    let (waits, mut slow) = (vec![Trouble::Slow], place.command(&["collect", "--service", "north"]));
+    // the fourth page never comes
+    services.state.lock().expect("not poisoned").documents.get_mut("north").expect("documents").truncate(30);
+    let mut child = slow.env("SHOP_URL", &services.url).spawn().expect("stook starts");
+    for _ in 0..600 {
+        if services.state.lock().expect("not poisoned").asked.len() >= 3 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    services.will(&waits);
+    services.publish("north", things(30..40));
+    std::thread::sleep(Duration::from_millis(500));
+    child.kill().expect("it is killed");
+    child.wait().expect("it ends");
+    services.asked();
+    services.state.lock().expect("not poisoned").trouble.clear();
+    let stood = until(&place, "north");
+    collect(&place, &services, &["--service", "north"]).exits(0);
+    let (_, question, _) = services.asked().remove(0);
+    assert!(stood.is_null() || question.contains(&format!("Published ge {}", stood.as_str().expect("a time"))), "{stood} {question}");
+    assert_eq!(known(&place), 40);
+}
+
+#[test]
+fn credentials_come_from_the_environment() {
+    let place = Place::new(&THINGS.replace("CREDENTIALS", "credentials: SHOP"));
+    let services = Services::new("Published", [("north".to_owned(), things(0..3)), ("south".to_owned(), Vec::new())]);
+    collect(&place, &services, &[]).exits(1).complains(&["SHOP_TOKEN", "SHOP_USER"]);
+    let with = |variables: &[(&str, &str)]| {
+        let mut command = place.command(&["collect", "--service", "north"]);
+        command.env("SHOP_URL", &services.url).envs(variables.iter().copied());
+        assert!(command.output().expect("stook runs").status.success());
+        services.asked().pop().expect("a request").2
+    };
+    assert_eq!(with(&[("SHOP_TOKEN", "abc")]).as_deref(), Some("Bearer abc"));
+    assert_eq!(with(&[("SHOP_USER", "ann"), ("SHOP_PASSWORD", "secret")]).as_deref(), Some("Basic YW5uOnNlY3JldA=="));
+    let place = shop();
+    place.run(&["collect"]).exits(1).complains(&["SHOP_URL"]);
+    place.run(&["collect", "mill"]).exits(64).complains(&["mill", "shop"]);
+    place.run(&["collect", "--service", "west"]).exits(64).complains(&["north"]);
+}
+
+fn documents(folder: &Path) -> BTreeMap<String, Vec<Json>> {
+    let mut all: BTreeMap<String, Vec<Json>> = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        let name = entry.file_name().and_then(|name| name.to_str()).expect("a name");
+        let interface = ["PRIP_S1A", "PRIP_S2A", "PRIP_S3A", "PRIP_S5P"].iter().find(|interface| name.starts_with(**interface));
+        let page: Json = serde_json::from_slice(&std::fs::read(&entry).expect("a file")).expect("JSON");
+        all.entry((*interface.expect("an interface")).to_owned()).or_default().extend(page["value"].as_array().expect("a list").iter().cloned());
+    }
+    all
+}
+
+#[test]
+fn satellites_that_are_collected_are_those_that_are_imported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    sentinel::write(&Sentinel { days: 1, seed: 3, first: 0 }, folder.path()).expect("a sample");
+    let files = |source: &str| {
+        let files = std::fs::read_dir(folder.path().join(source)).expect("a folder");
+        files.map(|entry| entry.expect("an entry").path().display().to_string()).collect::<Vec<_>>()
+    };
+    let import = |place: &Place, source: &str| {
+        let files = files(source);
+        let words: Vec<&str> = ["import", "--source", source].into_iter().chain(files.iter().map(String::as_str)).collect();
+        place.run(&words).exits(0);
+    };
+    let (imported, collected) = (Place::new(SATELLITES), Place::new(SATELLITES));
+    import(&imported, "prip");
+    let services = Services::new("PublicationDate", documents(&folder.path().join("prip")));
+    let mut command = collected.command(&["collect", "prip", "--since", "2023-12-01T00:00:00Z"]);
+    for name in ["S1A", "S2A", "S3A", "S5P"] {
+        command.env(format!("PRIP_{name}_URL"), format!("{}/PRIP_{name}", services.url));
+    }
+    let output = command.output().expect("stook runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for place in [&imported, &collected] {
+        import(place, "plan");
+    }
+    for question in
+        ["datatake.completeness_s1", "datatake.completeness_s2", "orbit_s3.completeness", "orbit_s5.completeness", "publication", "product"]
+    {
+        let rows = |place: &Place| place.ok(&["query", &format!("{question} | sort key"), "--format", "ndjson", "--limit", "100000"]);
+        assert_eq!(rows(&imported), rows(&collected), "{question}");
+    }
+}
