@@ -104,11 +104,20 @@ fn compare_with_truth(place: &Place, order: &[&str]) {
 
 #[test]
 fn deliveries_in_any_order_add_up_to_the_truth() {
-    let orders = [["plan", "prip", "lta", "dd", "probe"], ["prip", "probe", "dd", "plan", "lta"], ["lta", "dd", "prip", "probe", "plan"]];
+    let orders = [
+        ["plan", "prip", "lta", "dd", "probe", "session"],
+        ["prip", "probe", "dd", "session", "plan", "lta"],
+        ["session", "lta", "dd", "prip", "probe", "plan"],
+    ];
     for (turn, order) in orders.iter().enumerate() {
         for place in places().into_iter().take(if turn == 0 { 1 } else { 2 }) {
             for source in order {
-                let folder = if *source == "probe" { days().join("probes.ndjson") } else { days().join(source) };
+                let name = match *source {
+                    "probe" => "probes.ndjson",
+                    "session" => "sessions.xml",
+                    folder => folder,
+                };
+                let folder = days().join(name);
                 let mut files = files(&folder);
                 if turn == 2 {
                     files.reverse();
@@ -123,12 +132,63 @@ fn deliveries_in_any_order_add_up_to_the_truth() {
     }
 }
 
+/// What reads tables as a whole gets slower with every record that somebody adds.
+#[test]
+fn every_question_is_answered_by_an_index_over_one_range_of_keys() {
+    let settings = ["session_preload_libraries=auto_explain", "auto_explain.log_min_duration=0", "auto_explain.log_nested_statements=on"];
+    let server = match Server::start(&settings) {
+        Ok(server) => server,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let place = Place::on_server(SATELLITES, format!("{}?schema=satellites", server.url("postgres")));
+    let mut begun = 0;
+    for (source, name) in [("prip", "prip"), ("plan", "plan"), ("lta", "lta"), ("dd", "dd"), ("plan", "plan"), ("probe", "probes.ndjson")] {
+        import(&place, source, &files(&days().join(name)).into_iter().take(12).collect::<Vec<_>>());
+        // of tables with a few rows any index is as good as another
+        begun = if begun == 0 { server.logged().len() } else { begun };
+    }
+    for question in [
+        "datatake.completeness_s1 status=Partial | sort percentage",
+        "datatake.completeness_s2 group=MSI_L0__DS status=Missing | grep datatake, gaps",
+        "orbit_s3.completeness status=Missing | count(group)",
+        "interface.status value=KO",
+        "product datatake_id=246811",
+        "publication service=PRIP_S1A published>2024-01-01",
+    ] {
+        place.run(&["query", question]).exits(0);
+    }
+    let log = server.logged()[begun..].to_owned();
+    let lines: Vec<&str> = log.lines().map(str::trim).collect();
+    let (mut plans, mut wrong): (u32, Vec<String>) = (0, Vec::new());
+    for (place, line) in lines.iter().enumerate() {
+        // what grows with the number of records; jobs, tenants and what waits to be settled are few
+        let grows = |line: &str| [" on edges", " on r_publication", " on r_product"].iter().any(|table| line.contains(table));
+        if line.contains("Seq Scan on") && grows(line) {
+            wrong.push((*line).to_owned());
+        }
+        let is_index = line.contains("Index Scan using") || line.contains("Index Only Scan using") || line.contains("Bitmap Index Scan on");
+        if is_index && (grows(line) || line.contains("Bitmap")) {
+            plans += 1;
+            let condition = lines[place + 1..].iter().take(3).find(|line| line.starts_with("Index Cond:"));
+            // the tenant, and something beside it
+            if condition.is_none_or(|condition: &&str| !condition.contains("tenant =") || !condition.contains(" AND ")) {
+                wrong.push(format!("{line} {condition:?}"));
+            }
+        }
+    }
+    wrong.sort();
+    wrong.dedup();
+    assert!(plans > 200, "the server has told {plans} plans");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// What is read while others write is settled again by whoever comes second.
 #[test]
 fn deliveries_at_the_same_time_add_up_to_the_truth() {
     for place in places() {
         // whoever comes first makes the store
         import(&place, "probe", &files(&days().join("probes.ndjson")));
+        import(&place, "session", &files(&days().join("sessions.xml")));
         std::thread::scope(|scope| {
             for source in ["prip", "plan", "lta", "dd"] {
                 let place = &place;
@@ -264,6 +324,29 @@ fn row(rows: &BTreeMap<String, Json>, key: &str) -> (i64, i64, String) {
         micros(&row["expected"]).as_i64().unwrap_or(0),
         row["status"].as_str().unwrap_or_default().to_owned(),
     )
+}
+
+#[test]
+fn a_session_is_named_without_its_relay_satellite() {
+    let place = Place::new(SATELLITES);
+    let session = |id: &str, name: &str, service: &str| {
+        format!(
+            "<session id='{id}'><session_id>{name}</session_id><service>{service}</service><data_size>7</data_size>\
+             <time_start>2022-08-02T20:21:26Z</time_start><time_finished>2022-08-02T20:32:15Z</time_finished></session>"
+        )
+    };
+    let all = [
+        session("a", "S2A_20220802202126037148", "SGS"),
+        session("b", "EDA_S2A_20220802202126037148", "EDRS_EDIP"),
+        session("c", "DCS_L20220802202126037148", "SGS"),
+    ];
+    import(&place, "session", &[place.file("sessions.xml", format!("<sessions>{}</sessions>", all.concat()))]);
+    let found = rows(&place, "session");
+    let told = |id: &str| (found[id]["session_id"].as_str().expect("a name"), found[id]["mission"].as_str(), found[id]["satellite"].as_str());
+    assert_eq!(told("a"), ("S2A_20220802202126037148", Some("S2"), Some("S2A")));
+    assert_eq!(told("b"), told("a"));
+    assert_eq!(told("c").0, "L20220802202126037148");
+    assert_eq!(micros(&found["a"]["transfer"]), json!(649_000_000));
 }
 
 #[test]

@@ -230,3 +230,63 @@ fn documents_that_fail_are_the_exit_code_of_workers_that_drain() {
         place.run(&["work", "--drain"]).exits(2);
     }
 }
+
+/// A store that takes a few milliseconds for each record, on a server that ends statements that take too long.
+fn slow_store(server: &Server) -> Place {
+    server.sql("CREATE DATABASE slow").expect("a database");
+    server.sql("ALTER DATABASE slow SET statement_timeout = '400ms'").expect("a limit");
+    let url = format!("{}?schema=slow", server.url("slow"));
+    let place = Place::on_server(LIBRARY, url);
+    let slow = "CREATE FUNCTION slow.down() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$; \
+                DO $$ DECLARE own text; BEGIN SELECT tablename INTO own FROM pg_tables WHERE schemaname = 'slow' AND tablename LIKE '%authority'; \
+                EXECUTE format('CREATE TRIGGER slow BEFORE INSERT OR UPDATE ON slow.%I FOR EACH ROW EXECUTE FUNCTION slow.down()', own); END $$";
+    let mut command = Command::new(server.program("psql"));
+    let status = command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &server.url("slow"), "-c", slow]).status();
+    assert!(status.expect("psql runs").success());
+    place
+}
+
+/// What became of chunks that were far too large, in the system that this one replaces: requests timed out, went back into the
+/// queue, and timed out again, while everything behind them waited.
+#[test]
+fn chunks_too_large_for_a_slow_store_are_saved_cut_smaller_and_done() {
+    let Some(server) = Server::shared() else { return };
+    let bytes = authorities(1_500, 1, 1);
+    let wanted = wanted(&bytes);
+    let place = slow_store(server);
+    detach(&place, &bytes);
+    let small = place.file("small.mrc", authorities(40, 1, 50_000));
+    place.ok(&["import", &small, "--profile", "upsert", "--detach", "--tenant", "two"]);
+    let began = Instant::now();
+    place.run(&["work", "--drain"]).exits(1);
+    // no loop of timeouts: each chunk was tried three times with growing pauses, and others were not kept waiting by it
+    assert!(began.elapsed() >= Duration::from_secs(5));
+    assert_eq!(place.job(2)["state"], "completed");
+    let dead = place.queue();
+    assert!(dead.len() >= 3, "{dead:?}");
+    for chunk in &dead {
+        assert_eq!((&chunk["job"], &chunk["state"], &chunk["attempts"]), (&1.into(), &"dead".into(), &3.into()), "{chunk}");
+        assert!(chunk["reason"].as_str().unwrap().contains("timeout"), "{chunk}");
+    }
+    // saved, out of the way of everybody
+    let (dump, before) = (place.path("dump.ndjson"), place.job(1));
+    let dump = dump.to_str().unwrap();
+    place.ok(&["queue", "dump", "1", "-o", dump]);
+    assert_eq!(std::fs::read_to_string(dump).unwrap().lines().count(), dead.len());
+    // put back, cut smaller, done
+    place.ok(&["queue", "load", dump]);
+    for chunk in place.queue() {
+        place.ok(&["queue", "rechunk", &format!("1.{}", chunk["ordinal"]), "--documents", "50"]);
+    }
+    let queue = place.queue();
+    assert_eq!(queue.iter().map(|chunk| chunk["documents"].as_u64().unwrap()).sum::<u64>(), 1_500);
+    assert!(queue.iter().all(|chunk| chunk["state"] == "waiting" && chunk["documents"].as_u64().unwrap() <= 50), "{queue:?}");
+    place.run(&["work", "--drain"]).exits(0);
+    // whose it is, what for, which documents of which file: as if nothing had happened
+    for part in ["tenant", "source", "profile", "files"] {
+        assert_eq!(place.job(1)[part], before[part]);
+    }
+    Left::of(&place, 1).equals(&wanted);
+    place.run(&["queue", "load", dump]).exits(1);
+    Left::of(&place, 1).equals(&wanted);
+}

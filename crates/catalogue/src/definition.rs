@@ -7,6 +7,8 @@ use crate::path::{Path, PathLanguage};
 use crate::route::Route;
 use crate::value::{FieldType, Value};
 use regex::Regex;
+use regex_syntax::hir::Look;
+use regex_syntax::hir::literal::Extractor;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -80,13 +82,41 @@ pub struct Pattern {
     /// Its name.
     pub name: String,
     /// The expressions.
-    pub expressions: Vec<Regex>,
+    pub expressions: Vec<Named>,
+}
+
+/// A regular expression with named groups.
+#[derive(Debug, Clone)]
+pub struct Named {
+    expression: Regex,
+    /// How each text that matches begins, where that is known.
+    beginnings: Option<Vec<Box<[u8]>>>,
+}
+
+impl Named {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(text: &str) -> Result<Self, regex::Error> {
+        let expression = regex::RegexBuilder::new(text).size_limit(1 << 20).build()?;
+        let parsed = regex_syntax::parse(text).ok().filter(|parsed| parsed.properties().look_set_prefix().contains(Look::Start));
+        let literals = parsed.map(|parsed| Extractor::new().extract(&parsed));
+        let beginnings = literals.and_then(|literals| Some(literals.literals()?.iter().map(|literal| literal.as_bytes().into()).collect()));
+        Ok(Self { expression, beginnings })
+    }
+
+    /// Whether a text may match: most are refused by how they begin.
+    fn may_match(&self, text: &str) -> bool {
+        self.beginnings.as_ref().is_none_or(|beginnings| beginnings.iter().any(|beginning| text.as_bytes().starts_with(beginning)))
+    }
 }
 
 impl Pattern {
     /// The named groups of the first expression that matches.
     pub fn groups(&self, text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
-        let (expression, captures) = self.expressions.iter().find_map(|expression| Some((expression, expression.captures(text)?)))?;
+        let mut possible = self.expressions.iter().filter(|own| own.may_match(text)).map(|own| &own.expression);
+        let (expression, captures) = possible.find_map(|expression| Some((expression, expression.captures(text)?)))?;
         let named = expression.capture_names().zip(captures.iter());
         Some(named.filter_map(|(name, found)| Some((name?.to_owned(), found?.as_str().into()))).collect())
     }
@@ -565,4 +595,28 @@ pub enum Unmatched {
     Skip,
     /// It fails.
     Fail,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_that_cannot_match_are_known_by_how_texts_begin() {
+        for (expression, text, may) in [
+            ("^(?P<a>S1[A-D])_.*", "S1B_IW", true),
+            ("^(?P<a>S1[A-D])_.*", "S2A_IW", false),
+            ("^S1.*|S2", "xS2", true),
+            ("(?i)^ab+", "ABC", true),
+            ("(?i)^ab+", "bab", false),
+            (".*x", "anything", true),
+            ("^(?:a|)b?", "zzz", true),
+            ("^[^.]+$", "zzz", true),
+            ("S1", "in the middle S1", true),
+        ] {
+            let named = Named::new(expression).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(named.may_match(text), may, "{expression} {text}");
+            assert!(may || !named.expression.is_match(text), "{expression} {text}");
+        }
+    }
 }

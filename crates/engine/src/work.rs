@@ -100,7 +100,9 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, options: &Options, sto
         let ended = crew.work(|| Ok(options.drain && store.is_idle()?));
         before.fetch_add(crew.committed.load(Ordering::SeqCst), Ordering::SeqCst);
         match ended {
-            Err(EngineError::Store(error @ (StoreError::ReadOnly(_) | StoreError::Busy(_) | StoreError::Full))) if !stop.load(Ordering::SeqCst) => {
+            Err(EngineError::Store(error @ (StoreError::ReadOnly(_) | StoreError::Busy(_) | StoreError::Full | StoreError::Slow(_))))
+                if !stop.load(Ordering::SeqCst) =>
+            {
                 tell(Event::Trouble(error));
             }
             ended => return ended,
@@ -427,9 +429,9 @@ impl<'c> Crew<'c> {
     }
 }
 
-/// Whether a failure may be the chunk's own; others stop the work.
+/// Whether a failure may be the chunk's own, which may be too large, too; others stop the work.
 fn is_of_chunk(error: &StoreError) -> bool {
-    matches!(error, StoreError::Other(_) | StoreError::Damaged(_))
+    matches!(error, StoreError::Other(_) | StoreError::Damaged(_) | StoreError::Slow(_))
 }
 
 fn fence(lease: &Lease) -> Fence {

@@ -77,7 +77,7 @@ impl From<StoreError> for Problem {
         let text = error.to_string();
         match error {
             StoreError::Wrong(reason) => Self::bad(reason),
-            StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held => Self::busy(text),
+            StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held | StoreError::Slow(_) => Self::busy(text),
             StoreError::DefinitionChanged => Self::busy("the catalogue was changed by another process; this one has to be started again"),
             StoreError::Fenced(_) | StoreError::Definition(_) | StoreError::Damaged(_) | StoreError::Other(_) => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, text)

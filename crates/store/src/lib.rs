@@ -93,6 +93,9 @@ pub enum StoreError {
     /// The store cannot be written.
     #[error("the store cannot be written: {0}")]
     ReadOnly(String),
+    /// The database gave up before it was done.
+    #[error("the store took too long: {0}")]
+    Slow(String),
     /// The caller asked for something that makes no sense.
     #[error("{0}")]
     Wrong(String),
@@ -703,11 +706,11 @@ pub trait Store: Send + Sync {
     /// When the database fails.
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>>;
 
-    /// Tenants that have marks, and how many at most a few thousand.
+    /// Tenants that have marks.
     ///
     /// # Errors
     /// When the database fails.
-    fn owing(&self) -> Result<Vec<(Tenant, u64)>>;
+    fn owing(&self) -> Result<Vec<Tenant>>;
 
     /// Whether a job's marks, and those that followed from them, are answered.
     ///

@@ -386,7 +386,7 @@ impl<'t> Reader<'t> {
             let mut expressions = Vec::with_capacity(items.len());
             for item in items {
                 let Some(text) = self.text_of(item, "a regular expression").map(str::to_owned) else { continue };
-                match RegexBuilder::new(&text).size_limit(1 << 20).build() {
+                match Named::new(&text) {
                     Ok(expression) => expressions.push(expression),
                     Err(error) => {
                         let message = error.to_string();

@@ -307,7 +307,7 @@ pub fn drain(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool) -> Res
 /// When the store fails.
 pub fn round(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, tell: &dyn Fn(&Tenant, Passed, Duration)) -> Result<Passed> {
     let mut total = Passed::default();
-    for (tenant, _) in store.owing()? {
+    for tenant in store.owing()? {
         if stop.load(Ordering::SeqCst) {
             break;
         }

@@ -75,6 +75,7 @@ struct Maker {
     deliveries: BTreeMap<(&'static str, String, i64), Vec<Json>>,
     plans: Vec<(i64, &'static str, Vec<String>)>,
     probes: Vec<Json>,
+    sessions: Vec<String>,
     truth: BTreeMap<&'static str, BTreeMap<String, Json>>,
     documents: u64,
 }
@@ -180,6 +181,27 @@ impl Maker {
     }
 
     // --- Sentinel-1 -----------------------------------------------------------------------------------------------------
+
+    /// What ground stations report of their sessions with satellites, directly or by way of a relay satellite, whose name stands
+    /// before the session's.
+    fn downlink(&mut self, first: i64, days: i64) {
+        for number in 0..days * 12 {
+            let start = first + number * 2 * HOUR + self.random.below(3_000) as i64 * SECOND;
+            let transfer = (300 + self.random.below(500) as i64) * SECOND;
+            let satellite = ["S1A", "S2A", "S3A"][number as usize % 3];
+            let (own, id) = (format!("{satellite}_{}", named(start)), self.uuid());
+            let (service, name) = if number % 4 == 0 { ("EDRS_EDIP", format!("EDA_{own}")) } else { ("SGS", own.clone()) };
+            self.sessions.push(format!(
+                "  <session id=\"{id}\"><session_id>{name}</session_id><service>{service}</service><data_size>{}</data_size>\
+                 <time_start>{}</time_start><time_finished>{}</time_finished></session>",
+                self.random.below(20_000_000_000),
+                shown(start),
+                shown(start + transfer)
+            ));
+            let row = json!({ "session_id": own, "mission": satellite[..2], "satellite": satellite, "transfer": transfer });
+            self.truth.entry("session").or_default().insert(id, row);
+        }
+    }
 
     /// A plan says what is to be done on the day after its own, too. The next plan begins with that day: it says the same, but
     /// for one acquisition that is not to be made any more.
@@ -618,6 +640,7 @@ pub fn write(sentinel: &Sentinel, folder: &Path) -> io::Result<u64> {
         deliveries: BTreeMap::new(),
         plans: Vec::new(),
         probes: Vec::new(),
+        sessions: Vec::new(),
         truth: BTreeMap::new(),
         documents: 0,
     };
@@ -633,6 +656,7 @@ pub fn write(sentinel: &Sentinel, folder: &Path) -> io::Result<u64> {
     }
     maker.think_again();
     maker.probe(first, sentinel.days as i64);
+    maker.downlink(first, sentinel.days as i64);
     for source in ["prip", "lta", "dd", "plan"] {
         fs::create_dir_all(folder.join(source))?;
     }
@@ -667,6 +691,9 @@ pub fn write(sentinel: &Sentinel, folder: &Path) -> io::Result<u64> {
         serde_json::to_writer(&mut out, probe)?;
         writeln!(out)?;
     }
+    out.flush()?;
+    let mut out = BufWriter::new(File::create(folder.join("sessions.xml"))?);
+    writeln!(out, "<?xml version=\"1.0\"?>\n<sessions>\n{}\n</sessions>", maker.sessions.join("\n"))?;
     out.flush()?;
     let mut out = BufWriter::new(File::create(folder.join("truth.json"))?);
     serde_json::to_writer_pretty(&mut out, &maker.truth)?;

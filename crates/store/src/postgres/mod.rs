@@ -363,7 +363,7 @@ impl Store for PostgresStore {
         })
     }
 
-    fn owing(&self) -> Result<Vec<(Tenant, u64)>> {
+    fn owing(&self) -> Result<Vec<Tenant>> {
         self.ask(settle::owing)
     }
 

@@ -25,6 +25,25 @@ use stook_catalogue::value::{FieldType, Value};
 
 // --- reading ------------------------------------------------------------------------------------------------------------
 
+/// The row of a record whose key is in column `key` of what stands before it: a range of one key in the order of keys, because
+/// of a table that it believes to be small the planner would as well take any other index and read all rows of the tenant.
+const ONE: &str = "BETWEEN u.own AND u.own ORDER BY key LIMIT 1";
+
+/// Rows of records by key (`$2`) of a tenant (`$1`), one by one, locked in the order of keys where `lock` says so.
+pub fn by_key(tables: &Tables, table: &str, columns: &str, lock: Option<&str>) -> String {
+    match (tables.distributed(), lock) {
+        (true, _) => format!("SELECT {columns} FROM {table} WHERE tenant = $1 AND key = ANY($2)"),
+        (false, None) => format!(
+            "SELECT r.* FROM unnest($2::text[]) AS u(own) CROSS JOIN LATERAL \
+             (SELECT {columns} FROM {table} WHERE tenant = $1 AND key {ONE}) AS r"
+        ),
+        (false, Some(lock)) => format!(
+            "SELECT r.* FROM (SELECT own FROM unnest($2::text[]) AS u(own) ORDER BY own COLLATE \"C\") AS u CROSS JOIN LATERAL \
+             (SELECT {columns} FROM {table} WHERE tenant = $1 AND key {ONE} {lock}) AS r"
+        ),
+    }
+}
+
 /// Reads records by key, in the order of `keys`, with one statement.
 pub fn read(
     session: &mut Session,
@@ -37,7 +56,7 @@ pub fn read(
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
     let columns = &own.read[detail as usize];
-    let sql = format!("SELECT {columns} FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table);
+    let sql = by_key(tables, &own.table, columns, None);
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let mut found: HashMap<Key, StoredRecord> = HashMap::with_capacity(keys.len());
     session.visit(&sql, &[&tenant, &wanted], |row| {
@@ -105,7 +124,7 @@ pub fn marks(session: &mut Session, tenant: i64, lane: Option<u32>, limit: usize
 /// The versions of records, in the order of `keys`.
 pub fn versions(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Option<Version>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-    let sql = format!("SELECT key, revision, touch FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table);
+    let sql = by_key(tables, &own.table, "key, revision, touch", None);
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let rows = session.query(&sql, &[&tenant, &wanted])?;
     let found: HashMap<&str, Version> = rows.iter().map(|row| (row.get(0), Version { revision: row.get(1), touch: row.get(2) })).collect();
@@ -299,17 +318,13 @@ impl Desk<'_> {
         }
         for (collection, keys) in keys {
             let own = self.tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-            let lock = if self.tables.distributed() {
+            if self.tables.distributed() {
                 // no rows of several servers are locked by one statement: one unit after the other writes a tenant's records
                 let whole = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.' || $1, $2))";
                 self.session.execute(whole, &[&own.table, &self.tenant])?;
-                ""
-            } else if self.waits {
-                "ORDER BY key FOR UPDATE"
-            } else {
-                "ORDER BY key FOR UPDATE SKIP LOCKED"
-            };
-            let sql = format!("SELECT key, revision, touch FROM {} WHERE tenant = $1 AND key = ANY($2) {lock}", own.table);
+            }
+            let lock = if self.waits { "FOR UPDATE" } else { "FOR UPDATE SKIP LOCKED" };
+            let sql = by_key(self.tables, &own.table, "key, revision, touch", Some(lock));
             for row in self.session.query(&sql, &[&self.tenant, &keys])? {
                 let key = Key::new(row.get::<_, &str>(0)).map_err(|error| StoreError::Other(error.to_string()))?;
                 self.versions.insert((collection, key), Version { revision: row.get(1), touch: row.get(2) });
@@ -400,16 +415,26 @@ impl Desk<'_> {
         }
         if !gone.is_empty() {
             let there = writes.iter().filter(|write| matches!(write.change, Change::Delete) && write.expect.is_some()).count();
-            let sql = format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table);
+            let sql = match self.tables.distributed() {
+                true => format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table),
+                false => format!("DELETE FROM {} WHERE ctid = ANY(ARRAY({}))", own.table, by_key(self.tables, &own.table, "ctid", None)),
+            };
             let deleted = self.session.execute(&sql, &[&self.tenant, &gone])?;
             all_written(deleted, there)?;
         }
         if !touched.is_empty() {
-            let sql = format!(
-                "UPDATE {} r SET touch = r.touch + 1, contributions = u.packed FROM unnest($2::text[], $3::bytea[]) AS u(key, packed) \
-                 WHERE r.tenant = $1 AND r.key = u.key AND r.key = ANY($2)",
-                own.table
-            );
+            let table = &own.table;
+            let sql = match self.tables.distributed() {
+                true => format!(
+                    "UPDATE {table} r SET touch = r.touch + 1, contributions = u.packed FROM unnest($2::text[], $3::bytea[]) AS u(own, packed) \
+                     WHERE r.tenant = $1 AND r.key = u.own AND r.key = ANY($2)"
+                ),
+                false => format!(
+                    "UPDATE {table} r SET touch = r.touch + 1, contributions = s.packed FROM (SELECT u.packed, r.place FROM \
+                     unnest($2::text[], $3::bytea[]) AS u(own, packed) CROSS JOIN LATERAL \
+                     (SELECT ctid AS place FROM {table} WHERE tenant = $1 AND key {ONE}) AS r OFFSET 0) AS s WHERE r.ctid = s.place"
+                ),
+            };
             let written = self.session.execute(&sql, &[&self.tenant, &touched, &packed])?;
             all_written(written, touched.len())?;
         }
@@ -426,12 +451,15 @@ impl Desk<'_> {
                 .filter(|(column, _)| column != "tenant" && column != "key")
                 .map(|(column, _)| format!("{column} = s.{column}"))
                 .collect();
-            let sql = format!(
-                "UPDATE {} r SET {} FROM {stage} s \
-                 WHERE r.tenant = s.tenant AND r.key = s.key AND r.revision = s.was_revision AND r.touch = s.was_touch",
-                own.table,
-                set.join(", ")
-            );
+            let (table, set) = (&own.table, set.join(", "));
+            let same = "r.revision = s.was_revision AND r.touch = s.was_touch";
+            let sql = match self.tables.distributed() {
+                true => format!("UPDATE {table} r SET {set} FROM {stage} s WHERE r.tenant = s.tenant AND r.key = s.key AND {same}"),
+                false => format!(
+                    "UPDATE {table} r SET {set} FROM (SELECT s.*, r.place FROM {stage} s CROSS JOIN LATERAL (SELECT s.key) AS u(own) CROSS JOIN LATERAL \
+                     (SELECT ctid AS place FROM {table} WHERE tenant = s.tenant AND key {ONE}) AS r OFFSET 0) AS s WHERE r.ctid = s.place AND {same}"
+                ),
+            };
             let written = self.session.execute(&sql, &[])?;
             all_written(written, changed.len())?;
         }
@@ -652,8 +680,7 @@ fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Uni
     }
     let mut now: HashMap<(usize, String), Version> = HashMap::new();
     for (collection, keys) in keys {
-        let lock = if tables.distributed() { "" } else { "ORDER BY key FOR SHARE" };
-        let sql = format!("SELECT key, revision, touch FROM {} WHERE tenant = $1 AND key = ANY($2) {lock}", tables.collections[collection].table);
+        let sql = by_key(tables, &tables.collections[collection].table, "key, revision, touch", Some("FOR SHARE"));
         for row in session.query(&sql, &[&tenant, &keys])? {
             now.insert((collection, row.get(0)), Version { revision: row.get(1), touch: row.get(2) });
         }
@@ -715,11 +742,16 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
                 &[&tenant, &links, &targets, &groups, &starts, &children, &payloads],
             )?;
         } else {
-            session.execute(
-                "DELETE FROM edges e USING unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[]) AS u(link, target, grp, start, child)
-                 WHERE e.tenant = $1 AND e.link = u.link AND e.target = u.target AND e.grp = u.grp AND e.start = u.start AND e.child = u.child",
-                &[&tenant, &links, &targets, &groups, &starts, &children],
-            )?;
+            let own = "e.tenant = $1 AND e.link = u.link AND e.target = u.target AND e.grp = u.grp AND e.start = u.start AND e.child = u.child";
+            let gone = "unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[]) AS u(link, target, grp, start, child)";
+            // one by one through the index: however the planner would join them, it believes that there are few
+            let sql = match tables.distributed() {
+                true => format!("DELETE FROM edges e USING {gone} WHERE {own}"),
+                false => format!(
+                    "DELETE FROM edges WHERE ctid = ANY(ARRAY(SELECT e.ctid FROM {gone} CROSS JOIN LATERAL (SELECT ctid FROM edges e WHERE {own} OFFSET 0) AS e))"
+                ),
+            };
+            session.execute(&sql, &[&tenant, &links, &targets, &groups, &starts, &children])?;
         }
     }
     if !settling.answered.is_empty() {

@@ -48,8 +48,9 @@ impl From<::postgres::Error> for Trouble {
             code if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
                 Trouble::Store(StoreError::ReadOnly(text))
             }
+            code if *code == SqlState::QUERY_CANCELED => Trouble::Store(StoreError::Slow(text)),
             // nothing is wrong with the chunk at hand: the import stops and can be resumed
-            code if [SqlState::QUERY_CANCELED, SqlState::TOO_MANY_CONNECTIONS, SqlState::OUT_OF_MEMORY, SqlState::IO_ERROR].contains(code) => {
+            code if [SqlState::TOO_MANY_CONNECTIONS, SqlState::OUT_OF_MEMORY, SqlState::IO_ERROR].contains(code) => {
                 Trouble::Store(StoreError::ReadOnly(text))
             }
             _ => Trouble::Store(StoreError::Other(text)),
@@ -98,12 +99,13 @@ impl Session {
     fn open(config: &Config, schema: &str) -> Attempt<Self> {
         let mut client = config.connect(NoTls)?;
         // Statements outside of a transaction write what may be lost with the machine (leases); `begin` makes commits durable.
-        // A table is read from end to end only where no index answers, however small it is; and rows cost more than pages, so
+        // A table is read from end to end only where no index answers, however small it is, and what is joined is found one by
+        // one; and rows cost more than pages, so
         // that the index that touches fewest is used: what is asked often is in memory.
         client.batch_execute(&format!(
             "SET search_path TO \"{schema}\"; SET client_min_messages = warning; SET timezone = 'UTC'; SET jit = off; \
              SET synchronous_commit = off; \
-             SET enable_seqscan = off; SET enable_mergejoin = off; SET random_page_cost = 1; \
+             SET enable_seqscan = off; SET enable_mergejoin = off; SET enable_hashjoin = off; SET random_page_cost = 1; \
              SET cpu_tuple_cost = 0.5; SET cpu_index_tuple_cost = 0.25; SET cpu_operator_cost = 0.05"
         ))?;
         Ok(Self { number: OPENED.fetch_add(1, Ordering::Relaxed), client, statements: HashMap::new() })

@@ -139,7 +139,7 @@ impl Drop for Writer {
 }
 
 /// Rows of a table of which nothing need be known.
-const SMALL: u64 = 1_000;
+const SMALL: u64 = 25;
 
 /// Rows written by this process, by collection: the server's planner is told of a table that has grown to the fourfold. It
 /// would find out by itself, a minute late and a bulk load too late. A small sample does; the server takes a larger one in
@@ -148,15 +148,15 @@ const SMALL: u64 = 1_000;
 struct Written(HashMap<usize, (u64, u64)>);
 
 impl Written {
-    /// Whether a collection has grown to the fourfold.
-    fn has_grown(&mut self, collection: usize, rows: u64) -> bool {
+    /// How many rows of a collection were written, if that is the fourfold of what it was.
+    fn has_grown(&mut self, collection: usize, rows: u64) -> Option<u64> {
         let (written, analysed) = self.0.entry(collection).or_insert((0, SMALL));
         *written += rows;
         let grown = *written >= 4 * *analysed;
         if grown {
             *analysed = *written;
         }
-        grown
+        grown.then_some(*written)
     }
 }
 
@@ -226,12 +226,17 @@ impl Shared {
 
     fn count(&self, bench: &Bench, sizes: Vec<(usize, u64)>) {
         for (collection, rows) in sizes {
-            if self.written.lock().unwrap_or_else(PoisonError::into_inner).has_grown(collection, rows) {
+            let grown = self.written.lock().unwrap_or_else(PoisonError::into_inner).has_grown(collection, rows);
+            if let Some(rows_written) = grown {
                 let own = &bench.tables.collections[collection];
                 let sides: String = own.lists.iter().map(|(_, side)| format!(", {side}")).collect();
                 let sql = format!("BEGIN; SET LOCAL default_statistics_target = 10; ANALYZE (SKIP_LOCKED) {}{sides}; COMMIT", own.table);
                 // it is an advice: where it fails, work goes on
-                let _ = bench.pool.run(|session| session.batch(&sql));
+                let _ = bench.pool.run(|session| {
+                    let known = session.one("SELECT reltuples FROM pg_class WHERE oid = to_regclass($1)", &[&own.table])?;
+                    // somebody has told it before
+                    if f64::from(known.get::<_, f32>(0)) >= rows_written as f64 { Ok(()) } else { session.batch(&sql) }
+                });
             }
         }
     }

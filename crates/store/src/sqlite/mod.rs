@@ -432,7 +432,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn owing(&self) -> Result<Vec<(Tenant, u64)>> {
+    fn owing(&self) -> Result<Vec<Tenant>> {
         self.with_reader(settle::owing)
     }
 

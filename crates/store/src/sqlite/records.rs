@@ -144,6 +144,8 @@ pub fn read(
         found.insert(record.key.clone(), record);
         count += 1;
     }
+    drop(rows);
+    super::settle::searched(&statement);
     // more rows than records: some key was asked for twice
     let twice = count > found.len();
     Ok(keys.iter().map(|key| if twice { found.get(key).cloned() } else { found.remove(key) }).collect())

@@ -3,7 +3,7 @@
 use super::tables::Tables;
 use super::{failure, records};
 use crate::{Changed, Detail, Edge, Inside, Pass, Passed, RecordWrite, Result, StoreError, StoredRecord, Tenant, Unit, Version};
-use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use rusqlite::{Connection, OptionalExtension, Statement, StatementStatus, ToSql, params};
 use stook_catalogue::key::Key;
 
 /// What a pass asks, inside the writer's transaction: nobody else writes meanwhile.
@@ -83,7 +83,15 @@ fn keys_of(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> Resu
         let key: String = row.get(0).map_err(failure)?;
         keys.push(Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?);
     }
+    drop(rows);
+    searched(&statement);
     Ok(keys)
+}
+
+/// Checks that a statement has found its rows by an index.
+pub fn searched(statement: &Statement<'_>) {
+    let scanned = statement.get_status(StatementStatus::FullscanStep);
+    debug_assert_eq!(scanned, 0, "a whole table is read by {}", statement.expanded_sql().unwrap_or_default());
 }
 
 /// Keys of a collection behind one.
@@ -101,6 +109,8 @@ fn collect(connection: &Connection, link: u32, target: &str, sql: &str, argument
         };
         edges.push(get().map_err(failure)?);
     }
+    drop(rows);
+    searched(&statement);
     Ok(())
 }
 
@@ -153,16 +163,14 @@ pub fn pass(connection: &Connection, tables: &Tables, owner: &Tenant, pass: &dyn
     Ok((Passed { answered, rows: receipt.rows }, changed))
 }
 
-/// Tenants that have marks, and how many of them, counted to a few thousand.
-pub fn owing(connection: &Connection) -> Result<Vec<(Tenant, u64)>> {
-    let sql = "SELECT name, (SELECT count(*) FROM (SELECT 1 FROM marks WHERE tenant = tenants.id LIMIT 5000)) AS waiting FROM tenants \
-               WHERE EXISTS(SELECT 1 FROM marks WHERE tenant = tenants.id)";
+/// Tenants that have marks.
+pub fn owing(connection: &Connection) -> Result<Vec<Tenant>> {
+    let sql = "SELECT name FROM tenants WHERE EXISTS(SELECT 1 FROM marks WHERE tenant = tenants.id)";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mut rows = statement.query([]).map_err(failure)?;
     let mut owing = Vec::new();
     while let Some(row) = rows.next().map_err(failure)? {
-        let name: String = row.get(0).map_err(failure)?;
-        owing.push((Tenant::new(&name)?, row.get::<_, i64>(1).map_err(failure)? as u64));
+        owing.push(Tenant::new(&row.get::<_, String>(0).map_err(failure)?)?);
     }
     Ok(owing)
 }
