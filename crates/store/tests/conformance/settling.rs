@@ -87,7 +87,7 @@ pub fn marks_are_listed_by_stratum_and_then_oldest_first(place: &Place) {
     assert!(own[..3].is_sorted_by(|one, next| one.id < next.id));
     assert!(own.iter().all(|mark| (mark.rule, mark.part.as_str(), mark.job) == (3, "p", 7)));
     assert_eq!(targets(&desk.store.marks(&desk.tenant, 2).expect("reading works")), ["a", "c"]);
-    assert_eq!(desk.store.owing().expect("reading works"), [desk.tenant.clone()]);
+    assert_eq!(desk.store.owing().expect("reading works"), std::slice::from_ref(&desk.tenant));
 }
 
 /// A pass that notes what it was given and answers it, as far as `answers` says.
