@@ -17,7 +17,7 @@ use stook_lab::postgres::Server;
 use stook_store::plan::{Column, Plan};
 use stook_store::postgres::{self, PostgresStore};
 use stook_store::sqlite::{Options, SqliteStore};
-use stook_store::{Pass, Store, Tenant};
+use stook_store::{Conflict, Mark, Pass, RecordWrite, Settling, Store, Tenant, Unit};
 
 const DEFINITION: &str = "\
 catalogue: settling
@@ -566,5 +566,63 @@ fn overlapping_transactions_of_a_file_settle_alike() {
 fn overlapping_transactions_of_a_server_settle_alike() {
     if let Some(desk) = &*SERVER {
         histories(40).for_each(|steps| together(desk, &steps, 3));
+    }
+}
+
+/// Marks of a tenant, as a chunk would leave them.
+struct Marks(Tenant, Vec<Mark>);
+
+impl Unit for Marks {
+    fn tenant(&self) -> &Tenant {
+        &self.0
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &[]
+    }
+
+    fn resolve(&mut self, _conflicts: Vec<Conflict>) -> stook_store::Result<Vec<RecordWrite>> {
+        Ok(Vec::new())
+    }
+
+    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
+
+    fn settling(&mut self) -> Settling {
+        Settling { marks: self.1.clone(), ..Settling::default() }
+    }
+}
+
+/// A tenant with a hundred thousand marks takes one pass for each of a tenant with a few.
+#[test]
+fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
+    let desks = [Some(&*FILE), SERVER.as_ref()];
+    for desk in desks.into_iter().flatten() {
+        let (large, small) = (desk.tenant(), desk.tenant());
+        let rules = Rules::new(&desk.catalogue);
+        let (item, _) = desk.catalogue.collection("item").expect("a collection");
+        let mark = |number: usize| Mark {
+            stratum: rules.depth(item) << 2 | 2,
+            rule: stook_catalogue::links::id_of("item"),
+            target: format!("i{number}"),
+            ..Mark::default()
+        };
+        desk.stores[0].commit(Box::new(Marks(large.clone(), (0..100_000).map(mark).collect()))).expect("they are written");
+        let plan = |side: &str| {
+            let fields = json!({ "side": side, "mode": "both", "from": time(0), "to": time(9) });
+            Step { collection: "plan", key: "p1".into(), fields: Some(fields) }
+        };
+        let fields = json!({ "side": "l", "kind": "a", "from": time(1), "to": time(2), "size": 1, "words": ["u"] });
+        let steps = [Step { collection: "item", key: "i1".into(), fields: Some(fields) }, plan("r"), plan("l")];
+        steps.iter().for_each(|step| desk.apply(0, &small, step));
+        let (stop, turns) = (AtomicBool::new(false), std::sync::Mutex::new(Vec::new()));
+        while desk.stores[0].owing().expect("it tells").contains(&small) {
+            settle::round(&*desk.stores[0], &desk.rules, &stop, &|tenant, _, _| turns.lock().expect("turns").push(tenant.clone())).expect("it settles");
+        }
+        compare(desk, &small, &steps);
+        let turns = turns.into_inner().expect("turns");
+        let count = |tenant: &Tenant| turns.iter().filter(|own| *own == tenant).count();
+        assert!(count(&large) <= count(&small) + 1, "{} passes of the large tenant, {} of the small one", count(&large), count(&small));
+        assert!(desk.stores[0].owing().expect("it tells").contains(&large), "the large one is not done yet");
+        desk.settle(0);
     }
 }
