@@ -327,6 +327,38 @@ fn row(rows: &BTreeMap<String, Json>, key: &str) -> (i64, i64, String) {
 }
 
 #[test]
+fn an_import_need_not_wait_until_everything_is_settled() {
+    for place in places() {
+        import(&place, "plan", &files(&days().join("plan")));
+        let files: Vec<String> = files(&days().join("prip")).into_iter().take(4).collect();
+        let words: Vec<&str> = ["import", "--source", "prip", "--wait", "completed"].into_iter().chain(files.iter().map(String::as_str)).collect();
+        place.run(&words).exits(0);
+        let covered = "datatake.completeness_s1 | grep value | count(value)";
+        let explain = |key: &str| place.json(&["get", "datatake.completeness_s1", key, "--explain", "--format", "json"]);
+        let key = rows(&place, "datatake.completeness_s1").into_keys().next().expect("a row");
+        assert_eq!(explain(&key)["fields"]["expected"]["stale"], true, "{}", explain(&key));
+        let before = place.ok(&["query", covered]);
+        place.ok(&["settle"]);
+        assert_ne!(before, place.ok(&["query", covered]));
+        assert_eq!(explain(&key)["fields"]["expected"]["stale"], Json::Null);
+    }
+}
+
+/// An expression that fails leaves its value out, and says why where somebody asks.
+#[test]
+fn a_failed_expression_is_explained() {
+    let definition = "catalogue: small\nsources: { s: { format: json, as_of: meta.received, into: item } }\ncollections:\n  item:\n    key: id\n    \
+                      fields:\n      id: { path: $.id, type: text }\n      size: { path: $.size, type: text }\n      \
+                      twice: { type: integer, derive: \"int(size) * 2\" }\n";
+    let place = Place::new(definition);
+    let file = place.file("items.json", r#"[{"id": "a", "size": "4"}, {"id": "b", "size": "large"}]"#);
+    place.run(&["import", &file]).exits(0);
+    assert_eq!(place.json(&["get", "item", "a", "--format", "json"])["twice"], 8);
+    let explained = place.json(&["get", "item", "b", "--explain", "--format", "json"]);
+    assert!(explained["fields"]["twice"]["failed"].as_str().is_some_and(|reason| reason.contains("large") || reason.contains("int")), "{explained}");
+}
+
+#[test]
 fn a_session_is_named_without_its_relay_satellite() {
     let place = Place::new(SATELLITES);
     let session = |id: &str, name: &str, service: &str| {

@@ -297,6 +297,16 @@ impl Evaluator {
         found.and_then(|found| from_cel(&found, ty).ok()).unwrap_or_default()
     }
 
+    /// Why an expression has no value, where it failed.
+    pub fn failure_of(&self, expression: &Expression, ty: &FieldType, collection: &Collection, values: &[Value]) -> Option<String> {
+        let lean = self.lean(expression, &mut |name, member| lean_field(collection, values, name, member));
+        if lean.and_then(|lean| lean.into_value(ty)).is_some() {
+            return None;
+        }
+        let found = self.evaluate(expression, |name| cel_field(collection, values, name));
+        found.and_then(|found| from_cel(&found, ty).map_err(|error| error.to_string())).err()
+    }
+
     /// Evaluates `expression`; names it does not find in `variable` are null.
     ///
     /// # Errors

@@ -219,6 +219,10 @@ pub struct Import {
     /// Only cut the files into chunks; `stook work` does them, wherever it can read the files under the same names.
     #[arg(long, conflicts_with = "dry_run")]
     pub detach: bool,
+    /// Until when to wait: until the documents are committed, or until all that follows from them (links, rollups, coverage) is
+    /// settled; else whoever comes next does that: an import, `stook work`, `stook serve`, `stook settle`.
+    #[arg(long, value_enum, default_value_t = Wait::Settled, conflicts_with_all = ["detach", "dry_run"])]
+    pub wait: Wait,
     /// As JSON.
     #[arg(long)]
     pub json: bool,
@@ -239,6 +243,15 @@ pub struct Work {
     /// One JSON object for each job that ends.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Until when an import waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Wait {
+    /// The documents are committed.
+    Completed,
+    /// What follows from them is settled.
+    Settled,
 }
 
 /// Arguments of `collect`.

@@ -62,7 +62,11 @@ fn explain_table(explained: &Json) {
     for (name, field) in entries("fields") {
         let conflict = if field["conflict"] == Json::Bool(true) { " (conflict)" } else { "" };
         let (from, rule) = match field.get("derived") {
-            Some(derived) => ("derived".to_owned(), text(derived)),
+            Some(derived) => {
+                let failed = field.get("failed").map(|reason| format!(" (failed: {})", text(reason))).unwrap_or_default();
+                let stale = if field["stale"] == Json::Bool(true) { " (stale)" } else { "" };
+                ("derived".to_owned(), format!("{}{failed}{stale}", text(derived)))
+            }
             None => (text(&field["from"]), format!("{}{conflict}", text(&field["rule"]))),
         };
         rows.push(vec![name, text(&field["value"]), from, rule]);

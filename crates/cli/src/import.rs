@@ -1,6 +1,6 @@
 //! `import`, `jobs`, `journal`.
 
-use crate::arguments::Import;
+use crate::arguments::{Import, Wait};
 use crate::open::{self, Place};
 use crate::output::{bytes, count, number, seconds, table};
 use crate::work::{stop_signal, threads};
@@ -61,7 +61,7 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         return Ok(0);
     }
     let workers = threads(arguments.workers);
-    let shown = import::run(&catalogue, &*store, id, workers, &stop, &|moment| show(&bar, moment));
+    let shown = import::run(&catalogue, &*store, id, (workers, arguments.wait == Wait::Settled), &stop, &|moment| show(&bar, moment));
     bar.finish_and_clear();
     let job = shown.map_err(|error| can_go_on(&error.to_string()))?;
     report(&*store, &job, documents_before, began.elapsed(), arguments.json)?;

@@ -133,7 +133,7 @@ fn import_page(
     let name = format!("{service}_{time}_{}.json", done.pages);
     let upload = Upload { name, size, profile: None, source: Some(source.name.clone()), tenant, as_of: None };
     let job = import::upload(catalogue, store, &upload, Box::new(Cursor::new(page.bytes)), &mut |_| ())?;
-    let job = import::run(catalogue, store, job.id, request.workers, stop, &|_| ())?;
+    let job = import::run(catalogue, store, job.id, (request.workers, true), stop, &|_| ())?;
     match job.state {
         JobState::Completed | JobState::CompletedWithErrors => {
             done.pages += 1;

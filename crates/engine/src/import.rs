@@ -248,7 +248,8 @@ pub fn cut(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBo
 }
 
 /// Runs a job to its end, or until `stop` says otherwise, with `workers` threads, calling `show` now and then. A job that was
-/// interrupted goes on where it was: cutting behind the last chunk, and with the chunks that are left.
+/// interrupted goes on where it was: cutting behind the last chunk, and with the chunks that are left. With `settles` it waits
+/// until what follows from the documents is settled; else somebody else does that.
 ///
 /// # Errors
 /// When a file cannot be read or the store fails as a whole; the job can be resumed.
@@ -256,13 +257,13 @@ pub fn run(
     catalogue: &Arc<Catalogue>,
     store: &dyn Store,
     job: JobId,
-    workers: usize,
+    (workers, settles): (usize, bool),
     stop: &AtomicBool,
     show: &(dyn Fn(Moment) + Sync),
 ) -> Result<Job> {
     let start = store.job(job)?;
     if start.state.is_final() && start.state != JobState::Failed {
-        if !store.is_settled(job)? {
+        if settles && !store.is_settled(job)? {
             let rules: Arc<dyn Pass> = Arc::new(Rules::new(catalogue));
             settle::drain(store, &rules, stop)?;
         }
@@ -278,7 +279,7 @@ pub fn run(
             show(Moment::of(&start.files, now(), before + documents));
         }
     };
-    let options = Options { workers, lease_seconds: LEASE_SECONDS, drain: false, yields: false };
+    let options = Options { workers, lease_seconds: LEASE_SECONDS, drain: false, yields: false, settles };
     let crew = Crew::new(catalogue, store, Some(job), &options, stop, &tell);
     std::thread::scope(|scope| {
         if !start.progress.complete {

@@ -82,6 +82,7 @@ pub struct Dump {
     /// Documents in it.
     pub documents: u32,
     /// Whether the file ends with it.
+    #[serde(default)]
     pub is_last: bool,
     /// Why it failed last.
     pub reason: Option<String>,

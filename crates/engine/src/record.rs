@@ -19,6 +19,8 @@ pub struct WholeRecord<'c> {
     pub stored: StoredRecord,
     /// What its contributors say.
     pub contributions: Vec<Contribution>,
+    /// Whether something waits to be settled that may change its settled values.
+    pub stale: bool,
 }
 
 /// Reads a record; nothing when there is none (or it was deleted, unless `deleted` asks for it).
@@ -38,7 +40,9 @@ pub fn get<'c>(
     let found = store.read(tenant, index, std::slice::from_ref(&key), Detail::Full)?.pop().flatten();
     let Some(stored) = found.filter(|record| record.alive || deleted) else { return Ok(None) };
     let contributions = unpack(&stored.contributions, definition, &stored.golden, stored.raw.as_deref()).map_err(stook_store::StoreError::from)?;
-    Ok(Some(WholeRecord { collection: definition, stored, contributions }))
+    let settles = definition.rows_of.is_some() || definition.fields.iter().any(|field| field.is_settled());
+    let stale = settles && !store.marks(tenant, 1)?.is_empty();
+    Ok(Some(WholeRecord { collection: definition, stored, contributions, stale }))
 }
 
 /// The collection called `name`.
@@ -91,10 +95,23 @@ impl WholeRecord<'_> {
         for explanation in consolidator.explain(&self.contributions, &golden) {
             let field = &self.collection.fields[explanation.field];
             let value = &self.stored.golden[explanation.field];
-            if value.is_null() && explanation.lost.is_empty() {
+            let failed = match &field.derive {
+                Some(Derivation::Own(expression)) if value.is_null() => {
+                    evaluator.failure_of(expression, &field.ty, self.collection, &self.stored.golden)
+                }
+                _ => None,
+            };
+            let stale = self.stale && (field.is_settled() || self.collection.rows_of.is_some());
+            if value.is_null() && explanation.lost.is_empty() && failed.is_none() && !stale {
                 continue;
             }
             let mut entry = Map::new();
+            if stale {
+                entry.insert("stale".into(), json!(true));
+            }
+            if let Some(reason) = failed {
+                entry.insert("failed".into(), json!(reason));
+            }
             entry.insert("value".into(), value.to_json(field.golden_type()));
             match &field.derive {
                 Some(derive) => {

@@ -48,6 +48,8 @@ pub struct Options {
     pub drain: bool,
     /// Whether threads that answer requests of this process go first.
     pub yields: bool,
+    /// Whether what follows from the documents is settled, too.
+    pub settles: bool,
 }
 
 /// What there is to tell while workers run.
@@ -180,7 +182,7 @@ impl<'c> Crew<'c> {
             let threads: Vec<_> = (0..self.options.workers.max(1)).map(|_| scope.spawn(|| self.guard(self.serve()))).collect();
             let done = Arc::new(AtomicBool::new(false));
             let told = done.clone();
-            let settler = self.rules.any().then(|| scope.spawn(move || self.guard(self.settle(&told))));
+            let settler = (self.options.settles && self.rules.any()).then(|| scope.spawn(move || self.guard(self.settle(&told))));
             self.guard(self.feed(is_over));
             for thread in threads {
                 let _ = thread.join();

@@ -13,14 +13,28 @@ use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
 use stook_engine::settle::{self, Rules};
+use stook_engine::split;
+use stook_engine::work::{self, Options};
 use stook_lab::postgres::Server;
 use stook_store::plan::{Column, Plan};
 use stook_store::postgres::{self, PostgresStore};
-use stook_store::sqlite::{Options, SqliteStore};
+use stook_store::queue::{NewJob, Progress};
+use stook_store::sqlite::{self, SqliteStore};
 use stook_store::{Conflict, Mark, Pass, RecordWrite, Settling, Store, Tenant, Unit};
 
 const DEFINITION: &str = "\
 catalogue: settling
+sources:
+  plan: &source
+    format: json
+    let: { made: { path: $.made, type: timestamp }, gone: { path: $.gone, type: boolean } }
+    as_of: made
+    gone: gone
+    into: plan
+  item: { <<: *source, into: item }
+  bag: { <<: *source, into: bag }
+  shelf: { <<: *source, into: shelf }
+  seen: { <<: *source, into: seen }
 collections:
   plan:
     key: id
@@ -182,7 +196,8 @@ static FILE: LazyLock<Desk> = LazyLock::new(|| {
     let folder = folders.join(format!("stook-settle-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let catalogue = definition();
-    let open = || -> Box<dyn Store> { Box::new(SqliteStore::open(&folder.join("store"), catalogue.clone(), Options::default()).expect("a store")) };
+    let open =
+        || -> Box<dyn Store> { Box::new(SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::Options::default()).expect("a store")) };
     let stores = vec![open(), open()];
     desk(catalogue, stores)
 });
@@ -569,6 +584,76 @@ fn overlapping_transactions_of_a_server_settle_alike() {
     }
 }
 
+/// Deliveries of steps, each in chunks of its own, at the same time and in any order: what chunks settle by themselves is what
+/// passes would have.
+fn delivered(desk: &Desk, steps: &[Step], order: &[usize], chunk: u32, processes: usize) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let tenant = desk.tenant();
+    let folder = tempfile::tempdir().expect("a folder");
+    let turns = order.len().div_ceil(3).max(1);
+    for turn in order.chunks(turns) {
+        for name in ["plan", "item", "bag", "shelf"] {
+            let own = turn.iter().filter(|place| steps[**place].collection == name);
+            let text: String = own
+                .map(|place| {
+                    let step = &steps[*place];
+                    let mut document = step.fields.clone().unwrap_or_else(|| json!({ "gone": true }));
+                    (document["id"], document["made"]) = (step.key.clone().into(), time(1_000_000 + *place as i64));
+                    format!("{document}\n")
+                })
+                .collect();
+            if text.is_empty() {
+                continue;
+            }
+            let path = folder.path().join(format!("{}.ndjson", NEXT.fetch_add(1, Ordering::SeqCst)));
+            std::fs::write(&path, text).expect("a file");
+            let (_, source) = desk.catalogue.source(name).expect("a source");
+            let files = vec![split::inspect(&path, source).expect("it reads")];
+            let new = NewJob { tenant: tenant.clone(), profile: None, source: name.into(), as_of: None, files: files.clone() };
+            let job = desk.stores[0].create_job(new).expect("a job");
+            let added = split::split(&files, source, chunk, Progress::default(), |chunks, progress| {
+                desk.stores[0].add_chunks(job, chunks, progress)?;
+                Ok(true)
+            });
+            added.expect("it is cut");
+        }
+        let options = Options { workers: 2, lease_seconds: 60, drain: true, yields: false, settles: true };
+        std::thread::scope(|scope| {
+            for store in desk.stores.iter().cycle().take(processes) {
+                scope.spawn(|| work::run(&desk.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
+            }
+        });
+    }
+    compare(desk, &tenant, steps);
+}
+
+fn orders() -> impl Strategy<Value = (Vec<Step>, Vec<usize>, u32)> {
+    prop::collection::vec(step(), 5..60).prop_flat_map(|steps| {
+        let order: Vec<usize> = (0..steps.len()).collect();
+        (Just(steps), Just(order).prop_shuffle(), 1..20_u32)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn chunks_of_a_file_settle_what_passes_would((steps, order, chunk) in orders()) {
+        delivered(&FILE, &steps, &order, chunk, 1);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, max_shrink_iters: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn chunks_of_a_server_settle_what_passes_would((steps, order, chunk) in orders()) {
+        if let Some(desk) = &*SERVER {
+            delivered(desk, &steps, &order, chunk, 3);
+        }
+    }
+}
+
 /// Marks of a tenant, as a chunk would leave them.
 struct Marks(Tenant, Vec<Mark>);
 
@@ -616,7 +701,8 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
         steps.iter().for_each(|step| desk.apply(0, &small, step));
         let (stop, turns) = (AtomicBool::new(false), std::sync::Mutex::new(Vec::new()));
         while desk.stores[0].owing().expect("it tells").contains(&small) {
-            settle::round(&*desk.stores[0], &desk.rules, &stop, &|tenant, _, _| turns.lock().expect("turns").push(tenant.clone())).expect("it settles");
+            settle::round(&*desk.stores[0], &desk.rules, &stop, &|tenant, _, _| turns.lock().expect("turns").push(tenant.clone()))
+                .expect("it settles");
         }
         compare(desk, &small, &steps);
         let turns = turns.into_inner().expect("turns");
