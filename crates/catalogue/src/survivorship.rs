@@ -3,7 +3,7 @@
 //! Contributions are compared by `(as_of, hash, contributor)`, which is a total order, so nothing here depends on the order
 //! they arrived in. [`survive`] is the only place where golden values are made.
 
-use crate::definition::{Catalogue, Collection, Exists, Field, Survivorship};
+use crate::definition::{API_NAME, Catalogue, Collection, Exists, Field, Survivorship};
 use crate::expr::{Evaluator, Expression};
 use crate::key::Key;
 use crate::links::Derivation;
@@ -74,11 +74,12 @@ impl<'c> Consolidator<'c> {
             let values = self.survive_alone(&contributions[0], values);
             return Golden { values, alive, conflicts: Vec::new() };
         }
+        let voices = self.voices(contributions);
         let mut values = Vec::with_capacity(self.collection.fields.len());
         let mut conflicts = Vec::new();
         for (index, field) in self.collection.fields.iter().enumerate() {
-            values.push(self.pick(index, field, contributions));
-            if field.compare && self.disagree(index, field, contributions) {
+            values.push(self.pick(index, field, &voices));
+            if field.compare && self.disagree(index, field, &voices) {
                 conflicts.push(index);
             }
         }
@@ -92,9 +93,10 @@ impl<'c> Consolidator<'c> {
         if as_said {
             return values.clone();
         }
+        let source = self.source(only);
         let mut golden: Vec<Value> = Vec::with_capacity(values.len());
         for (field, value) in self.collection.fields.iter().zip(values.iter()) {
-            let heard = field.from.as_ref().is_none_or(|sources| self.is_among(only, sources));
+            let heard = field.from.as_ref().is_none_or(|sources| self.is_among(source, sources));
             golden.push(match value {
                 Value::Cleared | Value::Null => Value::Null,
                 _ if !heard => Value::Null,
@@ -124,57 +126,70 @@ impl<'c> Consolidator<'c> {
         }
     }
 
-    fn is_among(&self, contribution: &Contribution, sources: &[usize]) -> bool {
-        sources.iter().any(|source| self.catalogue.source_name(*source) == contribution.source())
+    /// The index of the source that speaks, as definitions refer to it; none of theirs if it is not one of them.
+    fn source(&self, contribution: &Contribution) -> usize {
+        let (name, sources) = (contribution.source(), &self.catalogue.sources);
+        sources.iter().position(|source| source.name == name).unwrap_or(if name == API_NAME { sources.len() } else { usize::MAX })
     }
 
-    /// Contributions that say something of a field, with what they say.
-    fn heard<'a>(&'a self, index: usize, field: &'a Field, contributions: &'a [Contribution]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
-        contributions.iter().filter(|contribution| contribution.is_heard()).filter_map(move |contribution| {
-            let Said::Values(values) = &contribution.said else { return None };
-            let value = values.get(index).filter(|value| !value.is_null())?;
-            let heard = field.from.as_ref().is_none_or(|sources| self.is_among(contribution, sources));
-            heard.then_some((contribution, value))
+    fn is_among(&self, source: usize, sources: &[usize]) -> bool {
+        sources.iter().any(|own| (*own).min(self.catalogue.sources.len()) == source)
+    }
+
+    /// Contributions that count, with what they say.
+    fn voices<'a>(&self, contributions: &'a [Contribution]) -> Vec<Voice<'a>> {
+        let heard = contributions.iter().filter(|contribution| contribution.is_heard());
+        let voice = |contribution: &'a Contribution| match &contribution.said {
+            Said::Values(values) => Some(Voice { contribution, values, source: self.source(contribution) }),
+            Said::Gone => None,
+        };
+        heard.filter_map(voice).collect()
+    }
+
+    /// Those that say something of a field, with what they say.
+    fn heard<'a>(&self, index: usize, field: &Field, voices: &[Voice<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value, usize)> {
+        voices.iter().filter_map(move |voice| {
+            let value = voice.values.get(index).filter(|value| !value.is_null())?;
+            let heard = field.from.as_ref().is_none_or(|sources| self.is_among(voice.source, sources));
+            heard.then_some((voice.contribution, value, voice.source))
         })
     }
 
-    fn pick(&self, index: usize, field: &Field, contributions: &[Contribution]) -> Value {
-        let heard = || self.heard(index, field, contributions);
+    fn pick(&self, index: usize, field: &Field, voices: &[Voice<'_>]) -> Value {
+        let heard = || self.heard(index, field, voices);
         let chosen = match &field.survivorship {
-            Survivorship::Latest => heard().max_by_key(|(contribution, _)| order(contribution)),
-            Survivorship::Earliest => heard().min_by_key(|(contribution, _)| order(contribution)),
+            Survivorship::Latest => heard().max_by_key(|(contribution, ..)| order(contribution)),
+            Survivorship::Earliest => heard().min_by_key(|(contribution, ..)| order(contribution)),
             Survivorship::Prefer { sources, then_earliest } => {
-                let rank = |contribution: &Contribution| {
-                    let place = sources.iter().position(|source| self.catalogue.source_name(*source) == contribution.source());
-                    place.unwrap_or(sources.len())
-                };
-                let best = heard().map(|(contribution, _)| rank(contribution)).min();
-                let equals = heard().filter(|(contribution, _)| Some(rank(contribution)) == best);
+                let known = self.catalogue.sources.len();
+                let rank = |source: usize| sources.iter().position(|own| (*own).min(known) == source).unwrap_or(sources.len());
+                let best = heard().map(|(.., source)| rank(source)).min();
+                let equals = heard().filter(|(.., source)| Some(rank(*source)) == best);
                 if *then_earliest {
-                    equals.min_by_key(|(contribution, _)| order(contribution))
+                    equals.min_by_key(|(contribution, ..)| order(contribution))
                 } else {
-                    equals.max_by_key(|(contribution, _)| order(contribution))
+                    equals.max_by_key(|(contribution, ..)| order(contribution))
                 }
             }
             Survivorship::Union => {
-                let mut all: Vec<(&Contribution, &Value)> = heard().collect();
+                let mut all: Vec<(&Contribution, &Value)> = heard().map(|(contribution, value, _)| (contribution, value)).collect();
                 all.sort_by_key(|(contribution, _)| order(contribution));
                 return union(all.into_iter().map(|(_, value)| value));
             }
             Survivorship::ByContributor => {
-                let mut all: Vec<(&Contribution, &Value)> = heard().collect();
+                let mut all: Vec<(&Contribution, &Value)> = heard().map(|(contribution, value, _)| (contribution, value)).collect();
                 all.sort_by_key(|(contribution, _)| &contribution.contributor);
                 return by_contributor(all, &field.ty);
             }
         };
         match chosen {
-            None | Some((_, Value::Cleared)) => Value::Null,
-            Some((_, value)) => value.clone(),
+            None | Some((_, Value::Cleared, _)) => Value::Null,
+            Some((_, value, _)) => value.clone(),
         }
     }
 
-    fn disagree(&self, index: usize, field: &Field, contributions: &[Contribution]) -> bool {
-        let mut said = self.heard(index, field, contributions).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
+    fn disagree(&self, index: usize, field: &Field, voices: &[Voice<'_>]) -> bool {
+        let mut said = self.heard(index, field, voices).map(|(_, value, _)| value).filter(|value| !matches!(value, Value::Cleared));
         let first = said.next();
         said.any(|value| Some(value) != first)
     }
@@ -199,8 +214,10 @@ impl<'c> Consolidator<'c> {
 
     /// Which contributor each golden value came from and which values lost, for `explain`. Derived fields have neither.
     pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &Golden) -> Vec<Explanation<'a>> {
+        let voices = self.voices(contributions);
         let explain_field = |(index, field): (usize, &'a Field)| {
-            let said: Vec<(&Contribution, &Value)> = self.heard(index, field, contributions).collect();
+            let said: Vec<(&Contribution, &Value)> =
+                self.heard(index, field, &voices).map(|(contribution, value, _)| (contribution, value)).collect();
             let value = &golden.values[index];
             let combines = matches!(field.survivorship, Survivorship::Union | Survivorship::ByContributor);
             let (won, lost) = said.into_iter().partition(|(_, said)| combines || *said == value);
@@ -208,6 +225,14 @@ impl<'c> Consolidator<'c> {
         };
         self.collection.fields.iter().enumerate().map(explain_field).collect()
     }
+}
+
+/// A contribution that counts.
+struct Voice<'a> {
+    contribution: &'a Contribution,
+    values: &'a [Value],
+    /// Its source's index.
+    source: usize,
 }
 
 /// Why a golden field has its value.

@@ -340,7 +340,7 @@ impl<'c> Crew<'c> {
                     let pending = self.store.submit(Box::new(chunk), Urgency::Bulk);
                     in_flight.push_back(InFlight { lease: fence(&lease), attempt: lease.attempt, documents, tenant, counts, began, pending });
                 }
-                Err(EngineError::Store(error)) if !is_of_chunk(&error) => return Err(error.into()),
+                Err(EngineError::Store(error)) if !self.is_of_chunk(&error) => return Err(error.into()),
                 Err(error) => self.give_back(fence(&lease), lease.attempt, &error.to_string())?,
             }
             while in_flight.iter().map(|chunk| chunk.documents).sum::<u64>() >= IN_FLIGHT
@@ -384,9 +384,15 @@ impl<'c> Crew<'c> {
             }
             // another worker has it, or the job was cancelled: nothing was written, nothing is lost
             Err(StoreError::Fenced(_)) => self.let_go(chunk.lease),
-            Err(error) if is_of_chunk(&error) => self.give_back(chunk.lease, chunk.attempt, &error.to_string()),
+            Err(error) if self.is_of_chunk(&error) => self.give_back(chunk.lease, chunk.attempt, &error.to_string()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether a failure may be the chunk's own; others stop the work. A chunk may be too large for a slow store: then the next one
+    /// goes on, unless somebody waits for this job.
+    fn is_of_chunk(&self, error: &StoreError) -> bool {
+        matches!(error, StoreError::Other(_) | StoreError::Damaged(_)) || (self.only.is_none() && matches!(error, StoreError::Slow(_)))
     }
 
     fn give_back(&self, own: Fence, attempt: u32, reason: &str) -> Result<()> {
@@ -429,11 +435,6 @@ impl<'c> Crew<'c> {
             std::thread::park_timeout(Duration::from_millis(100));
         }
     }
-}
-
-/// Whether a failure may be the chunk's own, which may be too large, too; others stop the work.
-fn is_of_chunk(error: &StoreError) -> bool {
-    matches!(error, StoreError::Other(_) | StoreError::Damaged(_) | StoreError::Slow(_))
 }
 
 fn fence(lease: &Lease) -> Fence {
