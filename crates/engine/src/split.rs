@@ -17,7 +17,7 @@ use stook_store::queue::{JobFile, NewChunk, Progress, Slice};
 /// Documents of a chunk.
 pub const CHUNK_DOCUMENTS: u32 = 1_000;
 /// Documents of a chunk that workers do beside others who write to a store on a server.
-pub const SHARED_CHUNK: u32 = 500;
+pub const SHARED_CHUNK: u32 = 250;
 /// The same where one writes after the other: nobody waits for longer than one takes.
 pub const SHORT_CHUNK: u32 = 100;
 /// Bytes after which a chunk ends though it has fewer documents.
