@@ -26,9 +26,9 @@ pub fn get(place: &Place, arguments: &Get) -> Outcome {
         return Err(Failure::new(format!("there is no {} {:?}{hint}", arguments.collection, arguments.key)));
     };
     match arguments.format {
-        None if arguments.explain => explain_table(&found.explain(&catalogue)),
+        None if arguments.explain => explain_table(&found.explain(&catalogue, &*store, &tenant)?),
         None | Some(GetFormat::Json | GetFormat::Yaml) => {
-            let json = if arguments.explain { found.explain(&catalogue) } else { found.to_json() };
+            let json = if arguments.explain { found.explain(&catalogue, &*store, &tenant)? } else { found.to_json() };
             if arguments.format == Some(GetFormat::Json) {
                 println!("{json}");
             } else {

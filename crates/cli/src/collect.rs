@@ -1,9 +1,9 @@
 //! `collect`.
 
 use crate::arguments::Collect;
-use crate::import::time;
+use crate::import::{outcomes, time};
 use crate::open::{self, Place};
-use crate::output::{count, number, table};
+use crate::output::{count, table};
 use crate::work::{stop_signal, threads};
 use crate::{Failure, Outcome};
 use serde_json::{Map, Value as Json, json};
@@ -31,7 +31,7 @@ pub fn run(place: &Place, arguments: &Collect) -> Outcome {
             rows.push(vec![source.name.clone(), name.clone(), until.unwrap_or_else(|| "not yet".into())]);
         }
         if !arguments.json {
-            print!("{}", table(&["source", "service", "collected until"], &rows, &[]));
+            println!("{}", table(&["source", "service", "collected until"], &rows, &[]));
         }
         return Ok(0);
     }
@@ -120,9 +120,9 @@ fn wait(time: Duration, stop: &AtomicBool) -> bool {
 }
 
 fn tell(source: &str, service: &str, done: &Collected, as_json: bool) {
-    let outcomes = OUTCOMES.iter().map(|(outcome, name)| (*name, done.counts.of(*outcome).max(0)));
     if as_json {
-        let counts: Map<String, Json> = outcomes.map(|(name, count)| (name.to_owned(), count.into())).collect();
+        let count = |(outcome, name): &(Became, &str)| ((*name).to_owned(), done.counts.of(*outcome).max(0).into());
+        let counts: Map<String, Json> = OUTCOMES.iter().map(count).collect();
         let until = show_timestamp(done.until);
         println!(
             "{}",
@@ -130,8 +130,8 @@ fn tell(source: &str, service: &str, done: &Collected, as_json: bool) {
         );
         return;
     }
-    let parts: Vec<String> = outcomes.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{} {name}", number(count as u64))).collect();
-    let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    let outcomes = outcomes(&done.counts);
+    let outcomes = if outcomes.is_empty() { outcomes } else { format!(": {outcomes}") };
     let documents = count(done.counts.documents.max(0) as u64, "document");
-    println!("{source} {service}: {documents} in {}, until {}{parts}", count(done.pages, "page"), show_timestamp(done.until));
+    println!("{source} {service}: {documents} in {}, until {}{outcomes}", count(done.pages, "page"), show_timestamp(done.until));
 }

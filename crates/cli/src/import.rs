@@ -141,14 +141,20 @@ pub fn report(store: &dyn Store, job: &Job, documents_before: i64, elapsed: Dura
     Ok(())
 }
 
-fn show_counts(counts: &Counts) {
+/// How many documents had which outcome, in words; nothing where there were none.
+pub fn outcomes(counts: &Counts) -> String {
     let parts: Vec<String> = OUTCOMES
         .iter()
         .filter(|(outcome, _)| counts.of(*outcome) != 0)
         .map(|(outcome, name)| format!("{} {name}", number(counts.of(*outcome).max(0) as u64)))
         .collect();
+    parts.join(", ")
+}
+
+fn show_counts(counts: &Counts) {
+    let parts = outcomes(counts);
     let warnings = if counts.warnings > 0 { format!(", {}", crate::output::count(counts.warnings as u64, "warning")) } else { String::new() };
-    println!("  {}{warnings}", if parts.is_empty() { "no documents".to_owned() } else { parts.join(", ") });
+    println!("  {}{warnings}", if parts.is_empty() { "no documents" } else { &parts });
 }
 
 fn show_preview(preview: &Preview, as_json: bool) {

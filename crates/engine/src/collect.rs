@@ -6,6 +6,7 @@
 //! window, so what is published meanwhile is not skipped.
 
 use crate::import::{self, Upload};
+use crate::settle::{Telling, number};
 use crate::{EngineError, Result};
 use base64::Engine;
 use serde_json::Value as Json;
@@ -14,11 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collect, Source};
-use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
 use stook_store::journal::Counts;
 use stook_store::queue::JobState;
-use stook_store::{Conflict, Edge, EdgeChange, RecordWrite, Result as StoreResult, Settling, Store, Tenant, Unit};
+use stook_store::{Edge, EdgeChange, Settling, Store, Tenant};
 
 /// Most bytes of a page.
 const MOST_BYTES: u64 = 64 << 20;
@@ -67,7 +67,7 @@ pub struct Collected {
 /// When the store fails.
 pub fn journal(store: &dyn Store, tenant: &Tenant, collect: &Collect, service: &str) -> Result<Option<i64>> {
     let edges = store.edges(tenant, collect.id, service)?;
-    Ok(edges.first().map(|edge| edge.payload.as_slice().try_into().map_or(0, i64::from_le_bytes)))
+    Ok(edges.first().map(|edge| number(&edge.payload)))
 }
 
 /// Asks one service for everything new and imports it. `show` is told what has been done so far.
@@ -87,8 +87,8 @@ pub fn collect(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
     // a window behind a gap says nothing of what is before it
     let is_next = known.is_none_or(|known| from <= known);
     let until = request.until.unwrap_or_else(|| store.clock() - collect.lag);
-    let note = |reached: i64| match is_next && known.is_none_or(|known| reached > known) {
-        true => store.commit(Box::new(Note::new(&request.tenant, collect, name, reached))).map(|_| ()),
+    let move_to = |reached: i64| match is_next && known.is_none_or(|known| reached > known) {
+        true => store.commit(Box::new(note(&request.tenant, collect, name, reached))).map(|_| ()),
         false => Ok(()),
     };
     let mut done = Collected { until: from, ..Collected::default() };
@@ -109,12 +109,12 @@ pub fn collect(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
         skip = if last == from { skip + of_last } else { of_last };
         from = last;
         done.until = from;
-        note(from)?;
+        move_to(from)?;
         show(&done);
     }
     if from >= until {
         done.until = until;
-        note(until)?;
+        move_to(until)?;
     }
     Ok(done)
 }
@@ -300,41 +300,8 @@ fn credentials(name: &str) -> Result<String> {
 }
 
 /// Moves the journal of a service.
-struct Note {
-    tenant: Tenant,
-    edge: Edge,
-}
-
-impl Note {
-    fn new(tenant: &Tenant, collect: &Collect, service: &str, until: i64) -> Self {
-        let edge = Edge {
-            link: collect.id,
-            target: service.to_owned(),
-            group: String::new(),
-            start: 0,
-            child: String::new(),
-            payload: until.to_le_bytes().into(),
-        };
-        Self { tenant: tenant.clone(), edge }
-    }
-}
-
-impl Unit for Note {
-    fn tenant(&self) -> &Tenant {
-        &self.tenant
-    }
-
-    fn writes(&self) -> &[RecordWrite] {
-        &[]
-    }
-
-    fn resolve(&mut self, _conflicts: Vec<Conflict>) -> StoreResult<Vec<RecordWrite>> {
-        Ok(Vec::new())
-    }
-
-    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
-
-    fn settling(&mut self) -> Settling {
-        Settling { edges: vec![EdgeChange::Put(self.edge.clone())], ..Settling::default() }
-    }
+fn note(tenant: &Tenant, collect: &Collect, service: &str, until: i64) -> Telling {
+    let (link, target, payload) = (collect.id, service.to_owned(), until.to_le_bytes().into());
+    let edge = Edge { link, target, group: String::new(), start: 0, child: String::new(), payload };
+    Telling { tenant: tenant.clone(), settling: Settling { edges: vec![EdgeChange::Put(edge)], ..Settling::default() } }
 }

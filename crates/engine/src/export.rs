@@ -114,7 +114,7 @@ fn each_record(
         last.as_str().clone_into(&mut after);
         for stored in store.read(tenant, index, &keys, Detail::Full)?.into_iter().flatten().filter(|record| record.alive) {
             let contributions = unpack(&stored.contributions, definition, &stored.golden, stored.raw.as_deref()).map_err(StoreError::from)?;
-            visit(WholeRecord { collection: definition, stored, contributions, stale: false })?;
+            visit(WholeRecord { collection: definition, stored, contributions })?;
         }
     }
 }

@@ -19,8 +19,6 @@ pub struct WholeRecord<'c> {
     pub stored: StoredRecord,
     /// What its contributors say.
     pub contributions: Vec<Contribution>,
-    /// Whether something waits to be settled that may change its settled values.
-    pub stale: bool,
 }
 
 /// Reads a record; nothing when there is none (or it was deleted, unless `deleted` asks for it).
@@ -40,9 +38,7 @@ pub fn get<'c>(
     let found = store.read(tenant, index, std::slice::from_ref(&key), Detail::Full)?.pop().flatten();
     let Some(stored) = found.filter(|record| record.alive || deleted) else { return Ok(None) };
     let contributions = unpack(&stored.contributions, definition, &stored.golden, stored.raw.as_deref()).map_err(stook_store::StoreError::from)?;
-    let settles = definition.rows_of.is_some() || definition.fields.iter().any(|field| field.is_settled());
-    let stale = settles && !store.marks(tenant, 1)?.is_empty();
-    Ok(Some(WholeRecord { collection: definition, stored, contributions, stale }))
+    Ok(Some(WholeRecord { collection: definition, stored, contributions }))
 }
 
 /// The collection called `name`.
@@ -86,8 +82,14 @@ impl WholeRecord<'_> {
         newest.raw.as_ref().map(|raw| (raw.format, &*raw.bytes))
     }
 
-    /// For each golden field: value, who says it by which rule, and what lost; then the contributions themselves.
-    pub fn explain(&self, catalogue: &Catalogue) -> Json {
+    /// For each golden field: value, who says it by which rule, and what lost, why it failed, and whether something waits to be
+    /// settled that may change it; then the contributions themselves.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn explain(&self, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) -> Result<Json> {
+        let is_row = self.collection.rows_of.is_some();
+        let waits = (is_row || self.collection.settles()) && !store.marks(tenant, 1)?.is_empty();
         let evaluator = Evaluator::new(catalogue.tables.clone());
         let consolidator = Consolidator::new(catalogue, self.collection, &evaluator);
         let golden = Golden { values: self.stored.golden.as_slice().into(), alive: self.stored.alive, conflicts: self.stored.conflicts.clone() };
@@ -101,7 +103,7 @@ impl WholeRecord<'_> {
                 }
                 _ => None,
             };
-            let stale = self.stale && (field.is_settled() || self.collection.rows_of.is_some());
+            let stale = waits && (field.is_settled() || is_row);
             if value.is_null() && explanation.lost.is_empty() && failed.is_none() && !stale {
                 continue;
             }
@@ -180,7 +182,7 @@ impl WholeRecord<'_> {
             whole.insert("state".into(), Json::Object(state));
         }
         whole.insert("contributions".into(), Json::Array(contributions));
-        Json::Object(whole)
+        Ok(Json::Object(whole))
     }
 }
 

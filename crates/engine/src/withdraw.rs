@@ -2,7 +2,7 @@
 
 use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::record::find_collection;
-use crate::settle::{Followed, Rules};
+use crate::settle::{Followed, Rules, Telling};
 use crate::{EngineError, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub fn withdraw(
     if let Some(replaces) = known.and_then(|source| source.replaces.as_ref()).filter(|_| contributor == source && collection_is_all) {
         // as if it had never spoken: what it says again is not dead
         let forget = vec![replaces.ledger(), replaces.parts(), replaces.statements()];
-        store.commit(Box::new(ForgetUnit { tenant: tenant.clone(), settling: Settling { forget, ..Settling::default() } }))?;
+        store.commit(Box::new(Telling { tenant: tenant.clone(), settling: Settling { forget, ..Settling::default() } }))?;
     }
     Ok(total)
 }
@@ -114,32 +114,6 @@ fn page(
         total.held += counted.held;
     }
     Ok(())
-}
-
-/// Forgets what files have taken the place of others.
-struct ForgetUnit {
-    tenant: Tenant,
-    settling: Settling,
-}
-
-impl Unit for ForgetUnit {
-    fn tenant(&self) -> &Tenant {
-        &self.tenant
-    }
-
-    fn writes(&self) -> &[RecordWrite] {
-        &[]
-    }
-
-    fn resolve(&mut self, _conflicts: Vec<Conflict>) -> StoreResult<Vec<RecordWrite>> {
-        Ok(Vec::new())
-    }
-
-    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
-
-    fn settling(&mut self) -> Settling {
-        self.settling.clone()
-    }
 }
 
 struct WithdrawUnit {
@@ -217,6 +191,4 @@ impl Unit for WithdrawUnit {
     fn log(&mut self) -> Vec<Logged> {
         self.logged.values().cloned().collect()
     }
-
-    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
 }

@@ -12,7 +12,7 @@ use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
-use stook_engine::settle::{self, Rules};
+use stook_engine::settle::{self, Rules, Telling};
 use stook_engine::split;
 use stook_engine::work::{self, Options};
 use stook_lab::postgres::Server;
@@ -20,7 +20,7 @@ use stook_store::plan::{Column, Plan};
 use stook_store::postgres::{self, PostgresStore};
 use stook_store::queue::{NewJob, Progress};
 use stook_store::sqlite::{self, SqliteStore};
-use stook_store::{Conflict, Mark, Pass, RecordWrite, Settling, Store, Tenant, Unit};
+use stook_store::{Mark, Pass, Settling, Store, Tenant};
 
 const DEFINITION: &str = "\
 catalogue: settling
@@ -654,29 +654,6 @@ proptest! {
     }
 }
 
-/// Marks of a tenant, as a chunk would leave them.
-struct Marks(Tenant, Vec<Mark>);
-
-impl Unit for Marks {
-    fn tenant(&self) -> &Tenant {
-        &self.0
-    }
-
-    fn writes(&self) -> &[RecordWrite] {
-        &[]
-    }
-
-    fn resolve(&mut self, _conflicts: Vec<Conflict>) -> stook_store::Result<Vec<RecordWrite>> {
-        Ok(Vec::new())
-    }
-
-    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
-
-    fn settling(&mut self) -> Settling {
-        Settling { marks: self.1.clone(), ..Settling::default() }
-    }
-}
-
 /// A tenant with a hundred thousand marks takes one pass for each of a tenant with a few.
 #[test]
 fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
@@ -691,7 +668,8 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
             target: format!("i{number}"),
             ..Mark::default()
         };
-        desk.stores[0].commit(Box::new(Marks(large.clone(), (0..100_000).map(mark).collect()))).expect("they are written");
+        let settling = Settling { marks: (0..100_000).map(mark).collect(), ..Settling::default() };
+        desk.stores[0].commit(Box::new(Telling { tenant: large.clone(), settling })).expect("they are written");
         let plan = |side: &str| {
             let fields = json!({ "side": side, "mode": "both", "from": time(0), "to": time(9) });
             Step { collection: "plan", key: "p1".into(), fields: Some(fields) }

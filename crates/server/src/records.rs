@@ -203,14 +203,14 @@ async fn whole(
     collection: usize,
     key: &Key,
     deleted: bool,
-    show: impl FnOnce(&App, engine_record::WholeRecord<'_>) -> Response + Send + 'static,
+    show: impl FnOnce(&App, engine_record::WholeRecord<'_>) -> stook_engine::Result<Response> + Send + 'static,
 ) -> Answer {
     ctx.reaches_store();
     let (app, tenant, wanted) = (ctx.app.clone(), ctx.tenant.clone(), key.clone());
     let read = move || {
         let name = &app.catalogue.collections[collection].name;
         let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), deleted)?;
-        Ok::<_, stook_engine::EngineError>(found.map(|found| show(&app, found)))
+        found.map(|found| show(&app, found)).transpose()
     };
     blocking(read).await?.ok_or_else(|| not_there(ctx, key))
 }
@@ -220,16 +220,22 @@ pub async fn explain(mut ctx: Ctx) -> Answer {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
-    whole(&ctx, collection, &key, deleted, |app, found| json_answer(StatusCode::OK, found.explain(&app.catalogue).to_string())).await
+    let tenant = ctx.tenant.clone();
+    let show = move |app: &App, found: engine_record::WholeRecord<'_>| {
+        Ok(json_answer(StatusCode::OK, found.explain(&app.catalogue, &*app.store, &tenant)?.to_string()))
+    };
+    whole(&ctx, collection, &key, deleted, show).await
 }
 
 /// The newest document a record keeps, as it was delivered.
 pub async fn document(mut ctx: Ctx) -> Answer {
     let (collection, key) = (ctx.collection(), ctx.key()?);
     ctx.params.end()?;
-    let show = |_: &App, found: engine_record::WholeRecord<'_>| match found.document() {
-        Some((_, bytes)) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes.to_vec()).into_response(),
-        None => StatusCode::NO_CONTENT.into_response(),
+    let show = |_: &App, found: engine_record::WholeRecord<'_>| {
+        Ok(match found.document() {
+            Some((_, bytes)) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes.to_vec()).into_response(),
+            None => StatusCode::NO_CONTENT.into_response(),
+        })
     };
     whole(&ctx, collection, &key, false, show).await
 }

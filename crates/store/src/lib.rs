@@ -433,15 +433,20 @@ pub trait Unit: Send {
         true
     }
     /// Changes computed from what was read, ordered by collection and key, one per record.
-    fn writes(&self) -> &[RecordWrite];
+    fn writes(&self) -> &[RecordWrite] {
+        &[]
+    }
     /// Records that are not any more what was read: merge again. What is returned is written without another check, the
     /// store holds them.
     ///
     /// # Errors
-    /// Fails the unit.
-    fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>>;
+    /// Fails the unit, as a unit does that writes nothing or holds what it writes: it has no second thoughts.
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
+        let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
+        Err(StoreError::Other(format!("records changed while they were held: {}", keys.join(", "))))
+    }
     /// A record that was not written because another one, `holder`, has the same value in a unique field.
-    fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str);
+    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
     /// Edges to change and marks to append (their ids are ignored), and marks by id that this unit has answered.
     fn settling(&mut self) -> Settling {
         Settling::default()

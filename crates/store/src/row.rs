@@ -1,9 +1,8 @@
 //! Parts of a row that every store keeps alike.
 
-use crate::{Conflict, Content, Logged, RecordWrite, Result, Settled, Settling, StoreError, Tenant, Unit};
+use crate::{Content, Logged, RecordWrite, Settled, Settling, Tenant, Unit};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
-use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 
 /// State that transitions have set, as JSON from name to value.
@@ -58,13 +57,6 @@ impl Unit for SettledUnit<'_> {
     fn writes(&self) -> &[RecordWrite] {
         &self.settled.writes
     }
-
-    fn resolve(&mut self, conflicts: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
-        let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
-        Err(StoreError::Other(format!("records changed while they were held: {}", keys.join(", "))))
-    }
-
-    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
 
     fn settling(&mut self) -> Settling {
         std::mem::take(&mut self.settled.settling)

@@ -426,9 +426,8 @@ fn part_of(
 ) -> Result<Part> {
     let documents = u64::from(slice.documents);
     let mut part = Part { documents, whole: slice.is_last.then_some(slice.file_documents + documents), ..Part::default() };
-    let scoped = |own: &Numbered| own.statement.scope.clone();
-    let scopes: Vec<_> = records.values().flatten().filter_map(scoped).collect();
-    let ledger = Ledger::read(store, tenant, replaces, scopes.iter().map(|scoped| scoped.scope.as_str()))?;
+    let scopes = records.values().flatten().filter_map(|own| own.statement.scope.as_deref());
+    let ledger = Ledger::read(store, tenant, replaces, scopes.map(|scoped| scoped.scope.as_str()))?;
     for own in records.values_mut().flatten().map(|own| &mut own.statement) {
         let Some(scoped) = &own.scope else { continue };
         part.add(scoped, own.as_of);

@@ -249,10 +249,9 @@ impl<'c> Decider<'c> {
         Ok(Some(decision))
     }
 
-    /// The change that retires what contributors have said, each until a time; nothing where they have said nothing, or newer
-    /// things.
-    pub fn retire(&self, record: &StoredRecord, dead: &[(&str, i64)]) -> Result<Option<Change>> {
-        let mut contributions = unpack(&record.contributions, self.collection, &record.golden, record.raw.as_deref())?;
+    /// The change that retires, of the contributions of a record, what contributors said at a time; nothing where they have said
+    /// other things since.
+    pub fn retire(&self, record: &StoredRecord, mut contributions: Vec<Contribution>, dead: &[(&str, i64)]) -> Option<Change> {
         let mut retired = false;
         for contribution in contributions.iter_mut().filter(|contribution| contribution.is_heard()) {
             if dead.iter().any(|(contributor, as_of)| *contributor == &*contribution.contributor && *as_of == contribution.as_of) {
@@ -261,10 +260,10 @@ impl<'c> Decider<'c> {
             }
         }
         if !retired {
-            return Ok(None);
+            return None;
         }
         let golden = self.survive(Some(record), &contributions);
-        Ok(Some(Change::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions)))))
+        Some(Change::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions))))
     }
 
     fn withdraw(&self, stored: Option<&StoredRecord>, whole: bool, mut old: Vec<Contribution>, statements: &[Numbered]) -> Result<Option<Decision>> {

@@ -35,7 +35,9 @@ use stook_catalogue::key::Key;
 use stook_catalogue::links::{CoverageKind, Derivation, LinkRule, id_of};
 use stook_catalogue::value::Value;
 use stook_store::queue::JobId;
-use stook_store::{Change, Content, Inside, Logged, Mark, Pass, Passed, RecordWrite, Result, Settled, Store, StoreError, StoredRecord, Tenant};
+use stook_store::{
+    Change, Content, Inside, Logged, Mark, Pass, Passed, RecordWrite, Result, Settled, Settling, Store, StoreError, StoredRecord, Tenant, Unit,
+};
 
 /// Marks of records that children look for. Kinds of marks are the last two bits of their stratum.
 const FOUND: u32 = 0;
@@ -264,6 +266,30 @@ fn content_of(stored: &StoredRecord, golden: Vec<Value>) -> Content {
         raw: stored.raw.clone().map(Into::into),
         indexed_stay: false,
     }
+}
+
+/// Something about derived values, said beside no record.
+#[derive(Debug)]
+pub struct Telling {
+    /// Whose values.
+    pub tenant: Tenant,
+    /// What is said.
+    pub settling: Settling,
+}
+
+impl Unit for Telling {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn settling(&mut self) -> Settling {
+        self.settling.clone()
+    }
+}
+
+/// The number that is an edge's payload.
+pub(crate) fn number(payload: &[u8]) -> i64 {
+    payload.try_into().map_or(0, i64::from_le_bytes)
 }
 
 /// The text of a value that is a key.

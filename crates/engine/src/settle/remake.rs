@@ -7,10 +7,7 @@ use crate::withdraw::PAGE;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use stook_catalogue::expr::Evaluator;
-use stook_catalogue::key::Key;
-use stook_store::{
-    Conflict, Detail, Pass, Passed, RecordWrite, Reliance, Result as StoreResult, Settling, Store, StoredRecord, Tenant, Unit, Urgency,
-};
+use stook_store::{Detail, Pass, Passed, Reliance, Settling, Store, StoredRecord, Tenant, Unit, Urgency};
 
 /// Marks everything again if the rules are not those by which the store was settled; passes do the rest. Returns how many
 /// records were marked.
@@ -93,16 +90,6 @@ impl Unit for Remake {
     fn tenant(&self) -> &Tenant {
         &self.tenant
     }
-
-    fn writes(&self) -> &[RecordWrite] {
-        &[]
-    }
-
-    fn resolve(&mut self, _conflicts: Vec<Conflict>) -> StoreResult<Vec<RecordWrite>> {
-        Ok(Vec::new())
-    }
-
-    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
 
     fn relies(&self) -> Option<&Reliance> {
         Some(&self.reliance)

@@ -7,7 +7,7 @@
 //! statements are kept and not heard, so that the end does not depend on the order in which files came.
 
 use super::fan::Bounds;
-use super::{By, Changed, FOUND, Followed, Jobs, MOST_CHILDREN, Rules, Work, damaged};
+use super::{By, Changed, FOUND, Followed, Jobs, MOST_CHILDREN, Rules, Work, damaged, number};
 use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::chunk::map::Scoped;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,12 +51,8 @@ fn whole(scope: &str) -> (String, i64, i64) {
     (scope.to_owned(), i64::MIN, i64::MAX)
 }
 
-fn number(payload: &[u8]) -> i64 {
-    payload.try_into().map_or(0, i64::from_le_bytes)
-}
-
 /// How much of a file is done: of a chunk, or of several.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Part {
     /// Documents that were read.
     pub documents: u64,
@@ -236,7 +232,7 @@ impl Work<'_> {
         let consolidator = Consolidator::new(&self.rules.catalogue, definition, self.evaluator);
         let decider = Decider::new(self.rules, collection, &consolidator, self.evaluator, policy);
         let dead: Vec<(&str, i64)> = dead.iter().map(|dead| (dead.contributor.as_str(), dead.as_of)).collect();
-        let Some(change) = decider.retire(&record, &dead)? else { return Ok(()) };
+        let Some(change) = decider.retire(&record, contributions, &dead) else { return Ok(()) };
         let Change::Put(content) = &change else { return Ok(()) };
         let before = record.alive.then_some(&record.golden[..]);
         let after = content.alive.then_some(&content.golden[..]);

@@ -25,7 +25,7 @@ use stook_catalogue::value::{FieldType, Value};
 
 // --- reading ------------------------------------------------------------------------------------------------------------
 
-/// The row of a record whose key is in column `key` of what stands before it: a range of one key in the order of keys, because
+/// The row of a record whose key is `u.own`: a range of one key in the order of keys, because
 /// of a table that it believes to be small the planner would as well take any other index and read all rows of the tenant.
 const ONE: &str = "BETWEEN u.own AND u.own ORDER BY key LIMIT 1";
 
