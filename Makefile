@@ -26,7 +26,7 @@ lint:
 
 # Reference implementations that tests and benches compare with. Without them those tests say "skipped" and the rest runs.
 reference:
-	@if [ -x $(STOOK_TEST_PYTHON) ] && $(STOOK_TEST_PYTHON) -c 'import pymarc, jsonschema, yaml, schemathesis' 2>/dev/null; then :; else \
+	@if [ -x $(STOOK_TEST_PYTHON) ] && $(STOOK_TEST_PYTHON) -c 'import pymarc, lxml, jsonschema, yaml, schemathesis' 2>/dev/null; then :; else \
 	  { python3 -m venv $(VENV) && $(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/reference/requirements.txt; } \
 	  || echo "skipped: no Python packages of reference implementations; tests that need them will say so"; fi
 

@@ -38,7 +38,7 @@ pub enum Path {
     JsonMembers(Vec<String>),
     /// Into a JSON value, any other path.
     Json(JsonPath),
-    /// Into an XML element.
+    /// Into an XML element; an expression that gives no nodes gives one value.
     Xml(XPath),
     /// A column of a CSV row.
     Column(String),
@@ -54,18 +54,18 @@ pub struct PathError {
 }
 
 impl Path {
-    /// Compiles `text` in `language`.
+    /// Compiles `text` in `language`; `namespaces` binds the prefixes of XPath.
     ///
     /// # Errors
     /// When the text is not a path of that language.
-    pub fn compile(text: &str, language: PathLanguage) -> Result<Self, PathError> {
+    pub fn compile(text: &str, language: PathLanguage, namespaces: &[(String, String)]) -> Result<Self, PathError> {
         match language {
             PathLanguage::Marc => MarcSpec::parse(text).map(Path::Marc).map_err(|error| PathError { at: error.at, message: error.message }),
             PathLanguage::Json => match JsonPath::parse(text) {
                 Ok(path) => Ok(member_names(text).map_or(Path::Json(path), Path::JsonMembers)),
                 Err(error) => Err(PathError { at: error.position(), message: error.message().to_owned() }),
             },
-            PathLanguage::Xml => XPath::parse(text).map(Path::Xml).map_err(|error| PathError { at: error.at, message: error.message }),
+            PathLanguage::Xml => XPath::parse(text, namespaces).map(Path::Xml).map_err(|error| PathError { at: error.at, message: error.message }),
             PathLanguage::Csv => Ok(Path::Column(text.to_owned())),
         }
     }

@@ -3,6 +3,7 @@
 //! * [`scan`] finds where documents begin and end, in constant memory, whatever the input.
 //! * [`read`] opens files, also compressed ones, and hands out documents with number and offset.
 //! * [`Document::parse`] makes one document of its bytes; [`select()`] evaluates paths on it.
+//! * [`tree`] is XML as XPath sees it, [`xpath`] evaluates expressions on it.
 //! * [`marc`], [`marcxml`], [`marc8`] are one file a format; [`write`] writes them.
 
 pub mod marc;
@@ -11,8 +12,10 @@ pub mod marcxml;
 pub mod read;
 pub mod scan;
 mod select;
+pub mod tree;
 pub mod write;
 pub mod xml;
+pub mod xpath;
 
 pub use select::{Selected, select};
 
@@ -116,7 +119,7 @@ pub enum Document<'d> {
     /// A JSON value.
     Json(serde_json::Value),
     /// An XML tree.
-    Xml(roxmltree::Document<'d>),
+    Xml(tree::Tree<'static>),
     /// A CSV row with its header.
     Csv(CsvRow),
 }
@@ -200,7 +203,7 @@ impl<'d> Document<'d> {
             Syntax::Marc => Ok(Document::Marc(MarcRecord::parse(bytes)?)),
             Syntax::Json => Ok(Document::Json(parse_json(bytes)?)),
             Syntax::MarcJson => Ok(Document::Marc(MarcRecord::from_json(&parse_json(bytes)?)?)),
-            Syntax::Xml => Ok(Document::Xml(xml::parse(bytes)?)),
+            Syntax::Xml => Ok(Document::Xml(tree::Tree::parse(bytes)?)),
             Syntax::MarcXml => Ok(Document::Marc(marcxml::read(xml::parse(bytes)?.root_element())?)),
             Syntax::Csv => {
                 let values = csv_fields(bytes, head.delimiter)?;

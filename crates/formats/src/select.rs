@@ -2,11 +2,10 @@
 
 use crate::Document;
 use crate::marc::{Field, MarcRecord};
-use roxmltree::{Node, NodeType};
+use crate::xpath::{self, Value, show_number};
 use std::borrow::Cow;
 use stook_catalogue::marcspec::{Condition, MarcSpec, Operand, Operator, Part, SubfieldSpec, TagPattern, Test};
 use stook_catalogue::path::Path;
-use stook_catalogue::xpath::{Axis, NodeTest, Predicate, Step, XPath};
 
 /// Something a path found.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,10 +16,14 @@ pub enum Selected<'d> {
     Json(&'d serde_json::Value),
 }
 
-/// Everything `path` finds in `document`, in document order. `namespaces` binds XPath prefixes.
+/// Most steps of an XPath of a definition on one document.
+const MOST_STEPS: u64 = 100_000_000;
+
+/// Everything `path` finds in `document`, in document order. An XPath that gives a number or a text finds it; nothing where that is no
+/// number, or empty, or takes too long.
 ///
 /// A path of another format's language finds nothing: definitions are checked so that this does not happen.
-pub fn select<'d>(document: &'d Document<'_>, path: &Path, namespaces: &[(String, String)], found: &mut Vec<Selected<'d>>) {
+pub fn select<'d>(document: &'d Document<'_>, path: &Path, found: &mut Vec<Selected<'d>>) {
     match (document, path) {
         (Document::Marc(record), Path::Marc(spec)) => marc(record, spec, &mut |text, field| found.push(Selected::Text(text, field))),
         (Document::Json(value), Path::JsonMembers(names)) => {
@@ -31,8 +34,14 @@ pub fn select<'d>(document: &'d Document<'_>, path: &Path, namespaces: &[(String
             found.extend(path.query(value).all().into_iter().filter(|value| !value.is_null()).map(Selected::Json));
         }
         (Document::Xml(tree), Path::Xml(path)) => {
-            let nodes = xpath(tree.root_element(), path, namespaces);
-            found.extend(nodes.into_iter().map(|text| Selected::Text(text, 0)));
+            let one = |text| Selected::Text(text, 0);
+            match xpath::evaluate(path, tree, MOST_STEPS) {
+                Ok(Value::Nodes(nodes)) => found.extend(nodes.into_iter().map(one)),
+                Ok(Value::Boolean(value)) => found.push(one(value.to_string().into())),
+                Ok(Value::Number(number)) if number.is_finite() => found.push(one(show_number(number).into())),
+                Ok(Value::Text(text)) if !text.is_empty() => found.push(one(text)),
+                Ok(Value::Number(_) | Value::Text(_)) | Err(_) => {}
+            }
         }
         (Document::Csv(row), Path::Column(name)) => {
             found.extend(row.get(name).map(|value| Selected::Text(Cow::Borrowed(value), 0)));
@@ -158,110 +167,4 @@ fn operand(record: &MarcRecord<'_>, field: Field<'_>, operand: &Operand) -> Vec<
         Operand::Spec(spec) => marc(record, spec, &mut |text, _| values.push(text.into_owned())),
     }
     values
-}
-
-// --- XPath --------------------------------------------------------------------------------------------------------------
-
-/// Ordered as in the document.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum XmlItem<'a, 'input> {
-    Node(Node<'a, 'input>),
-    Attribute(Node<'a, 'input>, usize),
-}
-
-fn xpath<'a>(element: Node<'a, '_>, path: &XPath, namespaces: &[(String, String)]) -> Vec<Cow<'a, str>> {
-    let start = if path.absolute { element.document().root() } else { element };
-    let mut current = vec![XmlItem::Node(start)];
-    for step in &path.steps {
-        let mut next: Vec<XmlItem<'a, '_>> = Vec::new();
-        for item in current {
-            let XmlItem::Node(node) = item else { continue };
-            // the descendants of a descendant of a node before are there already
-            let covered = step.axis == Axis::DescendantOrSelf && next.last().is_some_and(|last| *last >= item);
-            if !covered {
-                next.extend(apply(node, step, namespaces));
-            }
-        }
-        next.sort_unstable();
-        next.dedup();
-        current = next;
-    }
-    current.into_iter().map(string_value).collect()
-}
-
-fn apply<'a, 'input>(node: Node<'a, 'input>, step: &Step, namespaces: &[(String, String)]) -> Vec<XmlItem<'a, 'input>> {
-    let mut found: Vec<XmlItem<'a, 'input>> = match step.axis {
-        Axis::SelfNode => vec![XmlItem::Node(node)],
-        Axis::Parent => node.parent().map(XmlItem::Node).into_iter().collect(),
-        Axis::DescendantOrSelf => node.descendants().map(XmlItem::Node).collect(),
-        Axis::Attribute => {
-            let matches = |attribute: &roxmltree::Attribute<'_, '_>| named(&step.test, attribute.name(), attribute.namespace(), namespaces);
-            node.attributes().enumerate().filter(|(_, attribute)| matches(attribute)).map(|(index, _)| XmlItem::Attribute(node, index)).collect()
-        }
-        Axis::Child => node.children().filter(|child| is(child, &step.test, namespaces)).map(XmlItem::Node).collect(),
-    };
-    for predicate in &step.predicates {
-        match predicate {
-            Predicate::Position(position) => found = found.into_iter().skip(position - 1).take(1).collect(),
-            Predicate::Test { negated, axis, name, compare } => {
-                found.retain(|item| predicate_holds(*item, *axis, name, compare.as_ref(), namespaces) != *negated);
-            }
-        }
-    }
-    found
-}
-
-fn is(node: &Node<'_, '_>, test: &NodeTest, namespaces: &[(String, String)]) -> bool {
-    match test {
-        NodeTest::Node => true,
-        NodeTest::Text => node.node_type() == NodeType::Text,
-        _ => node.is_element() && named(test, node.tag_name().name(), node.tag_name().namespace(), namespaces),
-    }
-}
-
-fn named(test: &NodeTest, name: &str, namespace: Option<&str>, namespaces: &[(String, String)]) -> bool {
-    match test {
-        NodeTest::Any => true,
-        NodeTest::Name { prefix, local } => {
-            let bound = |prefix: &String| match namespaces.iter().find(|(known, _)| known == prefix) {
-                Some((_, uri)) => Some(uri.as_str()),
-                None => (prefix == "xml").then_some(roxmltree::NS_XML_URI),
-            };
-            let wanted = prefix.as_ref().and_then(bound);
-            // xmlns="" takes the namespace away
-            local == name && wanted == namespace.filter(|uri| !uri.is_empty()) && prefix.is_some() == wanted.is_some()
-        }
-        NodeTest::Text | NodeTest::Node => false,
-    }
-}
-
-fn predicate_holds(item: XmlItem<'_, '_>, axis: Axis, name: &NodeTest, compare: Option<&(bool, String)>, namespaces: &[(String, String)]) -> bool {
-    let values: Vec<Cow<'_, str>> = match (axis, item) {
-        (Axis::SelfNode, item) => vec![string_value(item)],
-        (_, XmlItem::Attribute(..)) => Vec::new(),
-        (axis, XmlItem::Node(node)) => {
-            let step = Step { axis, test: name.clone(), predicates: Vec::new() };
-            apply(node, &step, namespaces).into_iter().map(string_value).collect()
-        }
-    };
-    match compare {
-        None => !values.is_empty(),
-        Some((equal, literal)) => values.iter().any(|value| (value == literal) == *equal),
-    }
-}
-
-/// All text below a node, as XPath's string().
-fn string_value<'a>(item: XmlItem<'a, '_>) -> Cow<'a, str> {
-    match item {
-        XmlItem::Attribute(node, index) => Cow::Borrowed(node.attributes().nth(index).map_or("", |attribute| attribute.value())),
-        XmlItem::Node(node) if node.is_text() => Cow::Borrowed(node.text().unwrap_or_default()),
-        XmlItem::Node(node) => {
-            let mut texts = node.descendants().filter(Node::is_text).filter_map(|text| text.text());
-            let first = texts.next().unwrap_or_default();
-            match texts.next() {
-                None => Cow::Borrowed(first),
-                Some(second) => Cow::Owned([first, second].into_iter().chain(texts).collect()),
-            }
-        }
-    }
 }

@@ -37,13 +37,14 @@ const XML_PATHS: &[&str] =
 const CSV_PATHS: &[&str] = &["id", "name", ""];
 
 fn paths(family: Family) -> Vec<Path> {
+    let namespaces = [("p".to_owned(), "urn:p".to_owned())];
     let (language, texts) = match family {
         Family::Marc => (PathLanguage::Marc, MARC_PATHS),
         Family::Json => (PathLanguage::Json, JSON_PATHS),
         Family::Xml => (PathLanguage::Xml, XML_PATHS),
         Family::Csv => (PathLanguage::Csv, CSV_PATHS),
     };
-    texts.iter().map(|text| Path::compile(text, language).unwrap_or_else(|error| panic!("{text}: {}", error.message))).collect()
+    texts.iter().map(|text| Path::compile(text, language, &namespaces).unwrap_or_else(|error| panic!("{text}: {}", error.message))).collect()
 }
 
 /// What holds for every file, however damaged.
@@ -85,10 +86,9 @@ fn check(file: &[u8], syntax: Syntax, records: Option<&str>, paths: &[Path]) -> 
 /// What holds for the bytes of every document. Returns whether they are one.
 fn check_document(bytes: &[u8], syntax: Syntax, head: &Head, paths: &[Path]) -> bool {
     let Ok(document) = Document::parse(bytes, syntax, head) else { return false };
-    let namespaces = [("p".to_owned(), "urn:p".to_owned())];
     let mut found: Vec<Selected<'_>> = Vec::new();
     for path in paths {
-        select(&document, path, &namespaces, &mut found);
+        select(&document, path, &mut found);
     }
     if let Document::Marc(record) = &document {
         check_writers(bytes, syntax, record);

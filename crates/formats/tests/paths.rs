@@ -7,10 +7,10 @@ use stook_formats::marc::{MarcBuilder, MarcRecord};
 use stook_formats::{Document, Head, Selected, Syntax, select};
 
 fn selected<'d>(document: &'d Document<'_>, path: &str, language: PathLanguage, namespaces: &[(&str, &str)]) -> Vec<Selected<'d>> {
-    let path = Path::compile(path, language).unwrap_or_else(|error| panic!("{path}: {}", error.message));
     let namespaces: Vec<(String, String)> = namespaces.iter().map(|(prefix, uri)| ((*prefix).to_owned(), (*uri).to_owned())).collect();
+    let path = Path::compile(path, language, &namespaces).unwrap_or_else(|error| panic!("{path}: {}", error.message));
     let mut found = Vec::new();
-    select(document, &path, &namespaces, &mut found);
+    select(document, &path, &mut found);
     found
 }
 
@@ -240,7 +240,7 @@ fn a_name_without_prefix_means_no_namespace() {
     assert_eq!(xml("i"), Vec::<String>::new());
     assert_eq!(xml("/r"), Vec::<String>::new());
     assert_eq!(xml("/d:r/@n"), ["0"]);
-    assert_eq!(xml("p:x"), Vec::<String>::new());
+    assert!(Path::compile("p:x", PathLanguage::Xml, &[]).is_err_and(|error| error.message.contains("`p` is not bound")));
     assert_eq!(xml("*"), ["onetwo", " text & more <end>", "567"]);
     assert_eq!(xml("@xml:lang"), ["cs"]);
     assert_eq!(xml("q:x/@q:n"), ["4"]);
@@ -278,6 +278,16 @@ fn predicates_test_attributes_children_and_the_node_itself() {
     assert_eq!(xml("//@n[.='3']"), ["3"]);
     assert_eq!(xml("//c[@m=\"it's\"]"), ["7"]);
     assert_eq!(xml("//*[@*]/@n"), ["0", "1", "2", "3", "5"]);
+}
+
+#[test]
+fn an_expression_that_gives_no_nodes_gives_one_value_or_none() {
+    assert_eq!(xml("count(//b)"), ["3"]);
+    assert_eq!(xml("sum(//q:i[number(.) = number(.)]) div 2"), ["5.5"]);
+    assert_eq!(xml("sum(//q:i)"), Vec::<String>::new());
+    assert_eq!(xml("string(//b[2])"), Vec::<String>::new());
+    assert_eq!(xml("concat(//c, '!')"), ["7!"]);
+    assert_eq!(xml("//c = 7"), ["true"]);
 }
 
 const JSON: &str = r#"{"a": {"b": [1, "two", null, {"c": true}], "": 0}, "none": null, "list": [{"n": 1, "x": "p"}, {"n": 2}], "é": "e"}"#;

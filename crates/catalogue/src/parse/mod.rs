@@ -782,7 +782,8 @@ impl<'t> Reader<'t> {
             }
             let known: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
             let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
-            let scope = RuleScope { family, names: &known, reads_meta: &meta_lets, context };
+            let format = Format { family, namespaces: &namespaces };
+            let scope = RuleScope { format, names: &known, reads_meta: &meta_lets, context };
             let ty = match rule_node.get("type") {
                 Some(ty) => self.field_type(ty),
                 None if rule_node.get("match").is_some() => Some(FieldType::Json),
@@ -794,7 +795,7 @@ impl<'t> Reader<'t> {
                 lets.push(Let { name: let_name.to_owned(), rule });
             }
         }
-        let feeds = self.feeds(name_node, node, family, &lets, context);
+        let feeds = self.feeds(name_node, node, Format { family, namespaces: &namespaces }, &lets, context);
         // a single feed's fields are as good as `let` values in the source's own conditions
         let only_feed = if feeds.len() == 1 { feeds.first() } else { None };
         let mut names: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
@@ -927,13 +928,13 @@ impl<'t> Reader<'t> {
         self.cel(as_of, names).map(AsOf::Expression)
     }
 
-    fn feeds(&mut self, name_node: &Node, node: &Node, family: Family, lets: &[Let], context: &SourceContext<'_>) -> Vec<Feed> {
+    fn feeds(&mut self, name_node: &Node, node: &Node, format: Format<'_>, lets: &[Let], context: &SourceContext<'_>) -> Vec<Feed> {
         let collection_names: Vec<&str> = context.collections.iter().map(|collection| collection.name.as_str()).collect();
         let mut feeds = Vec::new();
         match (node.get("into"), node.get("feeds")) {
             (Some(into), None) => {
                 if let Some(collection) = self.reference(into, "collection", &collection_names) {
-                    feeds.extend(self.feed(collection, node, node, family, lets, context));
+                    feeds.extend(self.feed(collection, node, node, format, lets, context));
                 }
             }
             (None, Some(list)) => {
@@ -946,7 +947,7 @@ impl<'t> Reader<'t> {
                     if feeds.iter().any(|feed: &Feed| feed.collection == collection) {
                         self.problem(item, format!("this source feeds `{}` twice", collection_names[collection]));
                     }
-                    feeds.extend(self.feed(collection, item, node, family, lets, context));
+                    feeds.extend(self.feed(collection, item, node, format, lets, context));
                 }
             }
             (Some(into), Some(_)) => self.problem(into, "`into` is short for one feed: use it or `feeds`, not both"),
@@ -956,7 +957,7 @@ impl<'t> Reader<'t> {
     }
 
     /// `node` has `when`, `contributor` and `map`; for the shorthand it is the source itself.
-    fn feed(&mut self, collection: usize, node: &Node, source: &Node, family: Family, lets: &[Let], context: &SourceContext<'_>) -> Option<Feed> {
+    fn feed(&mut self, collection: usize, node: &Node, source: &Node, format: Format<'_>, lets: &[Let], context: &SourceContext<'_>) -> Option<Feed> {
         let let_names: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
         let when = node.get("when").and_then(|node| self.cel(node, &let_names));
         let contributor = match node.get("contributor") {
@@ -980,7 +981,7 @@ impl<'t> Reader<'t> {
                 }
             }
         };
-        let map = self.map(collection, node, family, lets, context);
+        let map = self.map(collection, node, format, lets, context);
         let (_, _, collection_node) = context.collection_nodes[collection];
         let not_mapping = ["index", "unique", "fold", "survivorship", "from", "compare", "derive", "rollup"];
         let fields = collection_node.get("fields").map(|fields| canonical(fields, &not_mapping)).unwrap_or_default();
@@ -991,7 +992,7 @@ impl<'t> Reader<'t> {
         Some(Feed { collection, when, contributor, map, generation })
     }
 
-    fn map(&mut self, collection: usize, node: &Node, family: Family, lets: &[Let], context: &SourceContext<'_>) -> Vec<MapEntry> {
+    fn map(&mut self, collection: usize, node: &Node, format: Format<'_>, lets: &[Let], context: &SourceContext<'_>) -> Vec<MapEntry> {
         let fields = &context.collections[collection].fields;
         let field_names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
         // which node gives each field its rule: the feed's own map, or the field itself
@@ -1020,7 +1021,7 @@ impl<'t> Reader<'t> {
         let mut map: Vec<MapEntry> = Vec::new();
         for (index, rule_node) in &rules {
             let field = &fields[*index];
-            let default_path = match family {
+            let default_path = match format.family {
                 Family::Json => Some(format!("$.{}", field.name)),
                 Family::Csv => Some(field.name.clone()),
                 Family::Marc | Family::Xml => None,
@@ -1032,9 +1033,9 @@ impl<'t> Reader<'t> {
             if says_nothing && default_path.is_none() {
                 continue;
             }
-            let scope = RuleScope { family, names: &names, reads_meta: &meta_lets, context };
+            let scope = RuleScope { format, names: &names, reads_meta: &meta_lets, context };
             let rule = if says_nothing && !matches!(rule_node.kind, Kind::Map(_)) {
-                let path = default_path.and_then(|path| Path::compile(&path, family.language()).ok());
+                let path = default_path.and_then(|path| Path::compile(&path, format.family.language(), format.namespaces).ok());
                 path.map(|path| plain_rule(&field.ty, path))
             } else {
                 self.rule(rule_node, &field.ty, default_path, &scope)
@@ -1070,9 +1071,8 @@ impl<'t> Reader<'t> {
     }
 
     fn rule(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<Rule> {
-        let language = scope.family.language();
         if !matches!(node.kind, Kind::Map(_)) {
-            let path = self.path(node, scope.family)?;
+            let path = self.path(node, scope.format)?;
             return Some(plain_rule(ty, path));
         }
         let origins: Vec<&str> = ["path", "first", "cases", "expr", "match"].into_iter().filter(|word| node.get(word).is_some()).collect();
@@ -1081,17 +1081,17 @@ impl<'t> Reader<'t> {
             return None;
         }
         let origin = match (origins.first().copied(), default_path) {
-            (Some("path"), _) => Origin::Paths(vec![self.path(node.get("path")?, scope.family)?]),
+            (Some("path"), _) => Origin::Paths(vec![self.path(node.get("path")?, scope.format)?]),
             (Some("first"), _) => {
                 let items = self.items(node.get("first"), "first");
-                let paths: Vec<Option<Path>> = items.iter().map(|item| self.path(item, scope.family)).collect();
+                let paths: Vec<Option<Path>> = items.iter().map(|item| self.path(item, scope.format)).collect();
                 Origin::Paths(paths.into_iter().collect::<Option<Vec<_>>>()?)
             }
             (Some("cases"), _) => {
                 let mut cases = Vec::new();
                 for item in self.items(node.get("cases"), "cases") {
                     self.section(item, "a case", &[words::CASE])?;
-                    let path = self.required(item, "if").and_then(|path| self.path(path, scope.family))?;
+                    let path = self.required(item, "if").and_then(|path| self.path(path, scope.format))?;
                     let then = self.required(item, "then")?;
                     let text = self.text_of(then, "then")?.to_owned();
                     if let Err(error) = from_text(&text, ty.element(), None) {
@@ -1109,7 +1109,7 @@ impl<'t> Reader<'t> {
                 let position = self.reference(of, "value", scope.names)?;
                 Origin::Match { pattern, of: scope.names[position].to_owned() }
             }
-            (_, Some(path)) => Origin::Paths(vec![Path::compile(&path, language).ok()?]),
+            (_, Some(path)) => Origin::Paths(vec![Path::compile(&path, scope.format.family.language(), scope.format.namespaces).ok()?]),
             (_, None) => {
                 self.problem(node, "this value comes from nowhere: give it `path`, `first`, `cases`, `expr` or `match`");
                 return None;
@@ -1122,7 +1122,7 @@ impl<'t> Reader<'t> {
         };
         let each_field = self.choice(node.get("each"), "choice for each", &[("field", true), ("subfield", false)]).unwrap_or(false);
         if let Some(each) = node.get("each") {
-            if scope.family != Family::Marc {
+            if scope.format.family != Family::Marc {
                 self.problem(each, "`each` is about MARC fields and subfields");
             } else if each_field && node.get("join").is_none() {
                 self.problem(each, "`each: field` needs `join`, the separator between subfields");
@@ -1171,16 +1171,16 @@ impl<'t> Reader<'t> {
         fits.then_some(text)
     }
 
-    fn path(&mut self, node: &Node, family: Family) -> Option<Path> {
-        let language = family.language();
+    fn path(&mut self, node: &Node, format: Format<'_>) -> Option<Path> {
+        let language = format.family.language();
         let text = self.text_of(node, &format!("a {}", language.name()))?.to_owned();
-        match Path::compile(&text, language) {
+        match Path::compile(&text, language, format.namespaces) {
             Ok(path) => Some(path),
             Err(error) => {
                 let problem = Diagnostic::new(self.inside(node, error.at), format!("not a {}: {}", language.name(), error.message));
                 self.problems.push(problem.help(format!(
                     "paths are in the language of the source's format ({}); a source with another format needs a `map` of its own",
-                    family.name()
+                    format.family.name()
                 )));
                 None
             }
@@ -1195,8 +1195,15 @@ struct SourceContext<'a> {
     patterns: &'a [Pattern],
 }
 
-struct RuleScope<'a> {
+/// How paths of a source are read.
+#[derive(Clone, Copy)]
+struct Format<'a> {
     family: Family,
+    namespaces: &'a [(String, String)],
+}
+
+struct RuleScope<'a> {
+    format: Format<'a>,
     /// Names expressions may use here.
     names: &'a [&'a str],
     /// Those that depend on the envelope.

@@ -492,7 +492,7 @@ impl<'c> Mapper<'c> {
         match &rule.origin {
             Origin::Paths(paths) => {
                 for path in paths {
-                    select(document, path, &self.source.namespaces, found);
+                    select(document, path, found);
                     if !found.is_empty() {
                         break;
                     }
@@ -501,7 +501,7 @@ impl<'c> Mapper<'c> {
             }
             Origin::Cases(cases) => {
                 for (path, constant) in cases {
-                    select(document, path, &self.source.namespaces, found);
+                    select(document, path, found);
                     if !found.is_empty() {
                         return self.text(constant, rule).map_err(trouble);
                     }

@@ -1,0 +1,173 @@
+//! What an expression probably does not mean.
+
+use super::{Axis, Expr, Function, Kind, Name, NodeTest, Operator, Path, Start, Step, XPath};
+
+/// A sentence of advice.
+pub type Advice = String;
+
+/// Advice on an expression that decides whether a document is one of a kind: what can never hold, or always does, or looks at
+/// less than it seems to.
+pub fn advise(xpath: &XPath) -> Vec<Advice> {
+    let mut adviser = Adviser { names: &xpath.names, advice: Vec::new() };
+    if reads_nothing(&xpath.expression) {
+        adviser.say("it reads nothing of a document: it is the same for all".to_owned());
+    }
+    if let Expr::Path(path) = &xpath.expression
+        && let Some(name) = adviser.word(path)
+        && matches!(name, "true" | "false")
+    {
+        adviser.say(format!("`{name}` means elements of this name; the value is written {name}()"));
+    }
+    adviser.expression(&xpath.expression);
+    adviser.advice
+}
+
+struct Adviser<'x> {
+    names: &'x [Name],
+    advice: Vec<Advice>,
+}
+
+impl<'x> Adviser<'x> {
+    fn say(&mut self, advice: Advice) {
+        if !self.advice.contains(&advice) {
+            self.advice.push(advice);
+        }
+    }
+
+    fn expression(&mut self, expression: &'x Expr) {
+        match expression {
+            Expr::Literal(_) | Expr::Number(_) => {}
+            Expr::Negate(inner) => self.expression(inner),
+            Expr::Call(function, arguments) => {
+                if matches!(function, Function::Contains | Function::StartsWith)
+                    && let Some(Expr::Path(path)) = arguments.first()
+                    && finds_many(path)
+                {
+                    let name = function.name();
+                    self.say(format!("`{name}` looks at the first node of many; `…[{name}(., …)]` looks at each"));
+                }
+                arguments.iter().for_each(|argument| self.expression(argument));
+            }
+            Expr::Binary(operator, sides) => {
+                if operator.compares() {
+                    self.compared(&sides.0, &sides.1);
+                    self.compared(&sides.1, &sides.0);
+                }
+                if let (Operator::NotEqual, Expr::Path(path), true) = (operator, &sides.0, sides.1.kind() != Kind::Nodes)
+                    && finds_many(path)
+                {
+                    self.say("`!=` holds if any node differs; `not(… = …)` holds if none is equal".to_owned());
+                }
+                self.expression(&sides.0);
+                self.expression(&sides.1);
+            }
+            Expr::Path(path) => self.path(path),
+        }
+    }
+
+    /// A name where a text in quotes was meant.
+    fn compared(&mut self, side: &Expr, other: &Expr) {
+        let Expr::Path(path) = side else { return };
+        let Some(name) = self.word(path).map(str::to_owned) else { return };
+        let other_is_data = match other {
+            Expr::Path(path) => path.steps.last().is_some_and(|step| step.axis == Axis::Attribute || step.test == NodeTest::Text),
+            _ => false,
+        };
+        if other_is_data {
+            self.say(format!("`{name}` without quotes means a child element of this name; did you mean '{name}'?"));
+        }
+    }
+
+    fn path(&mut self, path: &'x Path) {
+        if let Start::Nodes(nodes, conditions) = &path.start {
+            self.expression(nodes);
+            conditions.iter().for_each(|condition| self.expression(&condition.expression));
+        }
+        let mut before: Option<&Step> = None;
+        for step in &path.steps {
+            if let Some(name) = self.name_of(step)
+                && name == "not"
+                && path.steps.len() > 1
+                && path.start == Start::Here
+            {
+                self.say("`not` means elements of this name here; the function is written not(…)".to_owned());
+            }
+            if let Some(before) = before {
+                let is_leaf = before.axis == Axis::Attribute || matches!(before.test, NodeTest::Text | NodeTest::Comment);
+                if is_leaf && matches!(step.axis, Axis::Child | Axis::Descendant | Axis::Attribute) {
+                    self.say("attributes and text have nothing below them: it never holds".to_owned());
+                }
+            }
+            step.conditions.iter().for_each(|condition| self.expression(&condition.expression));
+            before = Some(step);
+        }
+    }
+
+    fn name_of(&self, step: &Step) -> Option<&'x str> {
+        match step.test {
+            NodeTest::Name(name) => Some(&self.names[name].local),
+            _ => None,
+        }
+    }
+
+    /// The name, where a path is nothing else.
+    fn word(&self, path: &Path) -> Option<&'x str> {
+        match (path.steps.as_slice(), &path.start) {
+            ([step], Start::Here) if step.axis == Axis::Child && step.conditions.is_empty() => self.name_of(step),
+            _ => None,
+        }
+    }
+}
+
+fn finds_many(path: &Path) -> bool {
+    path.steps.iter().any(|step| matches!(step.axis, Axis::Descendant | Axis::DescendantOrSelf | Axis::Following | Axis::Preceding))
+}
+
+fn reads_nothing(expression: &Expr) -> bool {
+    match expression {
+        Expr::Path(_) => false,
+        Expr::Literal(_) | Expr::Number(_) => true,
+        Expr::Negate(inner) => reads_nothing(inner),
+        Expr::Binary(_, sides) => reads_nothing(&sides.0) && reads_nothing(&sides.1),
+        Expr::Call(function, arguments) => {
+            use Function::{Id, Lang, LocalName, Name, NamespaceUri, NormalizeSpace, Number, String, StringLength};
+            let reads_here = matches!(function, LocalName | Name | NamespaceUri | NormalizeSpace | Number | String | StringLength);
+            !matches!(function, Id | Lang) && !(reads_here && arguments.is_empty()) && arguments.iter().all(reads_nothing)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advice(text: &str) -> Vec<Advice> {
+        let xpath = XPath::parse(text, &[]).unwrap_or_else(|error| panic!("{text}: {}", error.message));
+        advise(&xpath)
+    }
+
+    #[test]
+    fn what_is_probably_not_meant_is_said() {
+        for (text, says) in [
+            ("//node[@id=network]", "did you mean 'network'?"),
+            ("contains(//node[@id=network]/vendor, 'Intel')", "did you mean 'network'?"),
+            ("true", "written true()"),
+            ("//a and not //b", "written not(…)"),
+            ("1 = 1", "the same for all"),
+            ("//@id/x", "never holds"),
+            ("contains(//vendor, 'NVIDIA')", "looks at the first node"),
+            ("//vendor != 'NVIDIA'", "if any node differs"),
+        ] {
+            let advice = advice(text);
+            assert!(advice.iter().any(|advice| advice.contains(says)), "{text}: {advice:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_plain_is_left_alone() {
+        for text in ["//node[@id='network']", "not(//a = 'b')", "count(//node) > 4", "//vendor[contains(., 'x')]", "//a[b = c]", "true()", "//a[2]"] {
+            let expected: &[&str] = if text == "true()" { &["it reads nothing of a document: it is the same for all"] } else { &[] };
+            assert_eq!(advice(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! XPath 1.0, the whole language: parsed, its names bound, its types checked. `stook_formats::xpath` evaluates it.
+//!
+//! XPath 1.0 without variables has static types: what every function and operator gives is known from its name. So what the
+//! standard finds when an expression is evaluated (a prefix that is not bound, a function that does not exist, a set of nodes
+//! where only a number could stand) is found here, with its place.
+
+mod advice;
+mod parse;
+
+pub use advice::{Advice, advise};
+
+/// Longest expression, in bytes.
+pub const MOST_BYTES: usize = 1 << 16;
+
+/// An expression, ready to be evaluated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct XPath {
+    /// The expression.
+    pub expression: Expr,
+    /// Names that it looks for; [`NodeTest::Name`] is an index into these.
+    pub names: Vec<Name>,
+}
+
+/// The name of an element or attribute.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Name {
+    /// Its namespace; empty for none.
+    pub uri: Box<str>,
+    /// Its local part.
+    pub local: Box<str>,
+}
+
+impl Name {
+    /// A hash of it, FNV-1a.
+    pub fn hash(&self) -> u32 {
+        let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        let hash = step(self.uri.as_bytes().iter().fold(0x811c_9dc5, step), &0);
+        self.local.as_bytes().iter().fold(hash, step)
+    }
+}
+
+/// An expression.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expr {
+    /// Two expressions and what is made of them.
+    Binary(Operator, Box<(Expr, Expr)>),
+    /// `-`.
+    Negate(Box<Expr>),
+    /// A text in quotes.
+    Literal(Box<str>),
+    /// A number.
+    Number(f64),
+    /// A function of the core library.
+    Call(Function, Vec<Expr>),
+    /// Nodes.
+    Path(Path),
+}
+
+/// Operators with two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are their names")]
+pub enum Operator {
+    Or,
+    And,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Union,
+}
+
+impl Operator {
+    /// Whether it compares its sides.
+    pub fn compares(self) -> bool {
+        use Operator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+        matches!(self, Equal | NotEqual | Less | LessOrEqual | Greater | GreaterOrEqual)
+    }
+}
+
+/// A path: where it begins and where it goes from there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Path {
+    /// Where it begins.
+    pub start: Start,
+    /// Its steps.
+    pub steps: Vec<Step>,
+}
+
+/// Where a path begins.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Start {
+    /// At the document.
+    Root,
+    /// At the node at hand.
+    Here,
+    /// At each of the nodes that an expression gives, those that satisfy the conditions in brackets.
+    Nodes(Box<Expr>, Vec<Condition>),
+}
+
+/// One step of a path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Direction.
+    pub axis: Axis,
+    /// Which nodes.
+    pub test: NodeTest,
+    /// Conditions in brackets, applied in order.
+    pub conditions: Vec<Condition>,
+}
+
+/// An expression in brackets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    /// The expression. A number is compared with the position.
+    pub expression: Expr,
+    /// Whether its value depends on the position, or the number, of the nodes.
+    pub positional: bool,
+}
+
+/// Directions a step can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are their names")]
+pub enum Axis {
+    Ancestor,
+    AncestorOrSelf,
+    Attribute,
+    Child,
+    Descendant,
+    DescendantOrSelf,
+    Following,
+    FollowingSibling,
+    Namespace,
+    Parent,
+    Preceding,
+    PrecedingSibling,
+    SelfNode,
+}
+
+impl Axis {
+    /// Whether positions count backwards.
+    pub fn is_reverse(self) -> bool {
+        matches!(self, Axis::Ancestor | Axis::AncestorOrSelf | Axis::Preceding | Axis::PrecedingSibling)
+    }
+}
+
+/// All axes with their names.
+pub const AXES: [(&str, Axis); 13] = [
+    ("ancestor", Axis::Ancestor),
+    ("ancestor-or-self", Axis::AncestorOrSelf),
+    ("attribute", Axis::Attribute),
+    ("child", Axis::Child),
+    ("descendant", Axis::Descendant),
+    ("descendant-or-self", Axis::DescendantOrSelf),
+    ("following", Axis::Following),
+    ("following-sibling", Axis::FollowingSibling),
+    ("namespace", Axis::Namespace),
+    ("parent", Axis::Parent),
+    ("preceding", Axis::Preceding),
+    ("preceding-sibling", Axis::PrecedingSibling),
+    ("self", Axis::SelfNode),
+];
+
+/// Which nodes of an axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeTest {
+    /// Those of a name, an index into [`XPath::names`].
+    Name(usize),
+    /// Any element; any attribute or namespace on their axes.
+    Any,
+    /// Any element, or attribute, of a namespace.
+    AnyOf(Box<str>),
+    /// Text.
+    Text,
+    /// Comments.
+    Comment,
+    /// Processing instructions, all or those of a target.
+    Instruction(Option<Box<str>>),
+    /// Any node.
+    Node,
+}
+
+/// What an expression gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A set of nodes.
+    Nodes,
+    /// True or false.
+    Boolean,
+    /// A number.
+    Number,
+    /// Text.
+    Text,
+}
+
+/// Functions of the core library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are their names")]
+pub enum Function {
+    Boolean,
+    Ceiling,
+    Concat,
+    Contains,
+    Count,
+    False,
+    Floor,
+    Id,
+    Lang,
+    Last,
+    LocalName,
+    Name,
+    NamespaceUri,
+    NormalizeSpace,
+    Not,
+    Number,
+    Position,
+    Round,
+    StartsWith,
+    String,
+    StringLength,
+    Substring,
+    SubstringAfter,
+    SubstringBefore,
+    Sum,
+    Translate,
+    True,
+}
+
+/// What is known of a function: its name, fewest and most arguments, what it gives, whether its arguments must be sets of nodes.
+type Signature = (Function, &'static str, usize, usize, Kind, bool);
+
+const MANY: usize = usize::MAX;
+
+/// The core library.
+pub(crate) const FUNCTIONS: [Signature; 27] = [
+    (Function::Boolean, "boolean", 1, 1, Kind::Boolean, false),
+    (Function::Ceiling, "ceiling", 1, 1, Kind::Number, false),
+    (Function::Concat, "concat", 2, MANY, Kind::Text, false),
+    (Function::Contains, "contains", 2, 2, Kind::Boolean, false),
+    (Function::Count, "count", 1, 1, Kind::Number, true),
+    (Function::False, "false", 0, 0, Kind::Boolean, false),
+    (Function::Floor, "floor", 1, 1, Kind::Number, false),
+    (Function::Id, "id", 1, 1, Kind::Nodes, false),
+    (Function::Lang, "lang", 1, 1, Kind::Boolean, false),
+    (Function::Last, "last", 0, 0, Kind::Number, false),
+    (Function::LocalName, "local-name", 0, 1, Kind::Text, true),
+    (Function::Name, "name", 0, 1, Kind::Text, true),
+    (Function::NamespaceUri, "namespace-uri", 0, 1, Kind::Text, true),
+    (Function::NormalizeSpace, "normalize-space", 0, 1, Kind::Text, false),
+    (Function::Not, "not", 1, 1, Kind::Boolean, false),
+    (Function::Number, "number", 0, 1, Kind::Number, false),
+    (Function::Position, "position", 0, 0, Kind::Number, false),
+    (Function::Round, "round", 1, 1, Kind::Number, false),
+    (Function::StartsWith, "starts-with", 2, 2, Kind::Boolean, false),
+    (Function::String, "string", 0, 1, Kind::Text, false),
+    (Function::StringLength, "string-length", 0, 1, Kind::Number, false),
+    (Function::Substring, "substring", 2, 3, Kind::Text, false),
+    (Function::SubstringAfter, "substring-after", 2, 2, Kind::Text, false),
+    (Function::SubstringBefore, "substring-before", 2, 2, Kind::Text, false),
+    (Function::Sum, "sum", 1, 1, Kind::Number, true),
+    (Function::Translate, "translate", 3, 3, Kind::Text, false),
+    (Function::True, "true", 0, 0, Kind::Boolean, false),
+];
+
+/// Where and why a text is not an expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XPathError {
+    /// Byte of the text.
+    pub at: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl XPath {
+    /// Parses an expression; `namespaces` are its prefixes.
+    ///
+    /// # Errors
+    /// The first place where it is not one.
+    pub fn parse(text: &str, namespaces: &[(String, String)]) -> Result<Self, XPathError> {
+        parse::parse(text, namespaces)
+    }
+}
+
+impl Expr {
+    /// What it gives.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Expr::Binary(Operator::Or | Operator::And, _) => Kind::Boolean,
+            Expr::Binary(Operator::Union, _) | Expr::Path(_) => Kind::Nodes,
+            Expr::Binary(operator, _) if operator.compares() => Kind::Boolean,
+            Expr::Binary(..) | Expr::Negate(_) | Expr::Number(_) => Kind::Number,
+            Expr::Literal(_) => Kind::Text,
+            Expr::Call(function, _) => FUNCTIONS.iter().find(|own| own.0 == *function).map_or(Kind::Text, |own| own.4),
+        }
+    }
+
+    /// Whether its own value depends on the position, or the number, of the nodes it is evaluated for.
+    fn reads_position(&self) -> bool {
+        match self {
+            Expr::Call(Function::Position | Function::Last, _) => true,
+            Expr::Call(_, arguments) => arguments.iter().any(Expr::reads_position),
+            Expr::Binary(_, sides) => sides.0.reads_position() || sides.1.reads_position(),
+            Expr::Negate(inner) => inner.reads_position(),
+            Expr::Path(Path { start: Start::Nodes(nodes, _), .. }) => nodes.reads_position(),
+            Expr::Literal(_) | Expr::Number(_) | Expr::Path(_) => false,
+        }
+    }
+}

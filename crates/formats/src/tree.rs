@@ -1,0 +1,554 @@
+//! XML as the nodes of XPath's data model, in document order, in a few arrays.
+//!
+//! A tree is made once of a document ([`Tree::parse`]) and can be kept ([`Tree::pack`]): unpacking takes a fraction of what
+//! parsing does. Trees can be put together ([`Tree::compose`]).
+//!
+//! ```text
+//! packed = version, text length, text, names, name (uri, prefix, local)*, declarations, (node, prefix, uri)*, nodes, node*
+//! node   = kind | fresh << 3 | name << 4, then for text, attributes, comments, instructions: [from,] length
+//! ```
+//! Numbers are LEB128. Text is kept once: `fresh` says that a node's text begins where the last fresh one ended.
+
+use crate::DocumentError;
+use crate::xml;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Kinds of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// The document.
+    Root,
+    /// An element; its attributes follow it, then what is in it.
+    Element,
+    /// An attribute.
+    Attribute,
+    /// Text, longest pieces.
+    Text,
+    /// A comment.
+    Comment,
+    /// A processing instruction.
+    Instruction,
+}
+
+/// A node. Its place in [`Tree::nodes`] is its place in document order.
+#[derive(Debug, Clone, Copy)]
+pub struct Node {
+    /// What it is.
+    pub kind: Kind,
+    /// How many attributes follow it.
+    pub attributes: u16,
+    /// Its name, a place in [`Tree::names`]; 0 for none.
+    pub name: u32,
+    /// The node it is in, or of.
+    pub parent: u32,
+    /// Behind everything that is in it.
+    pub end: u32,
+    /// Where its text begins.
+    from: u32,
+    /// Where its text ends.
+    to: u32,
+}
+
+/// A stretch of a tree's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Span(u32, u32);
+
+/// A name.
+#[derive(Debug, Clone, Copy)]
+struct Name {
+    uri: Span,
+    prefix: Span,
+    local: Span,
+}
+
+/// A document's nodes.
+#[derive(Debug, Clone)]
+pub struct Tree<'t> {
+    /// All nodes but those of namespaces; the first is the root.
+    pub nodes: Vec<Node>,
+    names: Vec<Name>,
+    /// By name: the first name with the same namespace and local part.
+    canonical: Vec<u32>,
+    /// By name: a hash of namespace and local part.
+    hashes: Vec<u32>,
+    /// Elements that declare a prefix, in document order, with prefix and namespace.
+    declared: Vec<(u32, Span, Span)>,
+    text: Cow<'t, str>,
+}
+
+/// Hash of a name.
+fn hash_of(uri: &str, local: &str) -> u32 {
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    let hash = uri.as_bytes().iter().fold(0x811c_9dc5, step);
+    local.as_bytes().iter().fold(step(hash, &0), step)
+}
+
+impl<'t> Tree<'t> {
+    /// Parses a document.
+    ///
+    /// # Errors
+    /// As [`xml::parse`].
+    pub fn parse(bytes: &[u8]) -> Result<Tree<'static>, DocumentError> {
+        let document = xml::parse(bytes)?;
+        let mut builder = Builder::new(bytes.len());
+        builder.document(&document);
+        Ok(builder.finish())
+    }
+
+    /// The root's element.
+    pub fn element(&self) -> usize {
+        self.children(0).find(|node| self.nodes[*node].kind == Kind::Element).unwrap_or(0)
+    }
+
+    /// What is directly in a node.
+    pub fn children(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
+        let own = self.nodes[node];
+        let mut next = node + 1 + usize::from(own.attributes);
+        std::iter::from_fn(move || {
+            let child = next;
+            (child < own.end as usize).then(|| {
+                next = self.nodes[child].end as usize;
+                child
+            })
+        })
+    }
+
+    /// The place of the name that stands for all with this namespace and local part, if there is one.
+    pub(crate) fn find_name(&self, hash: u32, uri: &str, local: &str) -> Option<u32> {
+        let is = |name: &Name| self.slice(name.local) == local && self.slice(name.uri) == uri;
+        let mut at = 0;
+        loop {
+            at += self.hashes[at..].iter().position(|known| *known == hash)?;
+            if is(&self.names[at]) {
+                return Some(at as u32);
+            }
+            at += 1;
+        }
+    }
+
+    /// The place of the name that stands for all with a node's namespace and local part.
+    pub(crate) fn canonical(&self, node: &Node) -> u32 {
+        self.canonical[node.name as usize]
+    }
+
+    fn slice(&self, span: Span) -> &str {
+        self.text.get(span.0 as usize..span.1 as usize).unwrap_or_default()
+    }
+
+    /// A node's own text: an attribute's value, text, a comment, an instruction.
+    pub fn own_text(&self, node: usize) -> &str {
+        let node = &self.nodes[node];
+        self.slice(Span(node.from, node.to))
+    }
+
+    /// A node's namespace, prefix and local name.
+    pub(crate) fn name(&self, node: usize) -> (&str, &str, &str) {
+        let name = &self.names[self.nodes[node].name as usize];
+        (self.slice(name.uri), self.slice(name.prefix), self.slice(name.local))
+    }
+
+    /// Namespaces in scope of an element: prefixes and what they stand for, in a fixed order.
+    pub(crate) fn namespaces(&self, element: usize) -> Vec<(&str, &str)> {
+        let mut found = vec![("xml", "http://www.w3.org/XML/1998/namespace")];
+        let mut hidden: Vec<&str> = vec!["xml"];
+        let mut at = element;
+        while self.nodes[at].kind == Kind::Element {
+            let first = self.declared.partition_point(|(node, ..)| (*node as usize) < at);
+            for (_, prefix, uri) in self.declared[first..].iter().take_while(|(node, ..)| *node as usize == at) {
+                let (prefix, uri) = (self.slice(*prefix), self.slice(*uri));
+                if !hidden.contains(&prefix) {
+                    hidden.push(prefix);
+                    // xmlns="" takes the namespace away
+                    found.extend((!uri.is_empty()).then_some((prefix, uri)));
+                }
+            }
+            at = self.nodes[at].parent as usize;
+        }
+        found
+    }
+
+    /// One document of several: the first tree as it is, and as the last things in its element copies of the other trees'
+    /// elements in namespaces of their own: what has none there is in this one.
+    pub fn compose(first: &Tree<'_>, parts: &[(&str, &Tree<'_>)]) -> Tree<'static> {
+        let size: usize = first.text.len() + parts.iter().map(|(_, part)| part.text.len()).sum::<usize>();
+        let mut builder = Builder::new(size);
+        let element = first.element();
+        builder.copy(first, 0..first.nodes.len(), None);
+        let end = builder.nodes[element].end;
+        // what follows the element comes behind the copies
+        let behind = builder.nodes.split_off(end as usize);
+        for (uri, part) in parts {
+            let from = part.element();
+            let at = builder.nodes.len();
+            builder.copy(part, from..part.nodes[from].end as usize, Some(uri));
+            builder.nodes[at].parent = element as u32;
+        }
+        let grown = builder.nodes.len() as u32 - end;
+        let mut above = element as u32;
+        loop {
+            builder.nodes[above as usize].end += grown;
+            if above == 0 {
+                break;
+            }
+            above = builder.nodes[above as usize].parent;
+        }
+        builder.nodes.extend(behind.into_iter().map(|node| Node { end: node.end + grown, ..node }));
+        builder.finish()
+    }
+
+    /// The tree as bytes, to be kept.
+    pub fn pack(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put(&mut out, self.text.len() as u64);
+        out.extend_from_slice(self.text.as_bytes());
+        put(&mut out, self.names.len() as u64);
+        let span = |out: &mut Vec<u8>, span: Span| {
+            put(out, u64::from(span.0));
+            put(out, u64::from(span.1 - span.0));
+        };
+        for name in &self.names {
+            [name.uri, name.prefix, name.local].into_iter().for_each(|part| span(&mut out, part));
+        }
+        put(&mut out, self.declared.len() as u64);
+        for (node, prefix, uri) in &self.declared {
+            put(&mut out, u64::from(*node));
+            [*prefix, *uri].into_iter().for_each(|part| span(&mut out, part));
+        }
+        put(&mut out, self.nodes.len() as u64);
+        let mut fresh = 0;
+        let mut open: Vec<u32> = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            while open.last().is_some_and(|end| *end as usize <= at) {
+                open.pop();
+                out.push(END);
+            }
+            let is_fresh = node.from == fresh && node.to > node.from;
+            put(&mut out, u64::from(node.kind as u8) | u64::from(is_fresh) << 3 | u64::from(node.name) << 4);
+            match node.kind {
+                Kind::Root | Kind::Element => open.push(node.end),
+                _ => {
+                    if is_fresh {
+                        fresh = node.to;
+                    } else {
+                        put(&mut out, u64::from(node.from));
+                    }
+                    put(&mut out, u64::from(node.to - node.from));
+                }
+            }
+        }
+        out
+    }
+
+    /// The tree that was packed; nothing when the bytes are not one.
+    pub fn unpack(bytes: &'t [u8]) -> Option<Tree<'t>> {
+        let (version, mut rest) = bytes.split_first()?;
+        if *version != VERSION {
+            return None;
+        }
+        let length = usize::try_from(take(&mut rest)?).ok()?;
+        let (text, behind) = rest.split_at_checked(length)?;
+        rest = behind;
+        let text = simdutf8::basic::from_utf8(text).ok()?;
+        let span = |rest: &mut &[u8]| {
+            let from = take(rest)?;
+            let to = from.checked_add(take(rest)?).filter(|to| *to <= length as u64)?;
+            Some(Span(u32::try_from(from).ok()?, u32::try_from(to).ok()?))
+        };
+        let count = counted(&mut rest)?;
+        let mut tree = Tree {
+            nodes: Vec::new(),
+            names: Vec::with_capacity(count),
+            canonical: Vec::new(),
+            hashes: Vec::new(),
+            declared: Vec::new(),
+            text: Cow::Borrowed(text),
+        };
+        for _ in 0..count {
+            let (uri, prefix, local) = (span(&mut rest)?, span(&mut rest)?, span(&mut rest)?);
+            tree.names.push(Name { uri, prefix, local });
+        }
+        for _ in 0..counted(&mut rest)? {
+            let node = u32::try_from(take(&mut rest)?).ok()?;
+            tree.declared.push((node, span(&mut rest)?, span(&mut rest)?));
+        }
+        let count = counted(&mut rest)?;
+        tree.nodes.reserve_exact(count);
+        let (mut fresh, mut parent) = (0_u32, 0_u32);
+        while tree.nodes.len() < count {
+            let token = take(&mut rest)?;
+            let at = tree.nodes.len() as u32;
+            let kind = match token as u8 & 7 {
+                0 => Kind::Root,
+                1 => Kind::Element,
+                2 => Kind::Attribute,
+                3 => Kind::Text,
+                4 => Kind::Comment,
+                5 => Kind::Instruction,
+                _ => {
+                    let open = tree.nodes.get_mut(parent as usize)?;
+                    open.end = at;
+                    parent = open.parent;
+                    continue;
+                }
+            };
+            if (kind == Kind::Root) != (at == 0) {
+                return None;
+            }
+            let name = u32::try_from(token >> 4).ok().filter(|name| (*name as usize) < tree.names.len())?;
+            let mut node = Node { kind, attributes: 0, name, parent, end: at + 1, from: 0, to: 0 };
+            if matches!(kind, Kind::Root | Kind::Element) {
+                parent = at;
+            } else {
+                node.from = if token & 8 != 0 { fresh } else { u32::try_from(take(&mut rest)?).ok()? };
+                node.to = node.from.checked_add(u32::try_from(take(&mut rest)?).ok()?).filter(|to| *to as usize <= length)?;
+                fresh = if token & 8 != 0 { node.to } else { fresh };
+                if kind == Kind::Attribute {
+                    tree.nodes.get_mut(parent as usize)?.attributes += 1;
+                }
+            }
+            tree.nodes.push(node);
+        }
+        // what is still open ends at the end
+        while let Some(open) = tree.nodes.get_mut(parent as usize) {
+            open.end = count as u32;
+            if parent == 0 {
+                break;
+            }
+            parent = open.parent;
+        }
+        tree.know_names();
+        (!tree.nodes.is_empty()).then_some(tree)
+    }
+
+    /// Which names are equal but for their prefixes.
+    fn know_names(&mut self) {
+        let parts = |name: &Name| (self.slice(name.uri), self.slice(name.local));
+        let hashes = self.names.iter().map(|name| hash_of(parts(name).0, parts(name).1)).collect();
+        let mut first: HashMap<(&str, &str), u32> = HashMap::with_capacity(self.names.len());
+        let number = |(at, name)| *first.entry(parts(name)).or_insert(at as u32);
+        let canonical = self.names.iter().enumerate().map(number).collect();
+        (self.hashes, self.canonical) = (hashes, canonical);
+    }
+}
+
+const VERSION: u8 = 1;
+/// The token of an element's end.
+const END: u8 = 7;
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn take(rest: &mut &[u8]) -> Option<u64> {
+    let (first, behind) = rest.split_first()?;
+    *rest = behind;
+    if *first < 0x80 {
+        return Some(u64::from(*first));
+    }
+    let mut number = u64::from(first & 0x7f);
+    for shift in (7..64).step_by(7) {
+        let (next, behind) = rest.split_first()?;
+        *rest = behind;
+        number |= u64::from(next & 0x7f) << shift;
+        if *next < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// A number of things that follow, each at least a byte.
+fn counted(rest: &mut &[u8]) -> Option<usize> {
+    let count = usize::try_from(take(rest)?).ok()?;
+    (count <= rest.len()).then_some(count)
+}
+
+/// Texts no longer than this are kept once.
+const SHARED: usize = 32;
+
+struct Builder {
+    nodes: Vec<Node>,
+    names: Vec<Name>,
+    known: HashMap<(String, String, String), u32>,
+    declared: Vec<(u32, Span, Span)>,
+    text: String,
+    /// Short texts seen before, by hash.
+    shared: Vec<Span>,
+    /// Names seen before, by hash.
+    near: Vec<u32>,
+}
+
+impl Builder {
+    fn new(size: usize) -> Self {
+        let mut builder = Self {
+            nodes: Vec::with_capacity(size / 10 + 8),
+            names: Vec::new(),
+            known: HashMap::new(),
+            declared: Vec::new(),
+            text: String::with_capacity(size / 2),
+            shared: vec![Span::default(); 1024],
+            near: vec![u32::MAX; 256],
+        };
+        builder.name("", "", "");
+        builder
+    }
+
+    fn finish(self) -> Tree<'static> {
+        let Self { nodes, names, declared, text, .. } = self;
+        let mut tree = Tree { nodes, names, canonical: Vec::new(), hashes: Vec::new(), declared, text: Cow::Owned(text) };
+        tree.know_names();
+        tree
+    }
+
+    fn slice(&self, span: Span) -> &str {
+        &self.text[span.0 as usize..span.1 as usize]
+    }
+
+    fn span(&mut self, text: &str) -> Span {
+        if text.is_empty() {
+            return Span::default();
+        }
+        let from = self.text.len() as u32;
+        let fresh = Span(from, from + text.len() as u32);
+        if text.len() <= SHARED {
+            let slot = hash_of("", text) as usize % self.shared.len();
+            let known = self.shared[slot];
+            if self.slice(known) == text {
+                return known;
+            }
+            self.shared[slot] = fresh;
+        }
+        self.text.push_str(text);
+        fresh
+    }
+
+    fn name(&mut self, uri: &str, prefix: &str, local: &str) -> u32 {
+        let slot = hash_of(uri, local) as usize % self.near.len();
+        if let Some(name) = self.names.get(self.near[slot] as usize)
+            && self.slice(name.local) == local
+            && self.slice(name.prefix) == prefix
+            && self.slice(name.uri) == uri
+        {
+            return self.near[slot];
+        }
+        let key = (uri.to_owned(), prefix.to_owned(), local.to_owned());
+        let number = match self.known.get(&key) {
+            Some(known) => *known,
+            None => {
+                let name = Name { uri: self.span(uri), prefix: self.span(prefix), local: self.span(local) };
+                self.names.push(name);
+                let number = self.names.len() as u32 - 1;
+                self.known.insert(key, number);
+                number
+            }
+        };
+        self.near[slot] = number;
+        number
+    }
+
+    fn push(&mut self, kind: Kind, name: u32, parent: u32, text: Span) -> u32 {
+        let at = self.nodes.len() as u32;
+        self.nodes.push(Node { kind, attributes: 0, name, parent, end: at + 1, from: text.0, to: text.1 });
+        at
+    }
+
+    fn document(&mut self, document: &roxmltree::Document<'_>) {
+        let root = self.push(Kind::Root, 0, 0, Span::default());
+        self.children(document.root(), root, document.input_text());
+        self.nodes[root as usize].end = self.nodes.len() as u32;
+    }
+
+    fn children(&mut self, of: roxmltree::Node<'_, '_>, parent: u32, input: &str) {
+        for child in of.children() {
+            match child.node_type() {
+                roxmltree::NodeType::Element => self.element(child, parent, input),
+                roxmltree::NodeType::Text => {
+                    let text = self.span(child.text().unwrap_or_default());
+                    self.push(Kind::Text, 0, parent, text);
+                }
+                roxmltree::NodeType::Comment => {
+                    let text = self.span(child.text().unwrap_or_default());
+                    self.push(Kind::Comment, 0, parent, text);
+                }
+                roxmltree::NodeType::PI => {
+                    let Some(instruction) = child.pi() else { continue };
+                    let name = self.name("", "", instruction.target);
+                    let text = self.span(instruction.value.unwrap_or_default());
+                    self.push(Kind::Instruction, name, parent, text);
+                }
+                roxmltree::NodeType::Root => {}
+            }
+        }
+    }
+
+    fn element(&mut self, element: roxmltree::Node<'_, '_>, parent: u32, input: &str) {
+        let tag = element.tag_name();
+        let prefix = prefix_of(&input[element.range().start + 1..], tag.name());
+        let name = self.name(tag.namespace().unwrap_or_default(), prefix, tag.name());
+        let at = self.push(Kind::Element, name, parent, Span::default());
+        let outer = element.parent().filter(roxmltree::Node::is_element);
+        // roxmltree shares the list of namespaces of an element that declares none with its parent's
+        for namespace in element.namespaces() {
+            let is_outer = |outer: roxmltree::Node<'_, '_>| outer.namespaces().any(|own| own == namespace);
+            if namespace.name() != Some("xml") && !outer.is_some_and(is_outer) {
+                let (prefix, uri) = (self.span(namespace.name().unwrap_or_default()), self.span(namespace.uri()));
+                self.declared.push((at, prefix, uri));
+            }
+        }
+        for attribute in element.attributes() {
+            let prefix = prefix_of(&input[attribute.range().start..], attribute.name());
+            let name = self.name(attribute.namespace().unwrap_or_default(), prefix, attribute.name());
+            let text = self.span(attribute.value());
+            self.push(Kind::Attribute, name, at, text);
+            self.nodes[at as usize].attributes += 1;
+        }
+        self.children(element, at, input);
+        self.nodes[at as usize].end = self.nodes.len() as u32;
+    }
+
+    /// Copies nodes of another tree to the end. What is in no namespace there is in `uri`, attributes aside.
+    fn copy(&mut self, tree: &Tree<'_>, range: std::ops::Range<usize>, uri: Option<&str>) {
+        let offset = self.nodes.len() as i64 - range.start as i64;
+        let moved = |place: u32| (i64::from(place) + offset).max(0) as u32;
+        let texts = self.text.len() as u32;
+        self.text.push_str(&tree.text);
+        let shift = |span: Span| if span.0 == span.1 { Span::default() } else { Span(span.0 + texts, span.1 + texts) };
+        // [of elements, of everything else]
+        let mut names = vec![[u32::MAX; 2]; tree.names.len()];
+        for node in &tree.nodes[range.clone()] {
+            let takes = node.kind == Kind::Element;
+            let slot = &mut names[node.name as usize][usize::from(!takes)];
+            if *slot == u32::MAX {
+                let name = &tree.names[node.name as usize];
+                let (own, prefix, local) = (tree.slice(name.uri), tree.slice(name.prefix), tree.slice(name.local));
+                *slot = match uri {
+                    Some(uri) if takes && own.is_empty() => self.name(uri, uri, local),
+                    _ => self.name(own, prefix, local),
+                };
+            }
+            let name = *slot;
+            let Span(from, to) = shift(Span(node.from, node.to));
+            self.nodes.push(Node { name, parent: moved(node.parent), end: moved(node.end), from, to, ..*node });
+        }
+        if let Some(uri) = uri {
+            let uri = self.span(uri);
+            self.declared.push((moved(range.start as u32), uri, uri));
+        }
+        let inside = tree.declared.iter().filter(|(node, ..)| range.contains(&(*node as usize)));
+        self.declared.extend(inside.map(|(node, prefix, uri)| (moved(*node), shift(*prefix), shift(*uri))));
+    }
+}
+
+/// The prefix of a name as written.
+fn prefix_of<'i>(written: &'i str, local: &str) -> &'i str {
+    if written.starts_with(local) && !written[local.len()..].starts_with(':') {
+        return "";
+    }
+    written.split_once(':').map_or("", |(prefix, _)| prefix)
+}
