@@ -177,7 +177,7 @@ pub enum Command {
         /// Number of the first record.
         #[arg(long, default_value_t = 1, value_name = "N")]
         first: u64,
-        /// The file [default: standard output]; businesses and satellites are files in a folder.
+        /// The file [default: standard output]; businesses, machines and satellites are files in a folder.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -468,6 +468,7 @@ pub enum ExportFormat {
 pub enum SampleName {
     Authorities,
     Businesses,
+    Machines,
     Sentinel,
 }
 

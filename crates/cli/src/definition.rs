@@ -12,6 +12,7 @@ use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
 use stook_lab::sample::authorities::{self, Authorities, Keys};
 use stook_lab::sample::businesses::{self, Businesses};
+use stook_lab::sample::machines::{self, Machines};
 use stook_lab::sample::sentinel::{self, Sentinel};
 
 /// The catalogue a new folder begins with.
@@ -84,6 +85,10 @@ pub fn sample(name: SampleName, size: u64, seed: u64, keys: KeyOrder, first: u64
         SampleName::Businesses => {
             let folder = output.ok_or_else(|| Failure::usage("businesses are several files: name a folder with -o"))?;
             businesses::write(&Businesses { records: size, seed, first, versions: SAMPLES }, folder)?;
+        }
+        SampleName::Machines => {
+            let folder = output.ok_or_else(|| Failure::usage("machines are several files: name a folder with -o"))?;
+            machines::write(&Machines { records: size, seed, first }, folder)?;
         }
         SampleName::Authorities => {
             let mut out = writer(output)?;

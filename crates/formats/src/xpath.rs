@@ -139,7 +139,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                     memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some()
                 }
                 Function::StartsWith => self.string(&arguments[0], here)?.starts_with(&*self.string(&arguments[1], here)?),
-                Function::Lang => self.lang(&*self.string(&arguments[0], here)?, here.node),
+                Function::Lang => self.lang(&self.string(&arguments[0], here)?, here.node),
                 Function::Id => !self.nodes(expression, here)?.is_empty(),
                 _ if expression.kind() == Gives::Number => truth(self.number(expression, here)?),
                 _ => !self.string(expression, here)?.is_empty(),
@@ -713,8 +713,9 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
             Axis::Following => {
                 let first = if own.kind == Kind::Attribute { self.behind_attributes(place) } else { own.end as usize };
                 self.spend(1 + (nodes.len() - first) as u64 / 8)?;
-                for at in first..nodes.len() {
-                    if nodes[at].kind != Kind::Attribute && !each(at)? {
+                let behind = nodes.iter().enumerate().skip(first).filter(|(_, node)| node.kind != Kind::Attribute);
+                for (at, _) in behind {
+                    if !each(at)? {
                         break;
                     }
                 }
@@ -778,18 +779,12 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
         let element = from.place();
         let above = Step { axis: Axis::AncestorOrSelf, ..step.clone() };
         self.spend(1)?;
+        let itself = matches!(step.axis, Axis::SelfNode | Axis::DescendantOrSelf | Axis::AncestorOrSelf) && step.test == NodeTest::Node;
+        if itself && !visit(from)? {
+            return Ok(());
+        }
         match step.axis {
-            Axis::SelfNode | Axis::DescendantOrSelf => {
-                if step.test == NodeTest::Node {
-                    visit(from)?;
-                }
-            }
-            Axis::AncestorOrSelf => {
-                if step.test != NodeTest::Node || visit(from)? {
-                    self.visit(&above, At::node(element), visit)?;
-                }
-            }
-            Axis::Ancestor => self.visit(&above, At::node(element), visit)?,
+            Axis::Ancestor | Axis::AncestorOrSelf => self.visit(&above, At::node(element), visit)?,
             Axis::Parent => self.visit(&Step { axis: Axis::SelfNode, ..step.clone() }, At::node(element), visit)?,
             Axis::Following => {
                 let test = Test::new(self, step);

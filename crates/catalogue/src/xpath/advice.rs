@@ -132,7 +132,8 @@ fn reads_nothing(expression: &Expr) -> bool {
         Expr::Call(function, arguments) => {
             use Function::{Id, Lang, LocalName, Name, NamespaceUri, NormalizeSpace, Number, String, StringLength};
             let reads_here = matches!(function, LocalName | Name | NamespaceUri | NormalizeSpace | Number | String | StringLength);
-            !matches!(function, Id | Lang) && !(reads_here && arguments.is_empty()) && arguments.iter().all(reads_nothing)
+            let reads = matches!(function, Id | Lang) || (reads_here && arguments.is_empty());
+            !reads && arguments.iter().all(reads_nothing)
         }
     }
 }

@@ -2,4 +2,5 @@
 
 pub mod authorities;
 pub mod businesses;
+pub mod machines;
 pub mod sentinel;
