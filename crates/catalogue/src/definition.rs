@@ -143,8 +143,47 @@ pub struct Collection {
     pub states: Vec<StateField>,
     /// Named changes of state.
     pub transitions: Vec<Transition>,
+    /// Whether, and how, records carry tags.
+    pub tags: Option<TagRules>,
     /// The coverage, by index, whose rows these records are.
     pub rows_of: Option<usize>,
+}
+
+/// How records carry tags.
+#[derive(Debug, Clone)]
+pub struct TagRules {
+    /// The number of the collection's tags in a store.
+    pub id: u32,
+    /// What the XPath of a tag is asked of; without it tags are manual or queries.
+    pub document: Option<TagDocument>,
+    /// Most steps of an XPath on one document.
+    pub steps: u64,
+    /// What tags have beside a definition and a comment.
+    pub attributes: Vec<(String, FieldType)>,
+}
+
+/// The document of a record: one source's own, and in its element what other sources say, each in a namespace called as its
+/// prefix.
+#[derive(Debug, Clone)]
+pub struct TagDocument {
+    /// The source whose document it is.
+    pub root: usize,
+    /// The name of the empty element where that source says nothing.
+    pub otherwise: String,
+    /// Prefixes, each with the source whose document is in that namespace, by prefix.
+    pub parts: Vec<(String, usize)>,
+    /// Prefixes of expressions.
+    pub namespaces: Vec<(String, String)>,
+}
+
+impl TagDocument {
+    /// The sources it is made of, each once.
+    pub fn sources(&self) -> Vec<usize> {
+        let mut sources: Vec<usize> = self.parts.iter().map(|(_, source)| *source).chain([self.root]).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        sources
+    }
 }
 
 impl Collection {
@@ -387,6 +426,19 @@ pub struct Source {
     pub collect: Option<Collect>,
     /// Collections fed.
     pub feeds: Vec<Feed>,
+    /// Documents of other sources inside its own.
+    pub embeds: Vec<Embed>,
+}
+
+/// A document inside a document.
+#[derive(Debug, Clone)]
+pub struct Embed {
+    /// The source whose document it is.
+    pub source: usize,
+    /// Where it stands, as text.
+    pub path: Path,
+    /// What its file would be called, a template over `let` values.
+    pub name: Template,
 }
 
 /// OData services that are asked for what they have published in a window of time.

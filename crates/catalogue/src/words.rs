@@ -158,7 +158,16 @@ pub const SOURCE: &[Word] = &[
     word("collect", r##"{"$ref":"#/$defs/collect"}"##, "Services that `stook collect` asks for what is new."),
     word("contributor", TEXT, "Template naming the part of the source that speaks, such as {interface}."),
     word("feeds", r##"{"type":"array","minItems":1,"items":{"$ref":"#/$defs/feed"}}"##, "The collections a document contributes to."),
+    word(
+        "embeds",
+        r##"{"type":"object","minProperties":1,"additionalProperties":{"$ref":"#/$defs/embed"}}"##,
+        "Documents inside its documents, as text, by the source whose documents they are. A broken one is left out, the rest stays.",
+    ),
 ];
+
+/// A document inside a document.
+pub const EMBED: &[Word] =
+    &[word("path", TEXT, "Where its text stands."), word("name", TEXT, "What its file would be called, a template over `let` values: `{id}.xml`.")];
 
 /// `collect`.
 pub const COLLECT: &[Word] = &[
@@ -260,6 +269,25 @@ pub const COLLECTION: &[Word] = &[
         "coverage",
         r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/coverage"}}"##,
         "How much of what is expected of a record the records that link to it are. Each is a collection to be queried.",
+    ),
+    word("tags", r##"{"$ref":"#/$defs/tags"}"##, "Records carry tags: those put there by hand, those of a query, those of an XPath over kept XML."),
+];
+
+/// Tags of a collection.
+pub const TAGS: &[Word] = &[
+    word("document", r##"{"$ref":"#/$defs/tag_document"}"##, "What the XPath of a tag is asked of."),
+    word("steps", r#"{"type":"integer","minimum":1000}"#, "Most steps of an XPath on one record: about as many nodes; default 1 000 000."),
+    word("attributes", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/type"}}"##, "What tags have beside a definition and a comment."),
+];
+
+/// The document of a record.
+pub const TAG_DOCUMENT: &[Word] = &[
+    word("root", TEXT, "The source whose newest document it is."),
+    word("otherwise", r##"{"type":"string"}"##, "The name of the empty element where that source says nothing; default `none`."),
+    word(
+        "parts",
+        r#"{"type":"object","additionalProperties":{"type":"string"}}"#,
+        "Prefix to source: its newest document, in the namespace called as the prefix, as a last child of the root's element.",
     ),
 ];
 

@@ -66,6 +66,15 @@ pub enum Command {
         after_help = "Examples:\n  stook serve\n  stook serve --listen 0.0.0.0:7070 --workers 0\n  curl http://127.0.0.1:7070/v1/main/query?q=authority"
     )]
     Serve(Serve),
+    /// Make, change and list tags, give manual ones to records.
+    #[command(
+        after_help = "Examples:\n  stook tag create gpu --xpath \"//node[@class='display']/vendor[contains(., 'NVIDIA')]\"\n  stook tag create big --query 'memory>=262144'\n  stook tag create rack7 && stook tag add rack7 node-00000001\n  stook query 'machine tag=gpu tag=rack7'"
+    )]
+    Tag {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: Tag,
+    },
     /// Make, list and revoke the tokens by which callers of the API are known.
     Token {
         /// What to do with them.
@@ -320,6 +329,122 @@ pub enum ServeLog {
     Troubles,
     /// All.
     All,
+}
+
+/// Commands of `tag`.
+#[derive(Debug, Subcommand)]
+pub enum Tag {
+    /// Make a tag, or many. Without XPath or query it is manual.
+    Create {
+        #[command(flatten)]
+        said: TagSaid,
+        #[command(flatten)]
+        of: TagOf,
+        #[command(flatten)]
+        wait: TagWait,
+    },
+    /// Change a tag, or many: its XPath or query, comment, attributes.
+    Set {
+        #[command(flatten)]
+        said: TagSaid,
+        #[command(flatten)]
+        of: TagOf,
+        #[command(flatten)]
+        wait: TagWait,
+    },
+    /// Delete a tag: no record carries it any more.
+    Delete {
+        /// The tag.
+        name: String,
+        #[command(flatten)]
+        of: TagOf,
+    },
+    /// Evaluate XPaths again for all records: of the tags named, or of all.
+    Rebuild {
+        /// The tags.
+        names: Vec<String>,
+        #[command(flatten)]
+        of: TagOf,
+        #[command(flatten)]
+        wait: TagWait,
+    },
+    /// List tags with the number of records that carry each.
+    Ls {
+        #[command(flatten)]
+        of: TagOf,
+    },
+    /// Show a tag.
+    Show {
+        /// The tag.
+        name: String,
+        #[command(flatten)]
+        of: TagOf,
+    },
+    /// Give a manual tag to records.
+    Add {
+        /// The tag.
+        name: String,
+        /// Keys of records.
+        #[arg(required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        of: TagOf,
+    },
+    /// Take a manual tag from records.
+    Remove {
+        /// The tag.
+        name: String,
+        /// Keys of records.
+        #[arg(required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        of: TagOf,
+    },
+}
+
+/// What is said of a tag.
+#[derive(Debug, Args)]
+pub struct TagSaid {
+    /// The tag.
+    #[arg(required_unless_present = "file")]
+    pub name: Option<String>,
+    /// XPath 1.0 over a record's document: who satisfies it carries the tag.
+    #[arg(long, value_name = "XPATH", conflicts_with = "query")]
+    pub xpath: Option<String>,
+    /// Conditions of the query language, without the collection's name.
+    #[arg(long, value_name = "CONDITIONS")]
+    pub query: Option<String>,
+    /// What it is for.
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
+    /// An attribute that the definition knows.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub attributes: Vec<String>,
+    /// Many tags, one JSON object a line: {"name", "xpath" or "query", "comment", "attributes"}.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "xpath", "query", "comment", "attributes"])]
+    pub file: Option<PathBuf>,
+}
+
+/// Whose tags.
+#[derive(Debug, Args)]
+pub struct TagOf {
+    /// The collection, where several carry tags.
+    #[arg(long, value_name = "COLLECTION")]
+    pub of: Option<String>,
+    /// Whose records.
+    #[arg(long, default_value = "main")]
+    pub tenant: String,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Whether to wait.
+#[derive(Debug, Args)]
+pub struct TagWait {
+    /// Leave evaluating to `stook work` or `stook serve`.
+    #[arg(long)]
+    pub no_wait: bool,
 }
 
 /// Commands of `token`.

@@ -14,7 +14,7 @@ use stook_engine::export::{self, Format};
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
-use stook_query::{Compiled, compile, parse};
+use stook_query::{Compiled, carried, resolve};
 use stook_store::Store;
 
 pub fn get(place: &Place, arguments: &Get) -> Outcome {
@@ -25,10 +25,18 @@ pub fn get(place: &Place, arguments: &Get) -> Outcome {
         let hint = if arguments.key.trim() != arguments.key { "" } else { " (keys are exact, blanks and all)" };
         return Err(Failure::new(format!("there is no {} {:?}{hint}", arguments.collection, arguments.key)));
     };
+    let explained = |found: &record::WholeRecord<'_>| -> Result<Json, Failure> {
+        let mut json = found.explain(&catalogue, &*store, &tenant)?;
+        let (index, definition) = record::find_collection(&catalogue, &arguments.collection)?;
+        if definition.tags.is_some() {
+            json["tags"] = carried(&catalogue, &*store, &tenant, index, &found.stored.key)?.into();
+        }
+        Ok(json)
+    };
     match arguments.format {
-        None if arguments.explain => explain_table(&found.explain(&catalogue, &*store, &tenant)?),
+        None if arguments.explain => explain_table(&explained(&found)?),
         None | Some(GetFormat::Json | GetFormat::Yaml) => {
-            let json = if arguments.explain { found.explain(&catalogue, &*store, &tenant)? } else { found.to_json() };
+            let json = if arguments.explain { explained(&found)? } else { found.to_json() };
             if arguments.format == Some(GetFormat::Json) {
                 println!("{json}");
             } else {
@@ -87,13 +95,17 @@ fn explain_table(explained: &Json) {
         .collect();
     println!("{}", table(&["contributor", "says", "as of", "job", "document"], &contributions, &[false, false, false, true, true]));
     let exists = if explained["exists"] == Json::Bool(true) { "exists" } else { "is deleted" };
+    if let Some(tags) = explained.get("tags") {
+        let tags = text(tags);
+        println!("\ntags: {}", if tags.is_empty() { "none" } else { &tags });
+    }
     println!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
 }
 
 pub fn query(place: &Place, arguments: &Query) -> Outcome {
     let (catalogue, store) = place.open_existing()?;
     let tenant = open::tenant(&arguments.tenant)?;
-    let compiled = parse(&arguments.query).and_then(|query| compile(&query, &catalogue, &tenant, store.clock()));
+    let compiled = resolve(&arguments.query, &catalogue, &*store, &tenant, store.clock())?;
     let mut compiled = compiled.map_err(|problem| Failure::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned()))?;
     compiled.plan.offset = arguments.idx;
     compiled.plan.limit = (arguments.limit > 0).then_some(arguments.limit);

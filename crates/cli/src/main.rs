@@ -12,6 +12,7 @@ mod output;
 mod queue;
 mod serve;
 mod settle;
+mod tag;
 mod work;
 
 use arguments::{Arguments, Command};
@@ -87,6 +88,7 @@ fn run(arguments: &Arguments) -> Outcome {
         Command::Collect(arguments) => collect::run(&place, arguments),
         Command::Work(arguments) => work::work(&place, arguments),
         Command::Serve(arguments) => serve::serve(&place, arguments),
+        Command::Tag { command } => tag::tag(&place, command),
         Command::Token { command } => serve::token(&place, command),
         Command::Jobs { json, tenant, limit } => import::jobs(&place, tenant.as_deref(), *limit, *json),
         Command::Journal { job, errors, limit, json } => import::journal(&place, *job, *errors, *limit, *json),

@@ -15,6 +15,7 @@ pub mod queue;
 pub mod record;
 pub mod settle;
 pub mod split;
+pub mod tags;
 pub mod transition;
 pub mod withdraw;
 pub mod work;

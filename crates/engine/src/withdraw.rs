@@ -3,6 +3,7 @@
 use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::record::find_collection;
 use crate::settle::{Followed, Rules, Telling};
+use crate::tags::{Tagger, document};
 use crate::{EngineError, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
 use stook_catalogue::survivorship::Consolidator;
+use stook_store::tag::{Tagging, Tags};
 use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Result as StoreResult, Settling, Store, StoredRecord, Tenant, Unit};
 
 /// Records changed at once.
@@ -91,7 +93,13 @@ fn page(
 ) -> Result<()> {
     let stored = store.read(tenant, collection, &keys, Detail::Full)?;
     let counted = Arc::new(std::sync::Mutex::new(Withdrawn::default()));
+    let definition = &rules.catalogue.collections[collection];
+    let tagger = match definition.tags.as_ref().and_then(|tags| tags.document.as_ref()) {
+        Some(_) => Some(Tagger::new(&rules.catalogue, &[(collection, store.tags(tenant, collection)?)], None)),
+        None => None,
+    };
     let mut unit = WithdrawUnit {
+        tagger,
         rules: rules.clone(),
         tenant: tenant.clone(),
         contributor: contributor.to_owned(),
@@ -125,6 +133,8 @@ struct WithdrawUnit {
     counted: Arc<std::sync::Mutex<Withdrawn>>,
     logged: BTreeMap<Key, Logged>,
     followed: BTreeMap<Key, Followed>,
+    /// Who carries what, where tags are asked of documents.
+    tagger: Option<Tagger>,
 }
 
 impl WithdrawUnit {
@@ -132,15 +142,21 @@ impl WithdrawUnit {
     fn write(&mut self, record: StoredRecord) -> StoreResult<Option<RecordWrite>> {
         let definition = &self.rules.catalogue.collections[self.collection];
         let mut contributions = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref())?;
-        let before = contributions.len();
+        let before = contributions.clone();
         contributions.retain(|contribution| *contribution.contributor != *self.contributor && contribution.source() != self.contributor);
-        if contributions.len() == before {
+        if contributions.len() == before.len() {
             return Ok(None);
         }
         let evaluator = Evaluator::new(self.rules.catalogue.tables.clone());
         let consolidator = Consolidator::new(&self.rules.catalogue, definition, &evaluator);
         let policy = Policy { job: 0, matched: Matched::Withdraw, unmatched: Unmatched::Skip };
         let empty = contributions.is_empty();
+        if let (Some(tagger), Some(document)) = (&mut self.tagger, definition.tags.as_ref().and_then(|tags| tags.document.as_ref())) {
+            let changes = document::changes(&self.rules.catalogue, document, &before, &contributions, |_| None);
+            let documents = (!empty).then(|| document::all(&self.rules.catalogue, document, &contributions));
+            tagger.forget(self.collection, &record.key);
+            tagger.add(self.collection, record.key.clone(), changes, documents);
+        }
         let decider = Decider::new(&self.rules, self.collection, &consolidator, &evaluator, policy);
         let change = decider.without(&record, contributions);
         let followed = decider.follow(&record.key, Some(&record), &change);
@@ -186,6 +202,20 @@ impl Unit for WithdrawUnit {
         let mut all = Followed::default();
         self.followed.values().for_each(|followed| all.extend(followed));
         all.settling()
+    }
+
+    fn knows_tags(&self) -> Option<i64> {
+        self.tagger.as_ref().map(|tagger| tagger.stamp)
+    }
+
+    fn retag(&mut self, tags: Vec<(usize, Tags)>) {
+        if let Some(tagger) = &mut self.tagger {
+            tagger.retag(&tags);
+        }
+    }
+
+    fn tagging(&mut self) -> Vec<Tagging> {
+        self.tagger.as_ref().map(Tagger::tagging).unwrap_or_default()
     }
 
     fn log(&mut self) -> Vec<Logged> {

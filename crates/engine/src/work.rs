@@ -7,6 +7,7 @@
 use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use crate::settle::{self, Rules};
 use crate::split::CHUNK_DOCUMENTS;
+use crate::tags::{Rebuild, is_rebuild};
 use crate::{EngineError, Result, import};
 use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -118,9 +119,18 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, options: &Options, sto
 }
 
 /// A job as workers need it.
-struct OpenJob {
-    context: JobContext,
-    files: Vec<JobFile>,
+enum OpenJob {
+    /// Documents to be imported.
+    Import { context: JobContext, files: Vec<JobFile> },
+    /// Tags of a collection, by name, to be evaluated.
+    Tags { tenant: Tenant, of: String },
+}
+
+/// A chunk that is ready to be written.
+struct Ready {
+    unit: Box<dyn Unit>,
+    documents: u64,
+    counts: Counts,
 }
 
 /// Workers of one process.
@@ -335,9 +345,9 @@ impl<'c> Crew<'c> {
             // a chunk that panics fails like any other
             let processed = std::panic::catch_unwind(AssertUnwindSafe(|| self.process(&lease)));
             match processed.unwrap_or_else(|_| Err(EngineError::Wrong("the chunk made the program panic".into()))) {
-                Ok(chunk) => {
-                    let (documents, counts, tenant) = (chunk.documents() as u64, chunk.counts(), chunk.tenant().clone());
-                    let pending = self.store.submit(Box::new(chunk), Urgency::Bulk);
+                Ok(Ready { unit, documents, counts }) => {
+                    let tenant = unit.tenant().clone();
+                    let pending = self.store.submit(unit, Urgency::Bulk);
                     in_flight.push_back(InFlight { lease: fence(&lease), attempt: lease.attempt, documents, tenant, counts, began, pending });
                 }
                 Err(EngineError::Store(error)) if !self.is_of_chunk(&error) => return Err(error.into()),
@@ -351,14 +361,23 @@ impl<'c> Crew<'c> {
         }
     }
 
-    fn process(&self, lease: &Lease) -> Result<MappedChunk> {
+    fn process(&self, lease: &Lease) -> Result<Ready> {
         let job = self.open(lease.chunk.job)?;
-        let file = job.files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
+        let (context, files) = match &*job {
+            OpenJob::Import { context, files } => (context, files),
+            OpenJob::Tags { tenant, of } => {
+                let range = Rebuild::new(&self.rules.catalogue, self.store, (tenant, of), &lease.slice, fence(lease))?;
+                let documents = range.records() as u64;
+                return Ok(Ready { unit: Box::new(range), documents, counts: Counts::default() });
+            }
+        };
+        let file = files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
         let input = ChunkInput { slice: &lease.slice, file };
-        let mut chunk = MappedChunk::map(&job.context, self.store, &input, Some(fence(lease)))?;
+        let mut chunk = MappedChunk::map(context, self.store, &input, Some(fence(lease)))?;
         chunk.consolidate(self.store)?;
         chunk.prepare();
-        Ok(chunk)
+        let (documents, counts) = (chunk.documents() as u64, chunk.counts());
+        Ok(Ready { unit: Box::new(chunk), documents, counts })
     }
 
     fn open(&self, id: JobId) -> Result<Arc<OpenJob>> {
@@ -367,7 +386,10 @@ impl<'c> Crew<'c> {
             return Ok(known.clone());
         }
         let job = self.store.job(id)?;
-        let opened = Arc::new(OpenJob { context: import::context(&self.rules, &job)?, files: job.files });
+        let opened = Arc::new(match is_rebuild(&job.source) {
+            Some(of) => OpenJob::Tags { tenant: Tenant::new(&job.tenant)?, of: of.to_owned() },
+            None => OpenJob::Import { context: import::context(&self.rules, &job)?, files: job.files },
+        });
         jobs.insert(id, opened.clone());
         Ok(opened)
     }

@@ -120,6 +120,16 @@ impl<'t> Tree<'t> {
         Ok(builder.finish())
     }
 
+    /// A document whose element, of this name, is empty.
+    pub fn empty(name: &str) -> Tree<'static> {
+        let mut builder = Builder::new(0);
+        let name = builder.name("", "", name);
+        builder.push(Kind::Root, 0, 0, Span::default());
+        builder.push(Kind::Element, name, 0, Span::default());
+        builder.nodes[0].end = 2;
+        builder.finish()
+    }
+
     /// The root's element.
     pub fn element(&self) -> usize {
         self.children(0).find(|node| self.nodes[*node].kind == Kind::Element).unwrap_or(0)

@@ -101,6 +101,10 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     if plan.columns.is_empty() {
         (plan.columns, columns) = resolver.everything();
     }
+    if plan.distinct && plan.columns.contains(&Column::Tag) {
+        let span = query.lookup.collection.span.clone();
+        return Err(Diagnostic::new(span, "tags cannot be columns of unique rows").help("count(tag) counts them"));
+    }
     if plan.distinct
         && let Some((path, _, what)) = needed.iter().find(|(_, column, _)| !plan.columns.contains(column))
     {
@@ -140,6 +144,7 @@ impl<'c> Resolver<'c> {
                 return Ok(typed.unwrap_or((Column::Key, FieldType::Text)));
             }
             "conflict" => return Ok((Column::Conflict, FieldType::List(Box::new(FieldType::Text)))),
+            "tag" if self.collection.tags.is_some() => return Ok((Column::Tag, FieldType::List(Box::new(FieldType::Text)))),
             _ => {}
         }
         if let Some((index, field)) = self.collection.field(name) {
@@ -150,7 +155,8 @@ impl<'c> Resolver<'c> {
         }
         let known = || {
             let fields = self.collection.fields.iter().map(|field| field.name.as_str());
-            fields.chain(self.collection.states.iter().map(|state| state.name.as_str())).chain(["key", "conflict"])
+            let tag = self.collection.tags.as_ref().map(|_| "tag");
+            fields.chain(self.collection.states.iter().map(|state| state.name.as_str())).chain(["key", "conflict"]).chain(tag)
         };
         let problem = Diagnostic::new(path.span.clone(), format!("`{}` has no field `{name}`", self.collection.name));
         Err(match did_you_mean(name, known()) {

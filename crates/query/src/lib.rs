@@ -8,7 +8,7 @@
 //! stage      = "grep" item { "," item } | "sort" path ["-"] { "," path ["-"] } | "unique" | aggregate { "," aggregate }
 //! item       = path | condition
 //! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")"
-//! path       = [ COLLECTION "." ] ( FIELD | "key" | "conflict" ) | COLLECTION       the collection's name stands for its key
+//! path       = [ COLLECTION "." ] ( FIELD | "key" | "tag" | "conflict" ) | COLLECTION       the collection's name stands for its key
 //! list       = "[" value { "," value } "]"
 //! value      = bare | "text in double quotes" | 'text in single quotes'
 //! ```
@@ -25,6 +25,7 @@
 //!   In single quotes it is a star. In double quotes `\"`, `\\` and `\*` are those characters.
 //! * `!=` also holds for records without a value; every other comparison does not. On a list field a comparison holds if it
 //!   holds for any element; `!=` if no element is equal.
+//! * `tag` is the list of the names of a record's tags. A tag that is a query stands for its conditions; it is asked for with `=`.
 //! * Text of a `fold` field is compared and sorted in its folded form, and so are the values and patterns it is compared with;
 //!   a blank beside `*` stays a blank. `unique`, `min` and `max` take texts as they are written.
 //! * A timestamp written as a date (2018-01-31 or 20180131) is the whole day: `=` any moment of it, `<=` and the end of
@@ -43,9 +44,11 @@
 
 mod compile;
 mod parse;
+mod tags;
 
 pub use compile::{Compiled, Heading, compile};
 pub use parse::{Comparison, Item, Lookup, Operator, Path, Query, Stage, ValueText, parse};
+pub use tags::{TagQueries, carried, check_tag, conditions_of, queries, resolve};
 
 /// Longest query in bytes.
 pub const MAX_QUERY: usize = 64 << 10;

@@ -14,7 +14,7 @@ use std::io::Write;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::Value;
 use stook_engine::export::{self, Format};
-use stook_query::{Compiled, compile, parse};
+use stook_query::{Compiled, resolve};
 
 /// Most rows of a page.
 pub const MOST_ROWS: u64 = 10_000;
@@ -47,8 +47,8 @@ pub fn compiled(ctx: &Ctx, text: &str) -> Answer<Compiled> {
     if text.contains('\0') {
         return Err(Problem::bad("a query has no NUL character"));
     }
-    let compiled = parse(text).and_then(|query| compile(&query, &ctx.app.catalogue, &ctx.tenant, ctx.app.store.clock()));
-    compiled.map_err(|problem| {
+    let store = &*ctx.app.store;
+    resolve(text, &ctx.app.catalogue, store, &ctx.tenant, store.clock())?.map_err(|problem| {
         let shown = render("query", text, std::slice::from_ref(&problem), false);
         let detail = match &problem.help {
             Some(help) => format!("{}; {help}", problem.message),

@@ -22,6 +22,7 @@ mod row;
 pub mod schedule;
 pub mod shape;
 pub mod sqlite;
+pub mod tag;
 
 use access::{NewToken, Token};
 use bytes::Bytes;
@@ -34,6 +35,7 @@ use std::time::Duration;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Damaged;
 use stook_catalogue::value::Value;
+use tag::{Given, Tag, Tagging, Tags};
 
 /// The tenant of a store used by one owner.
 pub const DEFAULT_TENANT: &str = "main";
@@ -455,8 +457,25 @@ pub trait Unit: Send {
     fn relies(&self) -> Option<&Reliance> {
         None
     }
-    /// Which records and ranges of [`Unit::relies`] are not any more what was read, by their places.
-    fn broken(&mut self, _records: &[usize], _ranges: &[usize]) {}
+    /// Which records and ranges of [`Unit::relies`] are not any more what was read, by their places. Returns records that
+    /// the unit wants to see as they are.
+    fn broken(&mut self, _records: &[usize], _ranges: &[usize]) -> Vec<(usize, Key)> {
+        Vec::new()
+    }
+    /// The records that [`Unit::broken`] wanted to see, whole.
+    fn seen(&mut self, _records: Vec<Conflict>) {}
+    /// The stamp of the tenant's tags by which the unit has found out who carries what; nothing where it says nothing of tags.
+    fn knows_tags(&self) -> Option<i64> {
+        None
+    }
+    /// Tags are not any more what the unit knows: these are all, by collection. They stay so until it has ended.
+    fn retag(&mut self, _tags: Vec<(usize, Tags)>) {}
+    /// Documents of records, and who carries what.
+    fn tagging(&mut self) -> Vec<Tagging> {
+        Vec::new()
+    }
+    /// What that changed.
+    fn tagged(&mut self, _given: Given) {}
     /// Changes to be logged, ordered by collection and key.
     fn log(&mut self) -> Vec<Logged> {
         Vec::new()
@@ -526,6 +545,9 @@ pub struct Receipt {
     /// Rows written.
     pub rows: u64,
 }
+
+/// Packed trees of a record, each of a source by name.
+pub type Trees = Vec<(String, Vec<u8>)>;
 
 /// A unit on its way; [`Pending::wait`] blocks until it is committed. The unit itself comes back with the answer, so that
 /// giving back its memory is not the writer's work.
@@ -747,6 +769,39 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the database or the pass fails.
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn Pass>) -> Result<Passed>;
+
+    // --- tags
+
+    /// The tags of a collection.
+    ///
+    /// # Errors
+    /// When its records carry none, or the database fails.
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<Tags>;
+
+    /// Writes tags: new ones, where `new` says so, and else in the place of those with the same names. A tag's
+    /// times are the caller's.
+    ///
+    /// # Errors
+    /// When one that must be new is not, or the database fails.
+    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()>;
+
+    /// Removes a tag from the collection and from all records; false when there is none.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool>;
+
+    /// Names of the tags that records were given, in the order of `keys`; those of queries are not among them.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>>;
+
+    /// Documents of records as trees, each of a source by name, in the order of `keys`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Trees>>;
 
     // --- jobs and their chunks
 

@@ -44,6 +44,8 @@ pub enum Column {
     State(usize),
     /// The names of fields on which contributors disagree.
     Conflict,
+    /// The names of the tags it was given; those of queries are not among them.
+    Tag,
 }
 
 /// A condition on one column. On a list it holds when it holds for any element.

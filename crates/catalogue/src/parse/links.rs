@@ -598,6 +598,7 @@ fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<
         fields,
         states: Vec::new(),
         transitions: Vec::new(),
+        tags: None,
         rows_of: Some(coverage),
     }
 }

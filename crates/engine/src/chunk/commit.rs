@@ -5,18 +5,23 @@ use super::map::{Envelope, Mapper};
 use super::read;
 use crate::settle::snapshot::{self, Ledger, Part};
 use crate::settle::{AtOnce, By, Changed, Followed, Rules, at_once};
+use crate::tags::Tagger;
+use crate::tags::document::{self, DocumentChanges, Documents};
 use crate::{EngineError, Result, split};
+use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use stook_catalogue::definition::{Matched, Replaces};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
+use stook_catalogue::record::unpack;
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
 use stook_formats::Document;
 use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{JobFile, Slice};
+use stook_store::tag::{Tagging, Tags};
 use stook_store::{Change, Conflict, Detail, Fence, Logged, RecordWrite, Reliance, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What all chunks of a job share.
@@ -61,6 +66,8 @@ pub struct MappedChunk {
     /// Records whose targets were looked for in a range of the reliance.
     found_in: Vec<Vec<(usize, Key)>>,
     reliance: Reliance,
+    /// Who carries what, where records carry tags.
+    tagger: Option<Tagger>,
     /// Built before the chunk is submitted, and again if something changes after that.
     journal: Option<ChunkJournal>,
     /// How much it is of a file that takes the place of others.
@@ -124,7 +131,10 @@ impl MappedChunk {
                 chunk.outside.push((document, Outcome::Skipped, mapped.key));
             }
             for statement in mapped.statements {
-                let generation = generations[statement.feed];
+                let generation = match statement.embedded {
+                    true => store.generation(statement.source, statement.feed),
+                    false => generations[statement.feed],
+                };
                 let record = (statement.collection, statement.key.clone());
                 chunk.records.entry(record).or_default().push(Numbered { document, generation, statement });
             }
@@ -147,6 +157,7 @@ impl MappedChunk {
             settled_by: BTreeMap::new(),
             found_in: Vec::new(),
             reliance: Reliance::default(),
+            tagger: None,
             journal: None,
             outside,
             troubles,
@@ -187,7 +198,71 @@ impl MappedChunk {
                 self.decide(collection, rest.into_iter().zip(whole), true)?;
             }
         }
-        self.follow(store)
+        self.follow(store)?;
+        if let Some(store) = store {
+            self.tag(store)?;
+        }
+        Ok(())
+    }
+
+    /// Finds out who carries what of the records that change.
+    fn tag(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
+        let (catalogue, tenant) = (self.context.rules.catalogue.clone(), self.context.tenant.clone());
+        let mut changed: BTreeMap<usize, Vec<(Key, DocumentChanges, bool, bool)>> = BTreeMap::new();
+        let mut any = false;
+        for ((collection, key), decision) in &mut self.decisions {
+            any |= catalogue.collections[*collection].tags.is_some();
+            if let (true, Some((expect, change))) = (decision.retags, &decision.write) {
+                let (documents, is_new, goes) = (std::mem::take(&mut decision.documents), expect.is_none(), *change == Change::Delete);
+                changed.entry(*collection).or_default().push((key.clone(), documents, is_new, goes));
+            }
+        }
+        self.tagger = None;
+        if !any {
+            return Ok(());
+        }
+        let with_tags = (0..catalogue.collections.len()).filter(|own| catalogue.collections[*own].tags.is_some());
+        let tags: Vec<(usize, Tags)> = with_tags.map(|own| Ok((own, store.tags(&tenant, own)?))).collect::<std::result::Result<_, StoreError>>()?;
+        let mut tagger = Tagger::new(&catalogue, &tags, None);
+        for (collection, records) in changed {
+            let old: Vec<Key> = records.iter().filter(|(_, _, is_new, _)| !is_new).map(|(key, ..)| key.clone()).collect();
+            let stored = if old.is_empty() { Vec::new() } else { store.trees(&tenant, collection, &old)? };
+            let mut stored: BTreeMap<Key, stook_store::Trees> = old.into_iter().zip(stored).collect();
+            for (key, changes, _, goes) in records {
+                let kept = stored.remove(&key).unwrap_or_default().into_iter().map(|(source, tree)| (Arc::from(source), Bytes::from(tree)));
+                let mut parts: Documents = kept.filter(|(source, _)| !changes.iter().any(|(own, _)| own == source)).collect();
+                parts.extend(changes.iter().filter_map(|(source, tree)| Some((source.clone(), tree.clone()?))));
+                tagger.add(collection, key, changes, (!goes).then_some(parts));
+            }
+        }
+        self.tagger = Some(tagger);
+        Ok(())
+    }
+
+    /// The same for records that were decided again, inside the store's transaction: by what they keep now.
+    fn tag_again(&mut self, again: &BTreeSet<(usize, Key)>) {
+        let Some(tagger) = &mut self.tagger else { return };
+        let catalogue = &self.context.rules.catalogue;
+        for place in again {
+            tagger.forget(place.0, &place.1);
+            let definition = &catalogue.collections[place.0];
+            let Some(document) = definition.tags.as_ref().and_then(|tags| tags.document.as_ref()) else { continue };
+            let Some(decision) = self.decisions.get(place).filter(|decision| decision.retags) else { continue };
+            let parts = match &decision.write {
+                Some((_, Change::Put(content))) => {
+                    let read = unpack(&content.contributions, definition, &content.golden, content.raw.as_deref());
+                    Some(read.map(|contributions| document::all(catalogue, document, &contributions)).unwrap_or_default())
+                }
+                Some((_, Change::Delete)) => None,
+                // the same documents as before
+                _ => continue,
+            };
+            // all of them, because what the others had written is not known
+            let names = document.sources().into_iter().map(|source| Arc::<str>::from(catalogue.sources[source].name.as_str()));
+            let tree = |name: &Arc<str>| parts.iter().flatten().find(|(own, _)| own == name).map(|(_, tree)| tree.clone());
+            let changes = names.map(|name| (name.clone(), tree(&name))).collect();
+            tagger.add(place.0, place.1.clone(), changes, parts);
+        }
     }
 
     /// Finds out what other records are told, and settles at once what can be; records that others read come first.
@@ -379,8 +454,9 @@ impl MappedChunk {
         };
         for ((collection, key), decision) in &self.decisions {
             let Some(statements) = self.records.get(&(*collection, key.clone())) else { continue };
-            for (own, (outcome, reason)) in statements.iter().zip(&decision.outcomes) {
+            for (own, (outcome, reason)) in statements.iter().zip(&decision.outcomes).filter(|(own, _)| !own.statement.embedded) {
                 let (record, offset) = place(own.document);
+                let outcome = &with_embedded(own, *outcome, statements, decision);
                 counts.add(*outcome, 1);
                 lines.push(Line { document: own.document, offset, collection: *collection, outcome: *outcome, key: key.shared() });
                 if let Some(reason) = reason {
@@ -393,6 +469,12 @@ impl MappedChunk {
                 counts.add(*to, 1);
                 corrections.push(Correction { document: *document, collection: *collection, outcome: *to });
             }
+        }
+        for (collection, key, reason) in self.tagger.iter().flat_map(Tagger::failures) {
+            let own = self.records.get(&(collection, key.clone())).and_then(|statements| statements.last());
+            let Some(document) = own.map(|own| own.document) else { continue };
+            let (record, offset) = place(document);
+            troubles.push(Trouble { document, file: self.file, record, offset, key: Some(key.to_string()), failed: false, reason });
         }
         let only = match self.context.rules.catalogue.sources[self.context.source].feeds.as_slice() {
             [feed] => feed.collection,
@@ -415,6 +497,13 @@ impl MappedChunk {
         let first = self.entries.first().map_or(0, |entry| entry.document);
         ChunkJournal { file: self.file, file_start: self.file_start, counts, first, lines: pack(&lines), troubles, corrections }
     }
+}
+
+/// What became of a document: one that says nothing new, but has documents inside that do, is an update.
+fn with_embedded(own: &Numbered, outcome: Outcome, statements: &[Numbered], decision: &Decision) -> Outcome {
+    let inside = statements.iter().zip(&decision.outcomes).filter(|(other, _)| other.statement.embedded && other.document == own.document);
+    let changes = |(_, (outcome, _)): (&Numbered, &(Outcome, Option<String>))| matches!(outcome, Outcome::Created | Outcome::Updated);
+    if outcome == Outcome::Unchanged && inside.into_iter().any(changes) { Outcome::Updated } else { outcome }
 }
 
 /// How much a chunk is of its file. Statements whose place newer files have taken are found here.
@@ -465,6 +554,7 @@ impl Unit for MappedChunk {
             self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)), true)?;
         }
         self.follow_again(&again);
+        self.tag_again(&again);
         Ok(self.take_writes(|place| again.contains(place)))
     }
 
@@ -479,6 +569,9 @@ impl Unit for MappedChunk {
             decision.won.clear();
             (decision.before, decision.after) = (None, None);
         }
+        if let Some(tagger) = &mut self.tagger {
+            tagger.forget(collection, key);
+        }
         self.follow_again(&BTreeSet::from([(collection, key.clone())]));
     }
 
@@ -486,13 +579,14 @@ impl Unit for MappedChunk {
         Some(&self.reliance)
     }
 
-    fn broken(&mut self, records: &[usize], ranges: &[usize]) {
+    fn broken(&mut self, records: &[usize], ranges: &[usize]) -> Vec<(usize, Key)> {
         let mut places: Vec<(usize, Key)> = ranges.iter().flat_map(|range| self.found_in[*range].clone()).collect();
         for record in records {
             let (collection, key, _) = self.reliance.records[*record].clone();
             places.extend(self.settled_by.get(&(collection, key)).into_iter().flatten().cloned());
         }
         self.ask(&places);
+        Vec::new()
     }
 
     fn settling(&mut self) -> Settling {
@@ -502,6 +596,21 @@ impl Unit for MappedChunk {
         }
         self.follow_scopes(&mut all);
         all.settling()
+    }
+
+    fn knows_tags(&self) -> Option<i64> {
+        self.tagger.as_ref().map(|tagger| tagger.stamp)
+    }
+
+    fn retag(&mut self, tags: Vec<(usize, Tags)>) {
+        self.journal = None;
+        if let Some(tagger) = &mut self.tagger {
+            tagger.retag(&tags);
+        }
+    }
+
+    fn tagging(&mut self) -> Vec<Tagging> {
+        self.tagger.as_ref().map(Tagger::tagging).unwrap_or_default()
     }
 
     fn log(&mut self) -> Vec<Logged> {

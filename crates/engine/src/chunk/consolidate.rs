@@ -7,6 +7,7 @@
 
 use super::map::Statement;
 use crate::settle::{By, Changed, Followed, Rules, carry_settled};
+use crate::tags::document::{self, DocumentChanges};
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use stook_catalogue::definition::{Collection, Matched, Unmatched};
@@ -60,6 +61,10 @@ pub struct Decision {
     pub settled: bool,
     /// Statements that are stored, by their places.
     pub won: Vec<usize>,
+    /// Changes of documents that tags are asked of.
+    pub documents: DocumentChanges,
+    /// Whether who carries what may follow from the change.
+    pub retags: bool,
     /// What the change tells other records; known when all records of the chunk are decided.
     pub followed: Followed,
 }
@@ -110,6 +115,17 @@ impl<'c> Decider<'c> {
             Change::Delete => None,
             Change::Touch { .. } | Change::State { .. } | Change::Settle(_) => decision.before.clone().map(Arc::from),
         };
+    }
+
+    /// Notes which documents of a record change with its contributions, where tags are asked of them.
+    fn documents(&self, stored: Option<&StoredRecord>, before: &[Contribution], after: &[Contribution], said: &[Numbered], decision: &mut Decision) {
+        let Some(document) = self.collection.tags.as_ref().and_then(|tags| tags.document.as_ref()) else { return };
+        let known = |own: &Contribution| {
+            let same = |own: &Contribution, other: &Statement| own.contributor == other.contributor && own.hash == other.hash;
+            said.iter().map(|other| &other.statement).find(|other| same(own, other))?.tree.clone()
+        };
+        decision.documents = document::changes(&self.rules.catalogue, document, before, after, known);
+        decision.retags = stored.is_none() || !decision.documents.is_empty();
     }
 
     /// What contributions add up to, with what settling has found so far.
@@ -199,7 +215,10 @@ impl<'c> Decider<'c> {
                 // a document of another chunk had won so far
                 let on_arrival = in_job.retired == Retired::OnArrival;
                 let former = outcome(existed, before, in_job.hash, in_job.generation, on_arrival);
-                decision.corrections.push((in_job.origin.document, former, Outcome::Superseded));
+                // the journal tells of the document around it
+                if !statements[best].statement.embedded {
+                    decision.corrections.push((in_job.origin.document, former, Outcome::Superseded));
+                }
             }
             let own = &statements[best];
             decision.outcomes[best].0 = outcome(existed, before, own.statement.hash, own.generation, own.statement.retired);
@@ -233,6 +252,7 @@ impl<'c> Decider<'c> {
         }
         let created_job = stored.filter(|_| existed).map_or(job, |record| record.created_job);
         let golden = self.survive(stored, sorted(&mut contributions));
+        self.documents(stored, &old, &contributions, statements, &mut decision);
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
         let is_golden = |stored: &StoredRecord| stored.alive == golden.alive && (!whole || stored.golden[..] == golden.values[..]);
         // a deleted record of which this job speaks first is written whole: the job's other chunks must see whose it is now
@@ -268,7 +288,7 @@ impl<'c> Decider<'c> {
 
     fn withdraw(&self, stored: Option<&StoredRecord>, whole: bool, mut old: Vec<Contribution>, statements: &[Numbered]) -> Result<Option<Decision>> {
         let mut decision = Decision::default();
-        let count = old.len();
+        let (count, before) = (old.len(), old.clone());
         for own in statements {
             let before = old.len();
             old.retain(|contribution| contribution.contributor != own.statement.contributor);
@@ -282,6 +302,7 @@ impl<'c> Decider<'c> {
             return Ok(None);
         }
         if let Some(record) = stored {
+            self.documents(stored, &before, &old, &[], &mut decision);
             let change = self.without(record, old);
             decision.logged = golden_change(self.collection, stored, &change);
             self.remember(stored, &change, &mut decision);

@@ -2,18 +2,19 @@
 
 use bytes::Bytes;
 use cel::objects::{Key as CelKey, Map as CelMap};
+use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Feed, Field, KeyRule, MapEntry, Origin, Rule, Source};
+use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Family, Feed, Field, KeyRule, MapEntry, Origin, Rule, Source};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::fold::squash;
 use stook_catalogue::key::Key;
 use stook_catalogue::plain::Lean;
 use stook_catalogue::record::{Hash, Raw, Said, UNKNOWN_TIME, put_bytes, put_value};
 use stook_catalogue::value::{FieldType, Value, from_json, from_text, show_timestamp};
-use stook_formats::{Document, Selected, Syntax, select};
+use stook_formats::{Document, Head, Selected, Syntax, select};
 
 /// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
 const MOST_AHEAD: i64 = 24 * 3600 * 1_000_000;
@@ -39,8 +40,12 @@ pub struct Envelope<'e> {
 pub struct Statement {
     /// The collection's index.
     pub collection: usize,
-    /// The feed's index in its source.
+    /// The index of the source whose document it is.
+    pub source: usize,
+    /// The feed's index in that source.
     pub feed: usize,
+    /// Whether the document stood inside another one.
+    pub embedded: bool,
     /// The record spoken of.
     pub key: Key,
     /// Who speaks.
@@ -53,6 +58,8 @@ pub struct Statement {
     pub said: Said,
     /// The document, if the collection keeps it.
     pub raw: Option<Raw>,
+    /// The document as a packed tree, if tags are asked of it.
+    pub tree: Option<Bytes>,
     /// Which scope it was said in, where files take the place of others.
     pub scope: Option<Box<Scoped>>,
     /// Whether a newer delivery has taken its place already.
@@ -86,6 +93,7 @@ pub struct Mapped {
 /// Maps documents of one source. One per thread.
 pub struct Mapper<'c> {
     catalogue: &'c Catalogue,
+    index: usize,
     source: &'c Source,
     evaluator: &'c Evaluator,
     /// For each `let` whether it is the same for all documents of a file.
@@ -228,8 +236,8 @@ enum Trouble {
 
 impl<'c> Mapper<'c> {
     /// A mapper of the source with this index, for documents of one file.
-    pub fn new(catalogue: &'c Catalogue, source: usize, evaluator: &'c Evaluator) -> Self {
-        let source = &catalogue.sources[source];
+    pub fn new(catalogue: &'c Catalogue, index: usize, evaluator: &'c Evaluator) -> Self {
+        let source = &catalogue.sources[index];
         let mut of_file: Vec<bool> = Vec::with_capacity(source.lets.len());
         for own in &source.lets {
             let earlier = |name: &str| source.lets.iter().zip(&of_file).any(|(other, of_file)| *of_file && other.name == name);
@@ -243,7 +251,7 @@ impl<'c> Mapper<'c> {
             });
         }
         let known = RefCell::new(vec![None; source.lets.len()]);
-        Self { catalogue, source, evaluator, of_file, known }
+        Self { catalogue, index, source, evaluator, of_file, known }
     }
 
     /// Maps one document. `bytes` are what is kept and hashed, in `syntax`.
@@ -298,10 +306,51 @@ impl<'c> Mapper<'c> {
                 return mapped;
             }
         }
-        if mapped.statements.is_empty() && mapped.skipped.is_none() {
-            mapped.skipped = Some("it feeds no collection".into());
+        match mapped.statements.first().map(|statement| statement.as_of) {
+            None if mapped.skipped.is_none() => mapped.skipped = Some("it feeds no collection".into()),
+            None => {}
+            Some(as_of) => self.embedded(document, &scope, as_of, &mut mapped),
         }
         mapped
+    }
+
+    /// Documents inside a document. What is wrong with one is a warning, and only it is left out.
+    fn embedded(&self, document: &Document<'_>, scope: &Scope<'_>, as_of: i64, mapped: &mut Mapped) {
+        for embed in &self.source.embeds {
+            let inner = &self.catalogue.sources[embed.source];
+            let mut found = Vec::new();
+            select(document, &embed.path, &mut found);
+            let text = match found.first() {
+                Some(Selected::Text(text, _)) => text,
+                Some(Selected::Json(Json::String(text))) => text.as_str(),
+                Some(Selected::Json(_)) => {
+                    mapped.warnings.push(format!("{}: it is no text; it is left out", inner.name));
+                    continue;
+                }
+                None => continue,
+            };
+            // nothing is said: what was said before stays
+            if text.trim().is_empty() {
+                continue;
+            }
+            let Some(name) = embed.name.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned)) else {
+                mapped.warnings.push(format!("{}: a value of its name is missing; it is left out", inner.name));
+                continue;
+            };
+            let syntax = if inner.family == Family::Xml { Syntax::Xml } else { Syntax::Json };
+            let bytes = Bytes::copy_from_slice(text.as_bytes());
+            let said = match Document::parse(&bytes, syntax, &Head::default()) {
+                Ok(parsed) => {
+                    let envelope = Envelope { name: &name, ..scope.meta.clone() };
+                    Mapper::new(self.catalogue, embed.source, self.evaluator).map(&parsed, &bytes, syntax, &envelope)
+                }
+                Err(error) => Mapped { failed: Some(error.to_string()), ..Mapped::default() },
+            };
+            mapped.warnings.extend(said.warnings.into_iter().map(|warning| format!("{}: {warning}", inner.name)));
+            mapped.warnings.extend(said.failed.map(|reason| format!("{}: {reason}; it is left out", inner.name)));
+            let own = |statement: Statement| Statement { as_of, embedded: true, ..statement };
+            mapped.statements.extend(said.statements.into_iter().map(own));
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "one document's context, used in one place")]
@@ -339,7 +388,13 @@ impl<'c> Mapper<'c> {
         let said = if gone { Said::Gone } else { Said::Values(values.into()) };
         let hash = content_hash(&said, collection, feed, bytes, scope.as_deref());
         let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.clone() });
-        Some(Statement { collection: feed.collection, feed: index, key, contributor, as_of, hash, said, raw, scope, retired: false })
+        let asked = collection.tags.as_ref().and_then(|tags| tags.document.as_ref()).filter(|own| own.sources().contains(&self.index));
+        let tree = match document {
+            Document::Xml(tree) if asked.is_some() => Some(tree.pack().into()),
+            _ => None,
+        };
+        let (source, feed, collection) = (self.index, index, feed.collection);
+        Some(Statement { collection, source, feed, embedded: false, key, contributor, as_of, hash, said, raw, tree, scope, retired: false })
     }
 
     fn statement(

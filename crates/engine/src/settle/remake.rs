@@ -7,6 +7,7 @@ use crate::withdraw::PAGE;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
 use stook_store::{Detail, Pass, Passed, Reliance, Settling, Store, StoredRecord, Tenant, Unit, Urgency};
 
 /// Marks everything again if the rules are not those by which the store was settled; passes do the rest. Returns how many
@@ -95,9 +96,10 @@ impl Unit for Remake {
         Some(&self.reliance)
     }
 
-    fn broken(&mut self, records: &[usize], _ranges: &[usize]) {
+    fn broken(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(usize, Key)> {
         // whoever has changed them has told what follows
         records.iter().for_each(|record| self.followed[*record] = Followed::default());
+        Vec::new()
     }
 
     fn settling(&mut self) -> Settling {

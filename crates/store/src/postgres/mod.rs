@@ -10,6 +10,7 @@ mod records;
 mod session;
 mod settle;
 mod tables;
+mod tags;
 mod values;
 mod work;
 mod writer;
@@ -266,6 +267,35 @@ impl Store for PostgresStore {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => records::log(session, &self.bench.tables, tenant, collection, key, before, limit),
             None => Ok(Vec::new()),
+        })
+    }
+
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<Tags> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => tags::tags(session, &self.bench.tables, tenant, collection),
+            None => Ok(Tags::default()),
+        })
+    }
+
+    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()> {
+        self.write(|session, stamp| tags::put(session, &self.bench.tables, tenant, collection, &tags, new, stamp))
+    }
+
+    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool> {
+        self.write(|session, stamp| tags::delete(session, &self.bench.tables, tenant, collection, name, stamp))
+    }
+
+    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => tags::tagged(session, &self.bench.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
+        })
+    }
+
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Trees>> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => tags::trees(session, &self.bench.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
         })
     }
 

@@ -67,29 +67,38 @@ struct Known {
     fold: bool,
     index: Index,
     name: String,
+    /// The number of the collection's tags, where it is those.
+    tags: Option<u32>,
 }
 
 fn known(collection: &Collection, column: Column) -> Attempt<Known> {
     let plain = |sql: &str, ty: FieldType| {
         let (sql, compared, name) = (sql.to_owned(), sql.to_owned(), sql.to_owned());
-        Known { sql, compared, ty, fold: false, index: Index::default(), name }
+        Known { sql: format!("r.{sql}"), compared: format!("r.{compared}"), ty, fold: false, index: Index::default(), name, tags: None }
     };
     match column {
         Column::Key => Ok(plain("key", FieldType::Text)),
         Column::Revision => Ok(plain("revision", FieldType::Integer)),
         Column::Conflict => Ok(plain("conflict", FieldType::List(Box::new(FieldType::Text)))),
+        Column::Tag => {
+            let tags = collection.tags.as_ref().ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?;
+            let own = format!("t.tenant = r.tenant AND t.collection = {} AND t.key = r.key", tags.id);
+            let sql = format!("(SELECT array_agg(t.value ORDER BY t.value) FROM tagged t WHERE {own})");
+            let (ty, index) = (FieldType::List(Box::new(FieldType::Text)), Index { ordered: true, contains: false });
+            Ok(Known { compared: sql.clone(), sql, ty, fold: false, index, name: "tag".into(), tags: Some(tags.id) })
+        }
         Column::Field(index) => {
             let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
-            let (sql, ty) = (name(&["f", &field.name]), field.golden_type().clone());
-            let compared = if field.fold && !ty.is_list() { name(&["x", &field.name]) } else { sql.clone() };
-            Ok(Known { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone() })
+            let (sql, ty) = (format!("r.{}", name(&["f", &field.name])), field.golden_type().clone());
+            let compared = if field.fold && !ty.is_list() { format!("r.{}", name(&["x", &field.name])) } else { sql.clone() };
+            Ok(Known { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone(), tags: None })
         }
         Column::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
-            let sql = name(&["s", &state.name]);
+            let sql = format!("r.{}", name(&["s", &state.name]));
             // state fields have no side tables
             let index = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
-            Ok(Known { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone() })
+            Ok(Known { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone(), tags: None })
         }
     }
 }
@@ -304,11 +313,11 @@ impl<'a> Builder<'a> {
     /// Adds a condition; one on an indexed list that `drives` is asked first, and records are looked up by what it finds.
     fn condition(&mut self, test: &Test, known: &Known, drives: bool) -> Attempt<()> {
         if let Test::Exists(wanted) = test {
-            self.conditions.push(format!("r.{} IS {}NULL", known.sql, if *wanted { "NOT " } else { "" }));
+            self.conditions.push(format!("{} IS {}NULL", known.sql, if *wanted { "NOT " } else { "" }));
             return Ok(());
         }
         if !known.ty.is_list() {
-            let sql = format!("r.{}", known.compared);
+            let sql = known.compared.clone();
             let held = (known.index.ordered && known.ty == FieldType::Text).then(|| indexed(&sql, &known.ty));
             let contains = known.index.contains;
             let condition = Comparison { sql: &sql, known, held, contains, parameters: &mut self.parameters }.test(test)?;
@@ -322,10 +331,12 @@ impl<'a> Builder<'a> {
             other => (other, ""),
         };
         if known.index.ordered {
-            let held = (known.ty.element() == &FieldType::Text).then(|| indexed("i.value", known.ty.element()));
+            // the index of tags holds them whole
+            let held = (known.ty.element() == &FieldType::Text && known.tags.is_none()).then(|| indexed("i.value", known.ty.element()));
             let tenant = self.parameters.push(Given::Number(self.tenant), "bigint");
+            let tenant = known.tags.map_or(tenant.clone(), |tags| format!("{tenant} AND i.collection = {tags}"));
             let inner = Comparison { sql: "i.value", known, held, contains: false, parameters: &mut self.parameters }.test(test)?;
-            let side = name(&["i", &self.collection.name, &known.name]);
+            let side = if known.tags.is_some() { "tagged".to_owned() } else { name(&["i", &self.collection.name, &known.name]) };
             self.conditions.push(if drives {
                 format!("r.key = ANY(ARRAY(SELECT i.key FROM {side} i WHERE i.tenant = {tenant} AND {inner}))")
             } else if negation.is_empty() {
@@ -335,7 +346,7 @@ impl<'a> Builder<'a> {
             });
         } else {
             let inner = Comparison { sql: "e.value", known, held: None, contains: false, parameters: &mut self.parameters }.test(test)?;
-            self.conditions.push(format!("{negation}EXISTS (SELECT 1 FROM unnest(r.{}) AS e(value) WHERE {inner})", known.sql));
+            self.conditions.push(format!("{negation}EXISTS (SELECT 1 FROM unnest({}) AS e(value) WHERE {inner})", known.sql));
         }
         Ok(())
     }
@@ -347,17 +358,17 @@ impl<'a> Builder<'a> {
 
 /// A column to sort by; `hidden` from the planner, which would otherwise walk its index and hope to meet records soon.
 fn in_order(column: &str, hidden: bool) -> String {
-    if hidden { format!("(SELECT r.{column})") } else { format!("r.{column}") }
+    if hidden { format!("(SELECT {column})") } else { column.to_owned() }
 }
 
 fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(String, Parameters)> {
     let builder = Builder::new(catalogue, tenant, plan)?;
     let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Attempt<_>>()?;
-    let selected: Vec<String> = columns.iter().map(|column| format!("r.{}", column.sql)).collect();
+    let selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
     let mut order: Vec<String> = Vec::new();
     for sort in &plan.sort {
         let column = known(builder.collection, sort.column)?;
-        let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&format!("r.{}", column.compared), &column.ty));
+        let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&column.compared, &column.ty));
         let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
         order.extend(held.filter(|_| !plan.distinct && !builder.finds).map(|held| format!("{held} COLLATE \"C\"{direction}")));
         order.push(format!("{}{direction}", in_order(&column.compared, builder.finds && !plan.distinct)));
@@ -375,7 +386,7 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
         let grouped: Vec<String> = selected.iter().cloned().chain(hidden).collect();
         format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
     } else {
-        order.push(in_order("key", builder.finds));
+        order.push(in_order("r.key", builder.finds));
         format!("SELECT {} FROM {from}", selected.join(", "))
     };
     sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
@@ -440,10 +451,10 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
         };
         let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Attempt<_>>()?;
         let name = |index: usize| if index == wanted { "v".to_owned() } else { format!("c{index}") };
-        let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("r.{} AS {}", column.sql, name(index))).collect();
+        let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
         format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
     } else {
-        format!("SELECT r.{} AS v FROM {}", column.sql, builder.from())
+        format!("SELECT {} AS v FROM {}", column.sql, builder.from())
     };
     let values = if column.ty.is_list() {
         format!("SELECT e.v FROM ({rows}) AS rows, unnest(rows.v) AS e(v) WHERE e.v IS NOT NULL")

@@ -249,6 +249,7 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
         unit.refused(collection, &key, field, &holder);
     }
     check(session, tables, tenant, unit)?;
+    super::tags::write(session, tables, tenant, unit)?;
     settle(session, tables, tenant, unit.settling())?;
     for entries in unit.log().chunk_by(|a, b| a.collection == b.collection) {
         write_log(session, &tables.catalogue().collections[entries[0].collection], tenant, entries, stamp)?;
@@ -690,8 +691,17 @@ fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Uni
         version.is_none() || now.get(&(*collection, key.as_str().to_owned())) != version.as_ref()
     };
     let records: Vec<usize> = reliance.records.iter().enumerate().filter(is_other).map(|(place, _)| place).collect();
-    if !(records.is_empty() && ranges.is_empty()) {
-        unit.broken(&records, &ranges);
+    if records.is_empty() && ranges.is_empty() {
+        return Ok(());
+    }
+    let mut conflicts = Vec::new();
+    for wanted in unit.broken(&records, &ranges).chunk_by(|a, b| a.0 == b.0) {
+        let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
+        let found = read(session, tables, tenant, collection, &keys, Detail::Full)?;
+        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| Conflict { collection, key, record }));
+    }
+    if !conflicts.is_empty() {
+        unit.seen(conflicts);
     }
     Ok(())
 }

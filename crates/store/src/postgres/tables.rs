@@ -8,6 +8,7 @@
 //! i_C_FIELD(tenant, key, value)           one row per element of an indexed list
 //! u_C_FIELD(tenant, digest, key)          reservations of a unique field, by the hash of the value
 //! edges, marks, jobs, chunks, chunk_journals, troubles, corrections, record_log, calls, api_tokens
+//! tag_stamps, tags, tagged, trees         tags, who carries them, the documents they are asked of
 //! ```
 //! Text is compared byte by byte (`COLLATE "C"`). An index on text holds the first [`INDEXED`] characters, because a B-tree
 //! takes no long ones; conditions say both, what they ask and what follows for those characters. A `contains` index is a GIN
@@ -23,7 +24,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "6";
+const FORMAT: &str = "7";
 
 /// Characters of a text that an index holds.
 pub const INDEXED: usize = 600;
@@ -65,6 +66,16 @@ CREATE TABLE calls(tenant bigint NOT NULL, id bytea NOT NULL, request bytea NOT 
 CREATE INDEX calls_made ON calls(made);
 CREATE TABLE api_tokens(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, digest bytea NOT NULL UNIQUE, tenant text, role text NOT NULL,
   name text NOT NULL, created bigint NOT NULL, revoked bigint);
+CREATE TABLE tag_stamps(tenant bigint PRIMARY KEY, stamp bigint NOT NULL);
+CREATE TABLE tags(tenant bigint NOT NULL, collection bigint NOT NULL, name text COLLATE "C" NOT NULL, kind text NOT NULL, definition text NOT NULL,
+  comment text NOT NULL, attributes text NOT NULL, created bigint NOT NULL, changed bigint NOT NULL, generation bigint NOT NULL, job bigint NOT NULL,
+  PRIMARY KEY(tenant, collection, name));
+CREATE TABLE tagged(tenant bigint NOT NULL, collection bigint NOT NULL, value text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL,
+  PRIMARY KEY(tenant, collection, key, value));
+CREATE INDEX tagged_value ON tagged(tenant, collection, value, key);
+CREATE TABLE trees(tenant bigint NOT NULL, collection bigint NOT NULL, key text COLLATE "C" NOT NULL, source text COLLATE "C" NOT NULL, tree bytea NOT NULL,
+  PRIMARY KEY(tenant, collection, key, source));
+ALTER TABLE trees ALTER COLUMN tree SET STORAGE EXTERNAL;
 CREATE FUNCTION trigrams(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 10000 AS
   $$ SELECT coalesce(array_agg(DISTINCT substr(value, at, 3)), '{}') FROM generate_series(1, length(value) - 2) AS at $$;
 "#;
@@ -240,7 +251,12 @@ fn distribute(session: &mut Session, tables: &Tables) -> Attempt<bool> {
     if !has_citus(session)? {
         return Ok(false);
     }
-    let mut wanted: Vec<(String, &str, Option<String>)> = vec![("edges".into(), "target", None), ("marks".into(), "target", Some("edges".into()))];
+    let mut wanted: Vec<(String, &str, Option<String>)> = vec![
+        ("edges".into(), "target", None),
+        ("marks".into(), "target", Some("edges".into())),
+        ("tagged".into(), "key", None),
+        ("trees".into(), "key", Some("tagged".into())),
+    ];
     for own in &tables.collections {
         wanted.push((own.table.clone(), "key", None));
         wanted.extend(own.lists.iter().map(|(_, side)| (side.clone(), "key", Some(own.table.clone()))));

@@ -14,6 +14,7 @@ mod query;
 mod records;
 mod settle;
 mod tables;
+mod tags;
 mod work;
 mod writer;
 
@@ -328,6 +329,37 @@ impl Store for SqliteStore {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => records::log(connection, &self.tables, tenant, collection, key, before, limit),
             None => Ok(Vec::new()),
+        })
+    }
+
+    fn tags(&self, tenant: &Tenant, collection: usize) -> Result<Tags> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => tags::tags(connection, &self.tables, tenant, collection),
+            None => Ok(Tags::default()),
+        })
+    }
+
+    fn put_tags(&self, tenant: &Tenant, collection: usize, tags: Vec<Tag>, new: bool) -> Result<()> {
+        let (tables, tenant) = (self.tables.clone(), tenant.clone());
+        self.write(move |connection, stamp| tags::put(connection, &tables, &tenant, collection, &tags, new, stamp))
+    }
+
+    fn delete_tag(&self, tenant: &Tenant, collection: usize, name: &str) -> Result<bool> {
+        let (tables, tenant, name) = (self.tables.clone(), tenant.clone(), name.to_owned());
+        self.write(move |connection, stamp| tags::delete(connection, &tables, &tenant, collection, &name, stamp))
+    }
+
+    fn tagged(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => tags::tagged(connection, &self.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
+        })
+    }
+
+    fn trees(&self, tenant: &Tenant, collection: usize, keys: &[Key]) -> Result<Vec<Trees>> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => tags::trees(connection, &self.tables, tenant, collection, keys),
+            None => Ok(vec![Vec::new(); keys.len()]),
         })
     }
 

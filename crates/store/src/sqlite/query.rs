@@ -41,6 +41,8 @@ struct Known {
     name: String,
     is_key: bool,
     unique: bool,
+    /// The number of the collection's tags, where it is those.
+    tags: Option<u32>,
 }
 
 fn known(collection: &Collection, column: Column) -> Result<Known> {
@@ -53,25 +55,59 @@ fn known(collection: &Collection, column: Column) -> Result<Known> {
         name: sql.to_owned(),
         is_key: sql == "key",
         unique: false,
+        tags: None,
     };
     match column {
         Column::Key => Ok(plain("key", FieldType::Text)),
         Column::Revision => Ok(plain("revision", FieldType::Integer)),
         Column::Conflict => Ok(plain("conflict", FieldType::List(Box::new(FieldType::Text)))),
+        Column::Tag => {
+            let tags = collection.tags.as_ref().ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?;
+            // an ordered aggregate, by an ordered sub-query
+            let sql = format!(
+                "(SELECT nullif(json_group_array(value), '[]') FROM (SELECT value FROM tagged WHERE tagged.tenant = \"r_{0}\".tenant \
+                 AND tagged.collection = {1} AND tagged.key = \"r_{0}\".key ORDER BY value))",
+                collection.name, tags.id
+            );
+            let index = Index { ordered: true, contains: false };
+            let name = "tag".to_owned();
+            let ty = FieldType::List(Box::new(FieldType::Text));
+            Ok(Known { compared: sql.clone(), sql, ty, fold: false, index, name, is_key: false, unique: false, tags: Some(tags.id) })
+        }
         Column::Field(index) => {
             let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
             let sql = format!("\"f_{}\"", field.name);
             let folded = field.fold && !field.ty.is_list();
             let compared = if folded { format!("\"x_{}\"", field.name) } else { sql.clone() };
             let ty = field.golden_type().clone();
-            Ok(Known { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone(), is_key: false, unique: field.unique })
+            Ok(Known {
+                sql,
+                compared,
+                ty,
+                fold: field.fold,
+                index: field.index,
+                name: field.name.clone(),
+                is_key: false,
+                unique: field.unique,
+                tags: None,
+            })
         }
         Column::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
             let sql = format!("\"s_{}\"", state.name);
             // state fields have no side tables
             let index = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
-            Ok(Known { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone(), is_key: false, unique: false })
+            Ok(Known {
+                compared: sql.clone(),
+                sql,
+                ty: state.ty.clone(),
+                fold: false,
+                index,
+                name: state.name.clone(),
+                is_key: false,
+                unique: false,
+                tags: None,
+            })
         }
     }
 }
@@ -87,7 +123,15 @@ impl Known {
 
     /// The table of the elements of an indexed list.
     fn elements(&self, collection: &Collection) -> String {
-        format!("\"i_{}_{}\"", collection.name, self.name)
+        match self.tags {
+            Some(_) => "tagged".to_owned(),
+            None => format!("\"i_{}_{}\"", collection.name, self.name),
+        }
+    }
+
+    /// What finds the elements of a tenant's records in that table.
+    fn elements_of(&self) -> String {
+        self.tags.map_or("tenant = ?".to_owned(), |tags| format!("tenant = ? AND collection = {tags}"))
     }
 
     fn folded(&self, value: &Value) -> Value {
@@ -272,11 +316,13 @@ impl<'a> Builder<'a> {
             }
             // rows come by their ids, and no other index may tempt
             Way::Elements => {
-                self.index = " NOT INDEXED".into();
+                let by = if known.tags.is_some() { "key" } else { "id" };
+                self.index = if known.tags.is_some() { format!(" INDEXED BY \"k_{collection}\"") } else { " NOT INDEXED".into() };
                 self.access = format!("finds records through the index on the elements of {name}");
                 self.parameters.push(Sql::Integer(self.tenant));
                 let comparison = comparison("value", test, known, &mut self.parameters)?;
-                self.conditions.push(format!("id IN (SELECT id FROM {} WHERE tenant = ? AND {comparison})", known.elements(self.collection)));
+                let (elements, own) = (known.elements(self.collection), known.elements_of());
+                self.conditions.push(format!("{by} IN (SELECT {by} FROM {elements} WHERE {own} AND {comparison})"));
             }
             Way::Trigrams(query) => {
                 self.index = " NOT INDEXED".into();
@@ -306,7 +352,11 @@ impl<'a> Builder<'a> {
             other => (other, ""),
         };
         let inner = comparison("e.value", test, known, &mut self.parameters)?;
-        self.conditions.push(if known.fold && known.index.ordered {
+        let records = &self.collection.name;
+        self.conditions.push(if let Some(tags) = known.tags {
+            let own = format!("e.tenant = \"r_{records}\".tenant AND e.collection = {tags} AND e.key = \"r_{records}\".key");
+            format!("{negation}EXISTS (SELECT 1 FROM tagged AS e WHERE {own} AND {inner})")
+        } else if known.fold && known.index.ordered {
             // only the index has the folded form
             let (elements, records) = (known.elements(self.collection), &self.collection.name);
             format!("{negation}EXISTS (SELECT 1 FROM {elements} AS e WHERE e.id = \"r_{records}\".id AND {inner})")

@@ -289,6 +289,7 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
         unit.refused(collection, &key, field, &holder);
     }
     super::settle::check(connection, tables, tenant, unit)?;
+    super::tags::write(connection, tables, tenant, unit)?;
     settle(connection, tenant, unit.settling())?;
     for entry in unit.log() {
         let sql = "INSERT INTO record_log(tenant, collection, key, at, transition, caller, change) VALUES (?, ?, ?, ?, ?, ?, ?)";

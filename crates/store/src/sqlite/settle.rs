@@ -2,7 +2,7 @@
 
 use super::tables::Tables;
 use super::{failure, records};
-use crate::{Changed, Detail, Edge, Inside, Pass, Passed, RecordWrite, Result, StoreError, StoredRecord, Tenant, Unit, Version};
+use crate::{Changed, Conflict, Detail, Edge, Inside, Pass, Passed, RecordWrite, Result, StoreError, StoredRecord, Tenant, Unit, Version};
 use rusqlite::{Connection, OptionalExtension, Statement, StatementStatus, ToSql, params};
 use stook_catalogue::key::Key;
 
@@ -143,8 +143,17 @@ pub fn check(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut d
             ranges.push(place);
         }
     }
-    if !(records.is_empty() && ranges.is_empty()) {
-        unit.broken(&records, &ranges);
+    if records.is_empty() && ranges.is_empty() {
+        return Ok(());
+    }
+    let mut conflicts = Vec::new();
+    for wanted in unit.broken(&records, &ranges).chunk_by(|a, b| a.0 == b.0) {
+        let (collection, keys) = (wanted[0].0, wanted.iter().map(|(_, key)| key.clone()).collect::<Vec<Key>>());
+        let found = records::read(connection, tables, tenant, collection, &keys, Detail::Full)?;
+        conflicts.extend(keys.into_iter().zip(found).map(|(key, record)| Conflict { collection, key, record }));
+    }
+    if !conflicts.is_empty() {
+        unit.seen(conflicts);
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 //! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
 //! u_C_FIELD(tenant, value, key)           reservations of a unique field
 //! edges, marks, jobs, chunks, chunk_journals, troubles, corrections
+//! tag_stamps, tags, tagged, trees          tags, who carries them, the documents they are asked of
 //! record_log, calls, api_tokens            what transitions did, answers to calls that are done once, who may do what
 //! ```
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
@@ -23,7 +24,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "6";
+const FORMAT: &str = "7";
 
 const FIXED: &str = "
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -59,6 +60,15 @@ CREATE TABLE calls(tenant INTEGER NOT NULL, id BLOB NOT NULL, request BLOB NOT N
 CREATE INDEX calls_made ON calls(made);
 CREATE TABLE api_tokens(id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, tenant TEXT, role TEXT NOT NULL, name TEXT NOT NULL,
   created INTEGER NOT NULL, revoked INTEGER);
+CREATE TABLE tag_stamps(tenant INTEGER PRIMARY KEY, stamp INTEGER NOT NULL);
+CREATE TABLE tags(tenant INTEGER NOT NULL, collection INTEGER NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, definition TEXT NOT NULL,
+  comment TEXT NOT NULL, attributes TEXT NOT NULL, created INTEGER NOT NULL, changed INTEGER NOT NULL, generation INTEGER NOT NULL, job INTEGER NOT NULL,
+  PRIMARY KEY(tenant, collection, name)) WITHOUT ROWID;
+CREATE TABLE tagged(tenant INTEGER NOT NULL, collection INTEGER NOT NULL, value TEXT NOT NULL, key TEXT NOT NULL,
+  PRIMARY KEY(tenant, collection, value, key)) WITHOUT ROWID;
+CREATE INDEX tagged_key ON tagged(tenant, collection, key, value);
+CREATE TABLE trees(id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, collection INTEGER NOT NULL, key TEXT NOT NULL, source TEXT NOT NULL, tree BLOB NOT NULL,
+  UNIQUE(tenant, collection, key, source));
 ";
 
 /// Statements of one collection.

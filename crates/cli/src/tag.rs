@@ -1,0 +1,210 @@
+//! `tag`: definitions of tags, and who carries them.
+
+use crate::arguments::{Tag, TagOf, TagSaid};
+use crate::open::{self, Place};
+use crate::output::{colours, count, table};
+use crate::work::{stop_signal, threads};
+use crate::{Failure, Outcome};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value as Json, json};
+use std::io::BufRead;
+use std::sync::Arc;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::diagnostic::render;
+use stook_catalogue::key::Key;
+use stook_engine::tags::{self, Saved, Wish};
+use stook_store::queue::JobId;
+use stook_store::tag::Definition;
+use stook_store::{Store, Tenant};
+
+/// What commands about tags share.
+struct Desk {
+    catalogue: Arc<Catalogue>,
+    store: Arc<dyn Store>,
+    tenant: Tenant,
+    of: String,
+}
+
+impl Desk {
+    fn open(place: &Place, of: &TagOf) -> Result<Self, Failure> {
+        let (catalogue, store) = place.open()?;
+        let tenant = open::tenant(&of.tenant)?;
+        let of = match &of.of {
+            Some(of) => of.clone(),
+            None => tags::only_collection(&catalogue)?.to_owned(),
+        };
+        tags::collection(&catalogue, &of)?;
+        Ok(Self { catalogue, store, tenant, of })
+    }
+}
+
+pub fn tag(place: &Place, command: &Tag) -> Outcome {
+    match command {
+        Tag::Create { said, of, wait } => save(&Desk::open(place, of)?, said, true, !wait.no_wait, of.json),
+        Tag::Set { said, of, wait } => save(&Desk::open(place, of)?, said, false, !wait.no_wait, of.json),
+        Tag::Delete { name, of } => {
+            let desk = Desk::open(place, of)?;
+            tags::delete(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, name)?;
+            answer(of.json, json!({ "deleted": name }), || format!("tag {name} is deleted"));
+            Ok(0)
+        }
+        Tag::Rebuild { names, of, wait } => {
+            let desk = Desk::open(place, of)?;
+            match tags::again(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, names)? {
+                Some(job) => evaluated(&desk, job, !wait.no_wait, of.json),
+                None => {
+                    answer(of.json, json!({ "job": null }), || "no tag has an XPath".to_owned());
+                    Ok(0)
+                }
+            }
+        }
+        Tag::Ls { of } => ls(&Desk::open(place, of)?, of.json),
+        Tag::Show { name, of } => {
+            let desk = Desk::open(place, of)?;
+            let found = tags::show(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, name)?;
+            let found = found.ok_or_else(|| Failure::new(format!("there is no tag `{name}`")))?;
+            if of.json {
+                println!("{found}");
+            } else {
+                let rows: Vec<Vec<String>> = found.as_object().into_iter().flatten().map(|(name, value)| vec![name.clone(), shown(value)]).collect();
+                println!("{}", table(&["", ""], &rows, &[]));
+            }
+            Ok(0)
+        }
+        Tag::Add { name, keys, of } => assign(&Desk::open(place, of)?, name, (keys, &[]), of.json),
+        Tag::Remove { name, keys, of } => assign(&Desk::open(place, of)?, name, (&[], keys), of.json),
+    }
+}
+
+fn answer(as_json: bool, json: Json, words: impl FnOnce() -> String) {
+    println!("{}", if as_json { json.to_string() } else { words() });
+}
+
+fn shown(value: &Json) -> String {
+    match value {
+        Json::Null => String::new(),
+        Json::String(text) => text.clone(),
+        Json::Object(entries) => entries.iter().map(|(name, value)| format!("{name}: {}", shown(value))).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// What is wished of tags: of one by the arguments, of many by a file.
+fn wishes(said: &TagSaid) -> Result<Vec<Wish>, Failure> {
+    let Some(file) = &said.file else {
+        let name = said.name.clone().ok_or_else(|| Failure::usage("say the tag's name, or a file of tags with --file"))?;
+        let definition = match (&said.xpath, &said.query) {
+            (Some(text), _) => Some(Definition::XPath(text.clone())),
+            (None, Some(text)) => Some(Definition::Query(text.clone())),
+            (None, None) => None,
+        };
+        let mut attributes = Map::new();
+        for pair in &said.attributes {
+            let (name, value) = pair.split_once('=').ok_or_else(|| Failure::usage(format!("`{pair}` is not NAME=VALUE")))?;
+            attributes.insert(name.to_owned(), json!(value));
+        }
+        let attributes = (!attributes.is_empty()).then_some(attributes);
+        return Ok(vec![Wish { name, definition, comment: said.comment.clone(), attributes }]);
+    };
+    let open = std::fs::File::open(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    let mut wishes = Vec::new();
+    for (number, line) in std::io::BufReader::new(open).lines().enumerate() {
+        let line = line?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let wrong = |reason: String| Failure::new(format!("{}, line {}: {reason}", file.display(), number + 1));
+        let json: Json = serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))?;
+        wishes.push(tags::wish_of(&json).map_err(wrong)?);
+    }
+    Ok(wishes)
+}
+
+fn save(desk: &Desk, said: &TagSaid, new: bool, waits: bool, as_json: bool) -> Outcome {
+    let wishes = wishes(said)?;
+    let (index, ..) = tags::collection(&desk.catalogue, &desk.of)?;
+    for wish in &wishes {
+        if let Some(Definition::Query(text)) = &wish.definition {
+            stook_query::check_tag(&wish.name, text, &desk.catalogue, &*desk.store, &desk.tenant, index)?
+                .map_err(|problem| Failure::new(render(&format!("tag {}", wish.name), text, &[problem], colours()).trim_end().to_owned()))?;
+        }
+    }
+    let Saved { advice, job } = tags::save(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, &wishes, new)?;
+    for (tag, advice) in &advice {
+        eprintln!("note: tag {tag}: {advice}");
+    }
+    let names: Vec<&str> = wishes.iter().map(|wish| wish.name.as_str()).collect();
+    match job {
+        Some(job) => evaluated(desk, job, waits, as_json),
+        None => {
+            answer(as_json, json!({ "tags": names, "job": null }), || format!("{} {}", count(names.len() as u64, "tag"), if new { "made" } else { "set" }));
+            Ok(0)
+        }
+    }
+}
+
+/// Works on a job that evaluates tags, or leaves it to workers.
+fn evaluated(desk: &Desk, job: JobId, waits: bool, as_json: bool) -> Outcome {
+    if !waits {
+        answer(as_json, json!({ "job": job }), || format!("job {job} evaluates it, for `stook work` to do"));
+        return Ok(0);
+    }
+    let all = desk.store.job(job)?.progress.documents;
+    let bar = ProgressBar::new(all.max(1));
+    if let Ok(style) = ProgressStyle::with_template("evaluating {bar:30} {pos}/{len} records {per_sec}") {
+        bar.set_style(style);
+    }
+    let stop = stop_signal()?;
+    let done = tags::run(&desk.catalogue, &*desk.store, job, threads(None), &stop, &|records| bar.set_position(records))?;
+    bar.finish_and_clear();
+    let progress = tags::progress(&done);
+    let number = |name: &str| progress[name].as_u64().unwrap_or(0);
+    answer(as_json, progress.clone(), || {
+        let failed = match number("failed") {
+            0 => String::new(),
+            failed => format!("; {} took too long (stook journal {job})", count(failed, "record")),
+        };
+        format!("{} evaluated: {} added, {} removed{failed}", count(number("records"), "record"), number("added"), number("removed"))
+    });
+    if !done.state.is_final() {
+        eprintln!("stopped; `stook work` goes on with job {job}");
+    }
+    Ok(if number("failed") > 0 { 2 } else { u8::from(!done.state.is_final()) })
+}
+
+fn ls(desk: &Desk, as_json: bool) -> Outcome {
+    let tags = tags::list(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of)?;
+    if as_json {
+        println!("{}", json!(tags));
+        return Ok(0);
+    }
+    let row = |tag: &Json| {
+        let definition = tag.get("xpath").or_else(|| tag.get("query")).map(shown).unwrap_or_default();
+        let evaluation = match tag.get("evaluation") {
+            Some(own) if !matches!(own["state"].as_str(), Some("completed")) => {
+                let (done, all) = (own["records"].as_u64().unwrap_or(0), own["of"].as_u64().unwrap_or(0));
+                format!("{} {}%", shown(&own["state"]), (done * 100).checked_div(all).unwrap_or(0))
+            }
+            _ => String::new(),
+        };
+        vec![shown(&tag["name"]), shown(&tag["kind"]), tag.get("records").map(shown).unwrap_or_default(), evaluation, definition]
+    };
+    let rows: Vec<Vec<String>> = tags.iter().map(row).collect();
+    println!("{}", table(&["tag", "kind", "records", "evaluation", "definition"], &rows, &[false, false, true]));
+    Ok(0)
+}
+
+fn assign(desk: &Desk, name: &str, (add, remove): (&[String], &[String]), as_json: bool) -> Outcome {
+    let keys = |texts: &[String]| -> Result<Vec<Key>, Failure> {
+        texts.iter().map(|text| Key::new(text.as_str()).map_err(|error| Failure::usage(error.to_string()))).collect()
+    };
+    let (given, unknown) = tags::assign(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, name, (&keys(add)?, &keys(remove)?))?;
+    let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
+    answer(as_json, json!({ "added": given.added, "removed": given.removed, "unknown": unknown }), || {
+        format!("{} added, {} removed", given.added, given.removed)
+    });
+    if !unknown.is_empty() {
+        eprintln!("there is no record {}", unknown.join(", "));
+    }
+    Ok(u8::from(!unknown.is_empty()))
+}

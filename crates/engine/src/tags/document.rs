@@ -1,0 +1,104 @@
+//! The document of a record that an XPath is asked of: trees of what sources say, put together.
+
+use bytes::Bytes;
+use std::sync::Arc;
+use stook_catalogue::definition::{Catalogue, Collection, TagDocument};
+use stook_catalogue::record::{Contribution, Said};
+use stook_formats::tree::Tree;
+use stook_store::tag::{Definition, Tags};
+
+/// Documents of a record, each of a source, as packed trees.
+pub type Documents = Vec<(Arc<str>, Bytes)>;
+
+/// Changes of documents of a record: a packed tree, or nothing where there is none any more.
+pub type DocumentChanges = Vec<(Arc<str>, Option<Bytes>)>;
+
+/// What a source says of a record: the newest that is heard.
+fn said<'c>(contributions: &'c [Contribution], source: &str) -> Option<&'c Contribution> {
+    let own = contributions.iter().filter(|own| own.source() == source && own.is_heard() && own.said != Said::Gone);
+    own.max_by_key(|own| own.age())
+}
+
+fn packed(contribution: &Contribution) -> Option<Bytes> {
+    let tree = Tree::parse(&contribution.raw.as_ref()?.bytes).ok()?;
+    Some(tree.pack().into())
+}
+
+/// Which documents of a record change with its contributions. `known` finds trees that were made already.
+pub fn changes(
+    catalogue: &Catalogue,
+    document: &TagDocument,
+    before: &[Contribution],
+    after: &[Contribution],
+    known: impl Fn(&Contribution) -> Option<Bytes>,
+) -> DocumentChanges {
+    let mut changes = DocumentChanges::new();
+    for source in document.sources() {
+        let name = catalogue.sources[source].name.as_str();
+        let (old, new) = (said(before, name), said(after, name));
+        let is = |own: &Contribution| (own.contributor.clone(), own.hash);
+        if old.map(is) != new.map(is) {
+            changes.push((name.into(), new.and_then(|new| known(new).or_else(|| packed(new)))));
+        }
+    }
+    changes
+}
+
+/// All documents of a record, by what it has kept.
+pub fn all(catalogue: &Catalogue, document: &TagDocument, contributions: &[Contribution]) -> Documents {
+    let own = |change: (Arc<str>, Option<Bytes>)| Some((change.0, change.1?));
+    changes(catalogue, document, &[], contributions, |_| None).into_iter().filter_map(own).collect()
+}
+
+/// Definitions of a collection's tags that are asked of documents.
+#[derive(Debug, Clone, Default)]
+pub struct Definitions {
+    /// Names of the tags.
+    pub names: Vec<String>,
+    xpaths: Vec<stook_catalogue::xpath::XPath>,
+}
+
+impl Definitions {
+    /// Those of a collection; of some tags, where `only` names them.
+    pub fn of(collection: &Collection, tags: &Tags, only: Option<&[String]>) -> Self {
+        let mut own = Self::default();
+        let Some(document) = collection.tags.as_ref().and_then(|tags| tags.document.as_ref()) else { return own };
+        for tag in tags.tags.iter().filter(|tag| only.is_none_or(|only| only.contains(&tag.name))) {
+            // what cannot be read was not written by this definition; its members stay what they are
+            if let Definition::XPath(text) = &tag.definition
+                && let Ok(xpath) = stook_catalogue::xpath::XPath::parse(text, &document.namespaces)
+            {
+                own.names.push(tag.name.clone());
+                own.xpaths.push(xpath);
+            }
+        }
+        own
+    }
+
+    /// The places of those that hold of a record, and of those that take too long: these do not hold.
+    pub fn evaluate(&self, catalogue: &Catalogue, collection: &Collection, parts: &Documents) -> (Vec<u32>, Vec<u32>) {
+        let (mut carried, mut failed) = (Vec::new(), Vec::new());
+        let Some(rules) = collection.tags.as_ref().filter(|_| !self.xpaths.is_empty()) else { return (carried, failed) };
+        let Some(document) = &rules.document else { return (carried, failed) };
+        let tree = composed(catalogue, document, parts);
+        for (place, xpath) in self.xpaths.iter().enumerate() {
+            match stook_formats::xpath::holds(xpath, &tree, rules.steps) {
+                Ok(true) => carried.push(place as u32),
+                Ok(false) => {}
+                Err(_) => failed.push(place as u32),
+            }
+        }
+        (carried, failed)
+    }
+}
+
+/// The document of a record.
+fn composed(catalogue: &Catalogue, document: &TagDocument, parts: &Documents) -> Tree<'static> {
+    let find = |source: usize| {
+        let name = catalogue.sources[source].name.as_str();
+        parts.iter().find(|(own, _)| &**own == name).and_then(|(_, tree)| Tree::unpack(tree))
+    };
+    let root = find(document.root).unwrap_or_else(|| Tree::empty(&document.otherwise));
+    let others: Vec<(&str, Tree<'_>)> = document.parts.iter().filter_map(|(prefix, source)| Some((prefix.as_str(), find(*source)?))).collect();
+    Tree::compose(&root, &others.iter().map(|(prefix, tree)| (*prefix, tree)).collect::<Vec<_>>())
+}

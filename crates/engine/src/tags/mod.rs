@@ -1,0 +1,380 @@
+//! Tags: their definitions, who carries them.
+//!
+//! A tag is manual (somebody gives it), a query (who carries it is found when it is asked for), or an XPath over the XML that records
+//! keep. Two directions: a record's documents are evaluated against all definitions in the chunk that writes them ([`tagger`]); a
+//! definition is evaluated for all records by a job whose chunks are ranges of keys ([`rebuild`]). Whoever writes says by
+//! which stand of the definitions it has evaluated; if that is not the one of its commit, it evaluates again inside
+//! of the transaction. So a late result of an older definition is never written, and what was carried stays until it is replaced.
+
+pub mod document;
+mod rebuild;
+mod tagger;
+
+pub use rebuild::{Rebuild, is_rebuild, progress};
+pub(crate) use tagger::Tagger;
+
+use crate::record::find_collection;
+use crate::{EngineError, Result, work};
+use serde_json::{Map, Value as Json, json};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use stook_catalogue::definition::{Catalogue, Collection, TagRules};
+use stook_catalogue::key::Key;
+use stook_catalogue::value::from_json;
+use stook_catalogue::xpath::{XPath, advise};
+use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::queue::{Job, JobId};
+use stook_store::tag::{Definition, Given, MOST_NAME, Tag, Tagging};
+use stook_store::{Detail, Store, Tenant, Unit};
+
+/// What is to become of a tag; what is not said stays.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wish {
+    /// Its name.
+    pub name: String,
+    /// Its XPath or query; a new tag without one is manual.
+    pub definition: Option<Definition>,
+    /// What it is for.
+    pub comment: Option<String>,
+    /// What else is said of it, in the place of what was.
+    pub attributes: Option<Map<String, Json>>,
+}
+
+/// A wish as JSON says it: `{"name", "xpath" or "query", "comment", "attributes"}`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn wish_of(json: &Json) -> std::result::Result<Wish, String> {
+    let Json::Object(members) = json else { return Err("a tag is a JSON object".into()) };
+    let text = |name: &str| match members.get(name) {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(format!("{name} is text")),
+    };
+    if let Some(other) = members.keys().find(|name| !["name", "xpath", "query", "comment", "attributes"].contains(&name.as_str())) {
+        return Err(format!("there is no `{other}`; a tag has name, xpath or query, comment, attributes"));
+    }
+    let definition = match (text("xpath")?, text("query")?) {
+        (Some(_), Some(_)) => return Err("a tag has an XPath or a query, not both".into()),
+        (Some(text), None) => Some(Definition::XPath(text)),
+        (None, Some(text)) => Some(Definition::Query(text)),
+        (None, None) => None,
+    };
+    let attributes = match members.get("attributes") {
+        None | Some(Json::Null) => None,
+        Some(Json::Object(attributes)) => Some(attributes.clone()),
+        Some(_) => return Err("attributes are an object".into()),
+    };
+    Ok(Wish { name: text("name")?.ok_or("a tag has a name")?, definition, comment: text("comment")?, attributes })
+}
+
+/// What became of wishes.
+#[derive(Debug, Default)]
+pub struct Saved {
+    /// Tag and advice on its definition.
+    pub advice: Vec<(String, String)>,
+    /// The job that evaluates what is new.
+    pub job: Option<JobId>,
+}
+
+/// The collection called `name`, which carries tags.
+///
+/// # Errors
+/// When there is none, or it carries none.
+pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usize, &'c Collection, &'c TagRules)> {
+    let (index, collection) = find_collection(catalogue, name)?;
+    let rules = collection.tags.as_ref();
+    let rules = rules.ok_or_else(|| EngineError::Wrong(format!("records of `{name}` carry no tags: the collection has no `tags:`")))?;
+    Ok((index, collection, rules))
+}
+
+/// The only collection whose records carry tags.
+///
+/// # Errors
+/// When there is none, or several.
+pub fn only_collection(catalogue: &Catalogue) -> Result<&str> {
+    let with_tags: Vec<&str> = catalogue.collections.iter().filter(|own| own.tags.is_some()).map(|own| own.name.as_str()).collect();
+    match with_tags.as_slice() {
+        [only] => Ok(only),
+        [] => Err(EngineError::Wrong("no collection of this catalogue has `tags:`".into())),
+        several => Err(EngineError::Wrong(format!("say which collection's: {}", several.join(", ")))),
+    }
+}
+
+/// Makes tags, where `new`, or changes them; what must be evaluated is left to a job.
+///
+/// # Errors
+/// When a wish is wrong, then nothing is changed; or the store fails.
+pub fn save(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, wishes: &[Wish], new: bool) -> Result<Saved> {
+    let (index, collection, rules) = collection(catalogue, of)?;
+    let known = store.tags(tenant, index)?.tags;
+    let mut saved = Saved::default();
+    let (mut tags, mut stale): (Vec<Tag>, Vec<String>) = (Vec::new(), Vec::new());
+    for wish in wishes {
+        if tags.iter().any(|tag| tag.name == wish.name) {
+            return Err(EngineError::Wrong(format!("the tag `{}` is there twice", wish.name)));
+        }
+        let old = known.iter().find(|tag| tag.name == wish.name);
+        let wrong = |reason: String| EngineError::Wrong(format!("tag `{}`: {reason}", wish.name));
+        let now = store.clock();
+        let mut tag = match old {
+            Some(_) if new => return Err(EngineError::Wrong(format!("there is a tag `{}` already", wish.name))),
+            Some(old) => old.clone(),
+            None if new => {
+                check_name(&wish.name)?;
+                let definition = Definition::Manual;
+                let (comment, attributes) = (String::new(), Map::new());
+                Tag { name: wish.name.clone(), definition, comment, attributes, created: now, changed: now, generation: now, job: 0 }
+            }
+            None => return Err(EngineError::Wrong(format!("there is no tag `{}`", wish.name))),
+        };
+        if let Some(definition) = wish.definition.as_ref().filter(|definition| **definition != tag.definition) {
+            if old.is_some() && (tag.definition == Definition::Manual) != (*definition == Definition::Manual) {
+                let what =
+                    if tag.definition == Definition::Manual { "is manual: it gets no definition" } else { "has a definition: it does not lose it" };
+                return Err(wrong(format!("it {what}; delete it, and make it anew")));
+            }
+            let advice = check_definition(rules, definition).map_err(wrong)?;
+            saved.advice.extend(advice.into_iter().map(|advice| (wish.name.clone(), advice)));
+            if matches!(definition, Definition::XPath(_)) {
+                stale.push(wish.name.clone());
+            } else if matches!(tag.definition, Definition::XPath(_)) {
+                return Err(wrong("an XPath does not become a query; delete it, and make it anew".into()));
+            }
+            (tag.definition, tag.generation) = (definition.clone(), now);
+        }
+        tag.comment = wish.comment.clone().unwrap_or(tag.comment);
+        if let Some(attributes) = &wish.attributes {
+            tag.attributes = check_attributes(rules, attributes).map_err(wrong)?;
+        }
+        tag.changed = now;
+        tags.push(tag);
+    }
+    if stale.is_empty() {
+        store.put_tags(tenant, index, tags, new)?;
+        return Ok(saved);
+    }
+    let evaluated = rebuild::start(catalogue, store, tenant, (index, collection), &known, &stale, |job| {
+        tags.iter_mut().filter(|tag| stale.contains(&tag.name)).for_each(|tag| tag.job = job);
+        Ok(store.put_tags(tenant, index, tags, new)?)
+    })?;
+    saved.job = Some(evaluated);
+    Ok(saved)
+}
+
+/// Evaluates tags again for all records: some, or all that have an XPath.
+///
+/// # Errors
+/// When one is not known or has no XPath, or the store fails.
+pub fn again(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, names: &[String]) -> Result<Option<JobId>> {
+    let (index, collection, _) = collection(catalogue, of)?;
+    let known = store.tags(tenant, index)?.tags;
+    let has_xpath = |tag: &&Tag| matches!(tag.definition, Definition::XPath(_));
+    for name in names {
+        match known.iter().find(|tag| tag.name == *name) {
+            None => return Err(EngineError::Wrong(format!("there is no tag `{name}`"))),
+            Some(tag) if !has_xpath(&tag) => return Err(EngineError::Wrong(format!("the tag `{name}` has no XPath: there is nothing to evaluate"))),
+            Some(_) => {}
+        }
+    }
+    let wanted = |tag: &&Tag| has_xpath(tag) && (names.is_empty() || names.contains(&tag.name));
+    let mut tags: Vec<Tag> = known.iter().filter(wanted).cloned().collect();
+    if tags.is_empty() {
+        return Ok(None);
+    }
+    let stale: Vec<String> = tags.iter().map(|tag| tag.name.clone()).collect();
+    let job = rebuild::start(catalogue, store, tenant, (index, collection), &known, &stale, |job| {
+        tags.iter_mut().for_each(|tag| tag.job = job);
+        Ok(store.put_tags(tenant, index, tags, false)?)
+    })?;
+    Ok(Some(job))
+}
+
+/// Works on a job that evaluates tags until it has ended, or `stop` says otherwise.
+///
+/// # Errors
+/// When the store fails.
+pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId, workers: usize, stop: &AtomicBool, show: &(dyn Fn(u64) + Sync)) -> Result<Job> {
+    let tell = |event| {
+        if let work::Event::Committed(documents) = event {
+            show(documents);
+        }
+    };
+    let options = work::Options { workers, lease_seconds: work::LEASE_SECONDS, drain: false, yields: false, settles: false };
+    let crew = work::Crew::new(catalogue, store, Some(job), &options, stop, &tell);
+    crew.work(|| {
+        let job = store.job(job)?;
+        Ok(job.chunks_left == 0 || job.state.is_final())
+    })?;
+    store.sync()?;
+    Ok(store.job(job)?)
+}
+
+/// Removes a tag.
+///
+/// # Errors
+/// When there is none, or the store fails.
+pub fn delete(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, name: &str) -> Result<()> {
+    let (index, ..) = collection(catalogue, of)?;
+    if store.delete_tag(tenant, index, name)? { Ok(()) } else { Err(EngineError::Wrong(format!("there is no tag `{name}`"))) }
+}
+
+/// A collection's tags as JSON: with the number of records that carry each, and how far evaluating it is.
+///
+/// # Errors
+/// When the store fails.
+pub fn list(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str) -> Result<Vec<Json>> {
+    let (index, ..) = collection(catalogue, of)?;
+    store.tags(tenant, index)?.tags.iter().map(|tag| to_json(store, tenant, index, tag)).collect()
+}
+
+/// One tag as [`list`] shows it.
+///
+/// # Errors
+/// When there is none, or the store fails.
+pub fn show(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, name: &str) -> Result<Option<Json>> {
+    let (index, ..) = collection(catalogue, of)?;
+    let tags = store.tags(tenant, index)?.tags;
+    tags.iter().find(|tag| tag.name == name).map(|tag| to_json(store, tenant, index, tag)).transpose()
+}
+
+fn to_json(store: &dyn Store, tenant: &Tenant, collection: usize, tag: &Tag) -> Result<Json> {
+    let mut shown = json!({ "name": tag.name, "kind": kind(&tag.definition) });
+    match &tag.definition {
+        Definition::Manual => {}
+        Definition::XPath(text) | Definition::Query(text) => shown[kind(&tag.definition)] = json!(text),
+    }
+    if !matches!(tag.definition, Definition::Query(_)) {
+        let condition = Condition { column: Column::Tag, test: Test::Equal(stook_catalogue::value::Value::text(tag.name.as_str())) };
+        shown["records"] = json!(store.count(&Plan { conditions: vec![condition], ..Plan::all(tenant.clone(), collection) })?);
+    }
+    shown["comment"] = json!(tag.comment);
+    shown["attributes"] = json!(tag.attributes);
+    shown["created"] = json!(stook_catalogue::value::show_timestamp(tag.created));
+    shown["changed"] = json!(stook_catalogue::value::show_timestamp(tag.changed));
+    if tag.job > 0 {
+        let job = store.job(tag.job)?;
+        shown["evaluation"] = rebuild::progress(&job);
+    }
+    Ok(shown)
+}
+
+/// The word for a kind of definition.
+fn kind(definition: &Definition) -> &'static str {
+    match definition {
+        Definition::Manual => "manual",
+        Definition::XPath(_) => "xpath",
+        Definition::Query(_) => "query",
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if name.is_empty() || name.len() > MOST_NAME || !name.chars().all(fits) {
+        return Err(EngineError::Wrong(format!("`{name}` is not a tag's name: 1 to {MOST_NAME} letters of A-Z, digits, - and _")));
+    }
+    Ok(())
+}
+
+/// Checks a definition; returns advice. Queries are checked by who can read them.
+fn check_definition(rules: &TagRules, definition: &Definition) -> std::result::Result<Vec<String>, String> {
+    let Definition::XPath(text) = definition else { return Ok(Vec::new()) };
+    let Some(document) = &rules.document else {
+        return Err("no XPath can be asked here: the collection's `tags:` have no `document:`".into());
+    };
+    let xpath = XPath::parse(text, &document.namespaces).map_err(|error| {
+        let column = text.get(..error.at).map_or(0, |before| before.chars().count()) + 1;
+        format!("column {column} of the XPath: {}", error.message)
+    })?;
+    Ok(advise(&xpath))
+}
+
+fn check_attributes(rules: &TagRules, attributes: &Map<String, Json>) -> std::result::Result<Map<String, Json>, String> {
+    let mut checked = Map::new();
+    for (name, value) in attributes {
+        let Some((_, ty)) = rules.attributes.iter().find(|(known, _)| known == name) else {
+            let known: Vec<&str> = rules.attributes.iter().map(|(name, _)| name.as_str()).collect();
+            return Err(format!(
+                "there is no attribute `{name}`; the definition has {}",
+                if known.is_empty() { "none".into() } else { known.join(", ") }
+            ));
+        };
+        if !value.is_null() {
+            let value = from_json(value, ty, None).map_err(|error| format!("{name}: {error}"))?;
+            checked.insert(name.clone(), value.to_json(ty));
+        }
+    }
+    Ok(checked)
+}
+
+/// Gives a manual tag to records and takes it from others. Returns how many it was given to and taken from, and the keys of which
+/// there is no record.
+///
+/// # Errors
+/// When the tag is not manual, or the store fails.
+pub fn assign(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    of: &str,
+    name: &str,
+    (add, remove): (&[Key], &[Key]),
+) -> Result<(Given, Vec<Key>)> {
+    let (index, ..) = collection(catalogue, of)?;
+    let tags = store.tags(tenant, index)?;
+    match tags.tags.iter().find(|tag| tag.name == name).map(|tag| &tag.definition) {
+        None => return Err(EngineError::Wrong(format!("there is no tag `{name}`"))),
+        Some(Definition::Manual) => {}
+        Some(_) => return Err(EngineError::Wrong(format!("who carries `{name}` follows from its definition; only manual tags are given by hand"))),
+    }
+    if let Some(both) = add.iter().find(|key| remove.contains(key)) {
+        return Err(EngineError::Wrong(format!("{:?} is both to get and to lose the tag", both.as_str())));
+    }
+    let found = store.read(tenant, index, add, Detail::Head)?;
+    let exists = |record: &Option<stook_store::StoredRecord>| record.as_ref().is_some_and(|record| record.alive);
+    let (known, unknown): (Vec<_>, Vec<_>) = add.iter().zip(&found).partition(|(_, record)| exists(record));
+    let mut carried: Vec<(Key, Vec<u32>)> = known.into_iter().map(|(key, _)| (key.clone(), vec![0])).collect();
+    carried.extend(remove.iter().map(|key| (key.clone(), Vec::new())));
+    carried.sort();
+    carried.dedup();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let tagging = Tagging { collection: index, tags: vec![name.to_owned()], carried, trees: Vec::new() };
+    store.commit(Box::new(Assignment { tenant: tenant.clone(), stamp: tags.stamp, tagging, told: sender }))?;
+    let given = receiver.try_iter().last().unwrap_or_default();
+    Ok((given, unknown.into_iter().map(|(key, _)| key.clone()).collect()))
+}
+
+/// Gives and takes a manual tag.
+struct Assignment {
+    tenant: Tenant,
+    stamp: i64,
+    tagging: Tagging,
+    told: std::sync::mpsc::Sender<Given>,
+}
+
+impl Unit for Assignment {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn knows_tags(&self) -> Option<i64> {
+        Some(self.stamp)
+    }
+
+    fn retag(&mut self, tags: Vec<(usize, stook_store::tag::Tags)>) {
+        // what has become of it meanwhile is not ours
+        let own = tags.iter().find(|(collection, _)| *collection == self.tagging.collection);
+        let is_manual = |tag: &Tag| self.tagging.tags.contains(&tag.name) && tag.definition == Definition::Manual;
+        if !own.is_some_and(|(_, tags)| tags.tags.iter().any(is_manual)) {
+            self.tagging.carried.clear();
+        }
+    }
+
+    fn tagging(&mut self) -> Vec<Tagging> {
+        vec![self.tagging.clone()]
+    }
+
+    fn tagged(&mut self, given: Given) {
+        let _ = self.told.send(given);
+    }
+}

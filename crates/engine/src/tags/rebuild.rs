@@ -1,0 +1,255 @@
+//! A definition for all records: a job whose chunks are ranges of keys. A range is read once for all definitions that are to be
+//! evaluated there.
+
+use super::Tagger;
+use super::document;
+use crate::split::CHUNK_DOCUMENTS;
+use crate::{EngineError, Result};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::key::Key;
+use stook_catalogue::record::unpack;
+use stook_store::journal::{ChunkJournal, Counts, Outcome, Trouble, pack};
+use stook_store::queue::{ChunkState, Job, JobFile, JobId, JobState, NewChunk, NewJob, Progress, Slice};
+use stook_store::tag::{Given, Tag, Tagging, Tags};
+use stook_store::{Conflict, Fence, Reliance, Store, Tenant, Unit};
+
+/// How the names of sources of such jobs begin; no source of a definition is called so.
+const PREFIX: &str = "tags of ";
+
+/// The collection, by name, whose tags a job evaluates.
+pub fn is_rebuild(source: &str) -> Option<&str> {
+    source.strip_prefix(PREFIX)
+}
+
+/// A range of keys, and the tags to be evaluated for its records.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Range {
+    /// Behind this key.
+    after: String,
+    /// Up to this one; nothing for the end.
+    until: Option<String>,
+    tags: Vec<String>,
+}
+
+impl Range {
+    fn meets(&self, other: &Range) -> bool {
+        let ends_before = |one: &Range, other: &Range| one.until.as_ref().is_some_and(|until| *until <= other.after);
+        !ends_before(self, other) && !ends_before(other, self)
+    }
+}
+
+/// Writes a job that evaluates `stale` tags; `put` writes the tags with the job's number. What another such job has not done yet goes on
+/// in this one.
+pub fn start(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    (index, collection): (usize, &Collection),
+    known: &[Tag],
+    stale: &[String],
+    put: impl FnOnce(JobId) -> Result<()>,
+) -> Result<JobId> {
+    debug_assert_eq!(catalogue.collections[index].name, collection.name);
+    let file = JobFile { path: format!("{PREFIX}{}", collection.name), size: 0, modified: store.clock(), syntax: None, compressed: true };
+    let source = format!("{PREFIX}{}", collection.name);
+    let job = store.create_job(NewJob { tenant: tenant.clone(), profile: None, source, as_of: None, files: vec![file] })?;
+    put(job)?;
+    let (rest, others) = unfinished(store, tenant, known, index)?;
+    let mut progress = Progress::default();
+    let mut after = String::new();
+    loop {
+        let keys = store.keys_behind(tenant, index, &after, CHUNK_DOCUMENTS as usize)?;
+        let is_last = keys.len() < CHUNK_DOCUMENTS as usize;
+        let until = keys.last().filter(|_| !is_last).map(|key| key.as_str().to_owned());
+        let mut range = Range { after: std::mem::take(&mut after), until: until.clone(), tags: stale.to_vec() };
+        for own in rest.iter().filter(|own| own.meets(&range)).flat_map(|own| own.tags.clone()).collect::<Vec<_>>() {
+            if !range.tags.contains(&own) {
+                range.tags.push(own);
+            }
+        }
+        let head = serde_json::to_vec(&range).map_err(|error| EngineError::Wrong(error.to_string()))?;
+        let (documents_before, documents) = (progress.documents, keys.len() as u32);
+        let slice = Slice { file_documents: documents_before, documents_before, documents, is_last, head, ..Slice::default() };
+        progress = Progress { documents: documents_before + u64::from(documents), chunks: progress.chunks + 1, complete: is_last, ..progress };
+        store.add_chunks(job, vec![NewChunk { ordinal: progress.chunks - 1, slice }], progress)?;
+        match until {
+            Some(until) => after = until,
+            None => break,
+        }
+    }
+    for other in others {
+        // its tags say from now on that this job evaluates them
+        let mut tags = store.tags(tenant, index)?.tags;
+        tags.retain(|tag| tag.job == other);
+        tags.iter_mut().for_each(|tag| tag.job = job);
+        store.put_tags(tenant, index, tags, false)?;
+        store.end_job(other, JobState::Cancelled, &format!("goes on in job {job}"))?;
+    }
+    Ok(job)
+}
+
+/// Ranges that jobs of other tags have not done yet, and those jobs.
+fn unfinished(store: &dyn Store, tenant: &Tenant, known: &[Tag], index: usize) -> Result<(Vec<Range>, Vec<JobId>)> {
+    let mut jobs: Vec<JobId> = known.iter().map(|tag| tag.job).filter(|job| *job > 0).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    let (mut ranges, mut live) = (Vec::new(), Vec::new());
+    let still: Vec<String> = store.tags(tenant, index)?.tags.into_iter().map(|tag| tag.name).collect();
+    for job in jobs {
+        if store.job_state(job)?.is_final() {
+            continue;
+        }
+        live.push(job);
+        for chunk in store.chunks(Some(job))?.iter().filter(|chunk| chunk.state != ChunkState::Dead) {
+            let chunk = store.chunk(stook_store::queue::ChunkId { job, ordinal: chunk.ordinal });
+            // done in the meantime
+            let Ok(chunk) = chunk else { continue };
+            if let Ok(mut range) = serde_json::from_slice::<Range>(&chunk.slice.head) {
+                range.tags.retain(|tag| still.contains(tag));
+                ranges.push(range);
+            }
+        }
+    }
+    Ok((ranges, live))
+}
+
+/// How far a job is, and what it has changed.
+pub fn progress(job: &Job) -> Json {
+    let done = job.counts.documents.max(0) as u64;
+    let all = job.progress.documents;
+    json!({
+        "job": job.id,
+        "state": job.state,
+        "records": done,
+        "of": all,
+        "added": job.counts.of(Outcome::Created),
+        "removed": job.counts.of(Outcome::Withdrawn),
+        "failed": job.counts.of(Outcome::Failed),
+    })
+}
+
+/// One range, evaluated.
+pub struct Rebuild {
+    tenant: Tenant,
+    fence: Fence,
+    catalogue: Arc<Catalogue>,
+    collection: usize,
+    tagger: Tagger,
+    reliance: Reliance,
+    first: u64,
+    given: Given,
+    journal: ChunkJournal,
+}
+
+impl Rebuild {
+    /// Reads and evaluates a range: which records there are, then their documents.
+    ///
+    /// # Errors
+    /// When the range cannot be read, or the store fails.
+    pub fn new(catalogue: &Arc<Catalogue>, store: &dyn Store, job: (&Tenant, &str), slice: &Slice, fence: Fence) -> Result<Self> {
+        let (tenant, of) = job;
+        let (collection, ..) = super::collection(catalogue, of)?;
+        let range: Range = serde_json::from_slice(&slice.head).map_err(|_| EngineError::Wrong("the chunk is no range of keys".into()))?;
+        let tags = store.tags(tenant, collection)?;
+        let mut tagger = Tagger::new(catalogue, &[(collection, tags)], Some(range.tags));
+        let mut reliance = Reliance::default();
+        let mut after = range.after;
+        loop {
+            let mut keys = store.keys_behind(tenant, collection, &after, CHUNK_DOCUMENTS as usize)?;
+            let full = keys.len() == CHUNK_DOCUMENTS as usize;
+            let before = keys.len();
+            keys.retain(|key| range.until.as_ref().is_none_or(|until| key.as_str() <= until.as_str()));
+            let goes_on = full && keys.len() == before;
+            // what they are first: a document that comes behind this is noticed
+            let versions = store.versions(tenant, collection, &keys)?;
+            let trees = store.trees(tenant, collection, &keys)?;
+            if let Some(last) = keys.last() {
+                last.as_str().clone_into(&mut after);
+            }
+            for ((key, version), trees) in keys.into_iter().zip(versions).zip(trees) {
+                if version.is_none() {
+                    continue;
+                }
+                let parts = trees.into_iter().map(|(source, tree)| (source.into(), Bytes::from(tree))).collect();
+                tagger.add(collection, key.clone(), Vec::new(), Some(parts));
+                reliance.records.push((collection, key, version));
+            }
+            if !goes_on {
+                break;
+            }
+        }
+        let first = slice.documents_before + 1;
+        let (tenant, catalogue) = (tenant.clone(), catalogue.clone());
+        Ok(Self { tenant, fence, catalogue, collection, tagger, reliance, first, given: Given::default(), journal: ChunkJournal::default() })
+    }
+
+    /// Records in it.
+    pub fn records(&self) -> usize {
+        self.reliance.records.len()
+    }
+}
+
+impl Unit for Rebuild {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn fence(&self) -> Option<Fence> {
+        Some(self.fence)
+    }
+
+    fn relies(&self) -> Option<&Reliance> {
+        Some(&self.reliance)
+    }
+
+    fn broken(&mut self, records: &[usize], _ranges: &[usize]) -> Vec<(usize, Key)> {
+        let key = |place: &usize| (self.collection, self.reliance.records[*place].1.clone());
+        records.iter().map(key).collect()
+    }
+
+    fn seen(&mut self, records: Vec<Conflict>) {
+        let collection = &self.catalogue.collections[self.collection];
+        for Conflict { key, record, .. } in records {
+            self.tagger.forget(self.collection, &key);
+            let Some(document) = collection.tags.as_ref().and_then(|tags| tags.document.as_ref()) else { continue };
+            let Some(record) = record else { continue };
+            let Ok(contributions) = unpack(&record.contributions, collection, &record.golden, record.raw.as_deref()) else { continue };
+            let parts = document::all(&self.catalogue, document, &contributions);
+            self.tagger.add(self.collection, key, Vec::new(), Some(parts));
+        }
+    }
+
+    fn knows_tags(&self) -> Option<i64> {
+        Some(self.tagger.stamp)
+    }
+
+    fn retag(&mut self, tags: Vec<(usize, Tags)>) {
+        self.tagger.retag(&tags);
+    }
+
+    fn tagging(&mut self) -> Vec<Tagging> {
+        self.tagger.tagging()
+    }
+
+    fn tagged(&mut self, given: Given) {
+        self.given = given;
+    }
+
+    fn journal(&mut self) -> Option<&ChunkJournal> {
+        let mut counts = Counts { documents: self.records() as i64, ..Counts::default() };
+        counts.add(Outcome::Created, self.given.added as i64);
+        counts.add(Outcome::Withdrawn, self.given.removed as i64);
+        let mut troubles = Vec::new();
+        for (_, key, reason) in self.tagger.failures() {
+            counts.add(Outcome::Failed, 1);
+            let key = Some(key.to_string());
+            troubles.push(Trouble { document: self.first, file: 0, record: 0, offset: 0, key, failed: true, reason });
+        }
+        self.journal = ChunkJournal { counts, first: self.first, lines: pack(&[]), troubles, ..ChunkJournal::default() };
+        Some(&self.journal)
+    }
+}

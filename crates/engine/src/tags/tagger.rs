@@ -1,0 +1,107 @@
+//! Who carries what, of some records: evaluated before they are written, and again if tags change meanwhile.
+
+use super::document::{Definitions, DocumentChanges, Documents};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::key::Key;
+use stook_store::tag::{Tagging, Tags};
+
+/// A record whose tags are to be known.
+#[derive(Debug)]
+struct Pending {
+    collection: usize,
+    key: Key,
+    /// Changes of its documents.
+    changes: DocumentChanges,
+    /// Its documents with those; nothing for a record that goes, which carries nothing.
+    documents: Option<Documents>,
+    carried: Vec<u32>,
+    failed: Vec<u32>,
+}
+
+/// Records whose tags are to be known, by what is known of tags.
+#[derive(Debug)]
+pub struct Tagger {
+    catalogue: Arc<Catalogue>,
+    /// Of the tags it knows.
+    pub stamp: i64,
+    definitions: BTreeMap<usize, Definitions>,
+    /// The only tags that are evaluated, if not all are.
+    only: Option<Vec<String>>,
+    pending: Vec<Pending>,
+}
+
+impl Tagger {
+    /// Knows `tags`, by collection; evaluates all of them, or `only` some.
+    pub fn new(catalogue: &Arc<Catalogue>, tags: &[(usize, Tags)], only: Option<Vec<String>>) -> Self {
+        let mut tagger = Self { catalogue: catalogue.clone(), stamp: 0, definitions: BTreeMap::new(), only, pending: Vec::new() };
+        tagger.know(tags);
+        tagger
+    }
+
+    fn know(&mut self, tags: &[(usize, Tags)]) {
+        // where they were not read at once, the oldest is found out
+        self.stamp = tags.iter().map(|(_, tags)| tags.stamp).min().unwrap_or(0);
+        let own =
+            |(collection, tags): &(usize, Tags)| (*collection, Definitions::of(&self.catalogue.collections[*collection], tags, self.only.as_deref()));
+        self.definitions = tags.iter().map(own).collect();
+    }
+
+    /// Adds a record with changes of its documents, and all of its documents with those; nothing for a record that goes.
+    pub fn add(&mut self, collection: usize, key: Key, changes: DocumentChanges, documents: Option<Documents>) {
+        let mut pending = Pending { collection, key, changes, documents, carried: Vec::new(), failed: Vec::new() };
+        self.evaluate(&mut pending);
+        self.pending.push(pending);
+    }
+
+    /// Forgets a record.
+    pub fn forget(&mut self, collection: usize, key: &Key) {
+        self.pending.retain(|pending| pending.collection != collection || pending.key != *key);
+    }
+
+    fn evaluate(&self, pending: &mut Pending) {
+        (pending.carried, pending.failed) = (Vec::new(), Vec::new());
+        let (Some(definitions), Some(documents)) = (self.definitions.get(&pending.collection), &pending.documents) else { return };
+        let collection = &self.catalogue.collections[pending.collection];
+        (pending.carried, pending.failed) = definitions.evaluate(&self.catalogue, collection, documents);
+    }
+
+    /// Tags are others now.
+    pub fn retag(&mut self, tags: &[(usize, Tags)]) {
+        self.know(tags);
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.iter_mut().for_each(|pending| self.evaluate(pending));
+        self.pending = pending;
+    }
+
+    /// What is found out, by collection.
+    pub fn tagging(&self) -> Vec<Tagging> {
+        let mut all: BTreeMap<usize, Tagging> = BTreeMap::new();
+        for pending in &self.pending {
+            let own = all.entry(pending.collection).or_insert_with(|| Tagging {
+                collection: pending.collection,
+                tags: self.definitions.get(&pending.collection).map(|own| own.names.clone()).unwrap_or_default(),
+                ..Tagging::default()
+            });
+            own.trees.extend(pending.changes.iter().map(|(source, tree)| (pending.key.clone(), source.clone(), tree.clone())));
+            own.carried.push((pending.key.clone(), pending.carried.clone()));
+        }
+        all.into_values().collect()
+    }
+
+    /// Records of which a tag's XPath took too long: collection, key, and why in words.
+    pub fn failures(&self) -> impl Iterator<Item = (usize, &Key, String)> {
+        self.pending.iter().filter(|pending| !pending.failed.is_empty()).map(|pending| {
+            let names = self.definitions.get(&pending.collection).map(|own| own.names.as_slice()).unwrap_or_default();
+            let names: Vec<&str> = pending.failed.iter().filter_map(|place| names.get(*place as usize)).map(String::as_str).collect();
+            let collection = &self.catalogue.collections[pending.collection];
+            let steps = collection.tags.as_ref().map_or(0, |tags| tags.steps);
+            (
+                pending.collection,
+                &pending.key,
+                format!("tag {}: the XPath takes more than {steps} steps; the record does not carry it", names.join(", ")),
+            )
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! Tags that are queries: `tag=NAME` stands for their conditions.
+
+use crate::compile::{Compiled, compile};
+use crate::parse::{Comparison, Item, Operator, Query, Stage, parse};
+use std::collections::HashMap;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::diagnostic::Diagnostic;
+use stook_catalogue::key::Key;
+use stook_catalogue::value::Value;
+use stook_store::plan::{Column, Condition, Test};
+use stook_store::tag::{Definition, Tag};
+use stook_store::{Store, StoreError, Tenant};
+
+/// Queries that are tags, by name: conditions as they stand behind the collection's name.
+pub type TagQueries = HashMap<String, String>;
+
+/// Deepest that a tag is defined by another.
+const MOST_DEPTH: usize = 8;
+/// Most conditions that tags stand for.
+const MOST_CONDITIONS: usize = 1_000;
+
+impl Query {
+    /// Whether it asks for tags.
+    pub fn asks_tags(&self) -> bool {
+        let is_tag = |condition: &Comparison| is_tag(self, condition);
+        let grep = |stage: &Stage| match stage {
+            Stage::Grep(items) => items.iter().any(|item| matches!(item, Item::Condition(condition) if is_tag(condition))),
+            _ => false,
+        };
+        self.lookup.conditions.iter().any(is_tag) || self.stages.iter().any(grep)
+    }
+
+    /// Puts the conditions of tags that are queries in their place.
+    ///
+    /// # Errors
+    /// When such a tag is asked for otherwise than by `=`, or is defined by itself.
+    pub fn expand_tags(&mut self, queries: &TagQueries) -> Result<(), Diagnostic> {
+        let mut conditions = std::mem::take(&mut self.lookup.conditions);
+        for stage in &mut self.stages {
+            let Stage::Grep(items) = stage else { continue };
+            for item in std::mem::take(items) {
+                match item {
+                    Item::Condition(condition) => conditions.push(condition),
+                    column @ Item::Column(_) => items.push(column),
+                }
+            }
+        }
+        self.stages.retain(|stage| !matches!(stage, Stage::Grep(items) if items.is_empty()));
+        for _ in 0..=MOST_DEPTH {
+            let mut expanded = Vec::with_capacity(conditions.len());
+            let mut any = false;
+            for condition in conditions {
+                match self.query_of(&condition, queries)? {
+                    Some(text) => {
+                        any = true;
+                        expanded.extend(conditions_of(&self.lookup.collection.text, text)?);
+                    }
+                    None => expanded.push(condition),
+                }
+            }
+            conditions = expanded;
+            if !any {
+                self.lookup.conditions = conditions;
+                return Ok(());
+            }
+            if conditions.len() > MOST_CONDITIONS {
+                break;
+            }
+        }
+        let span = self.lookup.collection.span.clone();
+        Err(Diagnostic::new(span, "a tag is defined by itself, or by too many others"))
+    }
+
+    fn query_of<'q>(&self, condition: &Comparison, queries: &'q TagQueries) -> Result<Option<&'q str>, Diagnostic> {
+        if !is_tag(self, condition) {
+            return Ok(None);
+        }
+        let found = |value: &crate::ValueText| value.literal().and_then(|name| queries.get_key_value(name));
+        let Some((name, text)) = condition.values.iter().find_map(found) else { return Ok(None) };
+        if condition.operator != Operator::Equal {
+            let problem = Diagnostic::new(condition.span.clone(), format!("the tag `{name}` is a query; it can only be asked for with ="));
+            return Err(problem.help(format!("ask for the opposite of its conditions: {text}")));
+        }
+        Ok(Some(text))
+    }
+}
+
+fn is_tag(query: &Query, condition: &Comparison) -> bool {
+    let path = condition.path.text.as_str();
+    path == "tag" || path.strip_prefix(query.lookup.collection.text.as_str()) == Some(".tag")
+}
+
+/// The conditions that a tag's text is.
+///
+/// # Errors
+/// When it is something else; the place is one of the text.
+pub fn conditions_of(collection: &str, text: &str) -> Result<Vec<Comparison>, Diagnostic> {
+    let shift = collection.len() + 1;
+    let back = |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
+    let query = parse(&format!("{collection} {text}")).map_err(back)?;
+    if !query.stages.is_empty() {
+        return Err(Diagnostic::new(0..text.len(), "a tag's query is conditions, without `|`"));
+    }
+    if query.lookup.conditions.is_empty() {
+        return Err(Diagnostic::new(0..text.len(), "a tag's query has one condition at least"));
+    }
+    Ok(query.lookup.conditions)
+}
+
+/// The queries that are tags of a collection.
+///
+/// # Errors
+/// When the store fails.
+pub fn queries(store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<TagQueries, StoreError> {
+    let query = |tag: Tag| match tag.definition {
+        Definition::Query(text) => Some((tag.name, text)),
+        Definition::Manual | Definition::XPath(_) => None,
+    };
+    Ok(store.tags(tenant, collection)?.tags.into_iter().filter_map(query).collect())
+}
+
+/// A query's text to what a store is asked. `now` is as for [`compile`].
+///
+/// # Errors
+/// When the store fails; inside, what is wrong with the query.
+pub fn resolve(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, now: i64) -> Result<Result<Compiled, Diagnostic>, StoreError> {
+    let mut query = match parse(text) {
+        Ok(query) => query,
+        Err(problem) => return Ok(Err(problem)),
+    };
+    let tagged = catalogue.collection(&query.lookup.collection.text).filter(|(_, collection)| collection.tags.is_some() && query.asks_tags());
+    if let Some((index, _)) = tagged
+        && let Err(problem) = query.expand_tags(&queries(store, tenant, index)?)
+    {
+        return Ok(Err(problem));
+    }
+    Ok(compile(&query, catalogue, tenant, now))
+}
+
+/// Whether a text can be the query of a tag, beside those there are.
+///
+/// # Errors
+/// When the store fails; inside, what is wrong with the text, at its place there.
+pub fn check_tag(name: &str, text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<Result<(), Diagnostic>, StoreError> {
+    let own = &catalogue.collections[collection].name;
+    if let Err(problem) = conditions_of(own, text) {
+        return Ok(Err(problem));
+    }
+    let mut known = queries(store, tenant, collection)?;
+    known.insert(name.to_owned(), text.to_owned());
+    let shift = own.len() + 1;
+    let back = |problem: Diagnostic| Diagnostic { span: problem.span.start.saturating_sub(shift)..problem.span.end.saturating_sub(shift), ..problem };
+    let checked = parse(&format!("{own} {text}")).and_then(|mut query| {
+        query.expand_tags(&known)?;
+        compile(&query, catalogue, tenant, store.clock())
+    });
+    Ok(checked.map(|_| ()).map_err(back))
+}
+
+/// Names of all tags of a record, those of queries included.
+///
+/// # Errors
+/// When the store fails.
+pub fn carried(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: usize, key: &Key) -> Result<Vec<String>, StoreError> {
+    let mut names = store.tagged(tenant, collection, std::slice::from_ref(key))?.pop().unwrap_or_default();
+    let known = queries(store, tenant, collection)?;
+    for (name, text) in &known {
+        let query = parse(&format!("{} {text}", catalogue.collections[collection].name));
+        let compiled = query.and_then(|mut query| {
+            query.expand_tags(&known)?;
+            compile(&query, catalogue, tenant, store.clock())
+        });
+        // what the definition does not know any more holds of nobody
+        let Ok(mut compiled) = compiled else { continue };
+        compiled.plan.conditions.push(Condition { column: Column::Key, test: Test::Equal(Value::text(key.as_str())) });
+        if store.count(&compiled.plan)? > 0 {
+            names.push(name.clone());
+        }
+    }
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,189 @@
+//! Tags and trees.
+
+use super::records::tenant_id;
+use super::session::{Attempt, Session};
+use super::tables::Tables;
+use crate::tag::{Definition, Given, Tag, Tagging, Tags, differences};
+use crate::{StoreError, Tenant, Unit};
+use ::postgres::Row;
+use std::collections::HashMap;
+use stook_catalogue::key::Key;
+
+fn id_of(tables: &Tables, collection: usize) -> Attempt<i64> {
+    let definition = tables.catalogue().collections.get(collection).and_then(|collection| collection.tags.as_ref());
+    let id = definition.map(|tags| i64::from(tags.id));
+    Ok(id.ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?)
+}
+
+pub fn tags(session: &mut Session, tables: &Tables, tenant: i64, collection: usize) -> Attempt<Tags> {
+    // the stamp first: tags that change behind it are found again, never missed
+    let stamp = session.first("SELECT stamp FROM tag_stamps WHERE tenant = $1", &[&tenant])?.map_or(0, |row| row.get(0));
+    let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = $1 AND collection = $2 ORDER BY name";
+    let tag = |row: Row| Tag {
+        name: row.get(0),
+        definition: Definition::from_parts(row.get(1), row.get(2)),
+        comment: row.get(3),
+        attributes: serde_json::from_str(row.get(4)).unwrap_or_default(),
+        created: row.get(5),
+        changed: row.get(6),
+        generation: row.get(7),
+        job: row.get::<_, i64>(8) as u64,
+    };
+    Ok(Tags { stamp, tags: session.query(sql, &[&tenant, &id_of(tables, collection)?])?.into_iter().map(tag).collect() })
+}
+
+/// Whoever evaluates tags waits until this transaction has ended.
+fn stamp_all(session: &mut Session, tenant: i64, stamp: i64) -> Attempt<()> {
+    let sql = "INSERT INTO tag_stamps(tenant, stamp) VALUES ($1, $2) ON CONFLICT (tenant) DO UPDATE SET stamp = excluded.stamp";
+    session.execute(sql, &[&tenant, &stamp])?;
+    Ok(())
+}
+
+/// Writes tags; those that are new must be, where `new` says so.
+pub fn put(session: &mut Session, tables: &Tables, tenant: &Tenant, collection: usize, tags: &[Tag], new: bool, stamp: i64) -> Attempt<()> {
+    let (tenant, collection) = (tenant_id(session, tenant)?, id_of(tables, collection)?);
+    stamp_all(session, tenant, stamp)?;
+    for tag in tags {
+        let (kind, definition) = tag.definition.parts();
+        let attributes = serde_json::Value::Object(tag.attributes.clone()).to_string();
+        let (job, end) = (
+            tag.job as i64,
+            if new {
+                "DO NOTHING"
+            } else {
+                "DO UPDATE SET kind = excluded.kind, definition = excluded.definition, comment = excluded.comment, attributes = excluded.attributes, \
+             created = excluded.created, changed = excluded.changed, generation = excluded.generation, job = excluded.job"
+            },
+        );
+        let sql = format!(
+            "INSERT INTO tags(tenant, collection, name, kind, definition, comment, attributes, created, changed, generation, job) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (tenant, collection, name) {end}"
+        );
+        let (name, comment) = (&tag.name, &tag.comment);
+        let (created, changed, generation) = (&tag.created, &tag.changed, &tag.generation);
+        let written =
+            session.execute(&sql, &[&tenant, &collection, name, &kind, &definition, comment, &attributes, created, changed, generation, &job])?;
+        if written == 0 {
+            return Err(StoreError::Wrong(format!("there is a tag `{name}` already")).into());
+        }
+    }
+    Ok(())
+}
+
+/// Removes a tag, and everybody's.
+pub fn delete(session: &mut Session, tables: &Tables, tenant: &Tenant, collection: usize, name: &str, stamp: i64) -> Attempt<bool> {
+    let (tenant, collection) = (tenant_id(session, tenant)?, id_of(tables, collection)?);
+    stamp_all(session, tenant, stamp)?;
+    session.execute("DELETE FROM tagged WHERE tenant = $1 AND collection = $2 AND value = $3", &[&tenant, &collection, &name])?;
+    Ok(session.execute("DELETE FROM tags WHERE tenant = $1 AND collection = $2 AND name = $3", &[&tenant, &collection, &name])? > 0)
+}
+
+/// Rows of `columns` of a table, by key.
+fn by_key(tables: &Tables, table: &str, columns: &str, order: &str) -> String {
+    match tables.distributed() {
+        true => format!("SELECT key, {columns} FROM {table} WHERE tenant = $1 AND collection = $2 AND key = ANY($3) {order}"),
+        false => format!(
+            "SELECT r.* FROM unnest($3::text[]) AS u(own) CROSS JOIN LATERAL \
+             (SELECT key, {columns} FROM {table} WHERE tenant = $1 AND collection = $2 AND key = u.own OFFSET 0) AS r {order}"
+        ),
+    }
+}
+
+fn grouped<T>(keys: &[Key], rows: Vec<Row>, value: impl Fn(&Row) -> T) -> Vec<Vec<T>> {
+    let places: HashMap<&str, usize> = keys.iter().enumerate().map(|(place, key)| (key.as_str(), place)).collect();
+    let mut found: Vec<Vec<T>> = keys.iter().map(|_| Vec::new()).collect();
+    for row in &rows {
+        if let Some(place) = places.get(row.get::<_, &str>(0)) {
+            found[*place].push(value(row));
+        }
+    }
+    found
+}
+
+/// Names of the tags that records carry.
+pub fn tagged(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Vec<String>>> {
+    let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
+    let sql = by_key(tables, "tagged", "value", "ORDER BY 1, 2");
+    Ok(grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| row.get(1)))
+}
+
+/// Trees of records, each of a source.
+pub fn trees(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Vec<(String, Vec<u8>)>>> {
+    let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
+    let sql = by_key(tables, "trees", "source, tree", "");
+    Ok(grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| (row.get(1), row.get(2))))
+}
+
+/// Writes what a unit has found out of documents and tags. Who changes tags waits until it has ended.
+pub fn write(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Attempt<()> {
+    let Some(known) = unit.knows_tags() else { return Ok(()) };
+    session.execute("INSERT INTO tag_stamps(tenant, stamp) VALUES ($1, 0) ON CONFLICT DO NOTHING", &[&tenant])?;
+    let stamp: i64 = session.one("SELECT stamp FROM tag_stamps WHERE tenant = $1 FOR SHARE", &[&tenant])?.get(0);
+    if stamp != known {
+        let with_tags = (0..tables.catalogue().collections.len()).filter(|own| tables.catalogue().collections[*own].tags.is_some());
+        let now = with_tags.map(|own| Ok((own, tags(session, tables, tenant, own)?))).collect::<Attempt<_>>()?;
+        unit.retag(now);
+    }
+    let mut given = Given::default();
+    for tagging in unit.tagging() {
+        let collection = id_of(tables, tagging.collection)?;
+        write_trees(session, tenant, collection, &tagging)?;
+        let own = carry(session, tables, tenant, collection, &tagging)?;
+        given = Given { added: given.added + own.added, removed: given.removed + own.removed };
+    }
+    unit.tagged(given);
+    Ok(())
+}
+
+fn write_trees(session: &mut Session, tenant: i64, collection: i64, tagging: &Tagging) -> Attempt<()> {
+    let (mut keys, mut sources, mut trees) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut gone, mut gone_sources) = (Vec::new(), Vec::new());
+    for (key, source, tree) in &tagging.trees {
+        match tree {
+            Some(tree) => {
+                keys.push(key.as_str());
+                sources.push(&**source);
+                trees.push(&**tree);
+            }
+            None => {
+                gone.push(key.as_str());
+                gone_sources.push(&**source);
+            }
+        }
+    }
+    if !keys.is_empty() {
+        let sql = "INSERT INTO trees(tenant, collection, key, source, tree) \
+                   SELECT $1, $2, u.* FROM unnest($3::text[], $4::text[], $5::bytea[]) AS u \
+                   ON CONFLICT (tenant, collection, key, source) DO UPDATE SET tree = excluded.tree";
+        session.execute(sql, &[&tenant, &collection, &keys, &sources, &trees])?;
+    }
+    if !gone.is_empty() {
+        let sql = "DELETE FROM trees t USING unnest($3::text[], $4::text[]) AS u(key, source) \
+                   WHERE t.tenant = $1 AND t.collection = $2 AND t.key = u.key AND t.source = u.source";
+        session.execute(sql, &[&tenant, &collection, &gone, &gone_sources])?;
+    }
+    Ok(())
+}
+
+fn carry(session: &mut Session, tables: &Tables, tenant: i64, collection: i64, tagging: &Tagging) -> Attempt<Given> {
+    if tagging.tags.is_empty() || tagging.carried.is_empty() {
+        return Ok(Given::default());
+    }
+    let wanted: Vec<&str> = tagging.carried.iter().map(|(key, _)| key.as_str()).collect();
+    let rows = session.query(&by_key(tables, "tagged", "value", ""), &[&tenant, &collection, &wanted])?;
+    let now: Vec<(&str, &str)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let (added, removed) = differences(tagging, &now);
+    if !removed.is_empty() {
+        let (keys, names): (Vec<&str>, Vec<&str>) = removed.iter().map(|(key, tag)| (key.as_str(), *tag)).unzip();
+        let sql = "DELETE FROM tagged t USING unnest($3::text[], $4::text[]) AS u(key, value) \
+                   WHERE t.tenant = $1 AND t.collection = $2 AND t.key = u.key AND t.value = u.value";
+        session.execute(sql, &[&tenant, &collection, &keys, &names])?;
+    }
+    if !added.is_empty() {
+        let (keys, names): (Vec<&str>, Vec<&str>) = added.iter().map(|(key, tag)| (key.as_str(), *tag)).unzip();
+        let sql =
+            "INSERT INTO tagged(tenant, collection, key, value) SELECT $1, $2, u.* FROM unnest($3::text[], $4::text[]) AS u ON CONFLICT DO NOTHING";
+        session.execute(sql, &[&tenant, &collection, &keys, &names])?;
+    }
+    Ok(Given { added: added.len() as u64, removed: removed.len() as u64 })
+}

@@ -1,0 +1,164 @@
+//! Tags and trees.
+
+use super::failure;
+use super::records::{execute, tenant_id};
+use super::tables::Tables;
+use crate::tag::{Definition, Given, Tag, Tagging, Tags, differences};
+use crate::{Result, StoreError, Tenant, Unit};
+use rusqlite::types::Value as Sql;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::collections::HashMap;
+use std::rc::Rc;
+use stook_catalogue::key::Key;
+
+fn id_of(tables: &Tables, collection: usize) -> Result<u32> {
+    let definition = tables.catalogue().collections.get(collection).and_then(|collection| collection.tags.as_ref());
+    definition.map(|tags| tags.id).ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))
+}
+
+fn stamp_of(connection: &Connection, tenant: i64) -> Result<i64> {
+    let mut statement = connection.prepare_cached("SELECT stamp FROM tag_stamps WHERE tenant = ?").map_err(failure)?;
+    Ok(statement.query_row([tenant], |row| row.get(0)).optional().map_err(failure)?.unwrap_or(0))
+}
+
+pub fn tags(connection: &Connection, tables: &Tables, tenant: i64, collection: usize) -> Result<Tags> {
+    let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = ? AND collection = ? ORDER BY name";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let tag = |row: &Row<'_>| {
+        let (kind, attributes): (String, String) = (row.get(1)?, row.get(4)?);
+        Ok(Tag {
+            name: row.get(0)?,
+            definition: Definition::from_parts(&kind, row.get(2)?),
+            comment: row.get(3)?,
+            attributes: serde_json::from_str(&attributes).unwrap_or_default(),
+            created: row.get(5)?,
+            changed: row.get(6)?,
+            generation: row.get(7)?,
+            job: row.get::<_, i64>(8)? as u64,
+        })
+    };
+    let rows = statement.query_map(params![tenant, id_of(tables, collection)?], tag).map_err(failure)?;
+    Ok(Tags { stamp: stamp_of(connection, tenant)?, tags: rows.collect::<rusqlite::Result<_>>().map_err(failure)? })
+}
+
+/// Writes tags; those that are new must be, where `new` says so.
+pub fn put(connection: &Connection, tables: &Tables, tenant: &Tenant, collection: usize, tags: &[Tag], new: bool, stamp: i64) -> Result<()> {
+    let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables, collection)?);
+    execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
+    for tag in tags {
+        let sql = "SELECT EXISTS(SELECT 1 FROM tags WHERE tenant = ? AND collection = ? AND name = ?)";
+        let known: bool = connection.query_row(sql, params![tenant, collection, tag.name], |row| row.get(0)).map_err(failure)?;
+        if known && new {
+            return Err(StoreError::Wrong(format!("there is a tag `{}` already", tag.name)));
+        }
+        let (kind, definition) = tag.definition.parts();
+        let sql = "INSERT OR REPLACE INTO tags(tenant, collection, name, kind, definition, comment, attributes, created, changed, generation, job) \
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let attributes = serde_json::Value::Object(tag.attributes.clone()).to_string();
+        let (created, changed, generation, job) = (tag.created, tag.changed, tag.generation, tag.job as i64);
+        execute(
+            connection,
+            sql,
+            params![tenant, collection, tag.name, kind, definition, tag.comment, attributes, created, changed, generation, job],
+        )?;
+    }
+    Ok(())
+}
+
+/// Removes a tag, and everybody's.
+pub fn delete(connection: &Connection, tables: &Tables, tenant: &Tenant, collection: usize, name: &str, stamp: i64) -> Result<bool> {
+    let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables, collection)?);
+    execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
+    execute(connection, "DELETE FROM tagged WHERE tenant = ? AND collection = ? AND value = ?", params![tenant, collection, name])?;
+    let mut statement = connection.prepare_cached("DELETE FROM tags WHERE tenant = ? AND collection = ? AND name = ?").map_err(failure)?;
+    Ok(statement.execute(params![tenant, collection, name]).map_err(failure)? > 0)
+}
+
+fn by_key<T>(
+    connection: &Connection,
+    sql: &str,
+    arguments: (i64, u32),
+    keys: &[Key],
+    row: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<Vec<T>>> {
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let wanted: Rc<Vec<Sql>> = Rc::new(keys.iter().map(|key| Sql::Text(key.as_str().to_owned())).collect());
+    let mut rows = statement.query(params![wanted, arguments.0, arguments.1]).map_err(failure)?;
+    let places: HashMap<&str, usize> = keys.iter().enumerate().map(|(place, key)| (key.as_str(), place)).collect();
+    let mut found: Vec<Vec<T>> = keys.iter().map(|_| Vec::new()).collect();
+    while let Some(own) = rows.next().map_err(failure)? {
+        let key = own.get_ref(0).map_err(failure)?.as_str().map_err(|error| StoreError::Other(error.to_string()))?;
+        if let Some(place) = places.get(key) {
+            found[*place].push(row(own).map_err(failure)?);
+        }
+    }
+    drop(rows);
+    super::settle::searched(&statement);
+    Ok(found)
+}
+
+/// Names of the tags that records carry.
+pub fn tagged(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
+    let sql = "SELECT t.key, t.value FROM rarray(?1) AS wanted CROSS JOIN tagged AS t ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value ORDER BY t.key, t.value";
+    by_key(connection, sql, (tenant, id_of(tables, collection)?), keys, |row| row.get(1))
+}
+
+/// Trees of records, each of a source.
+pub fn trees(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<Vec<(String, Vec<u8>)>>> {
+    let sql = "SELECT t.key, t.source, t.tree FROM rarray(?1) AS wanted CROSS JOIN trees AS t ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value";
+    by_key(connection, sql, (tenant, id_of(tables, collection)?), keys, |row| Ok((row.get(1)?, row.get(2)?)))
+}
+
+/// Writes what a unit has found out of documents and tags.
+pub fn write(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
+    let Some(known) = unit.knows_tags() else { return Ok(()) };
+    if stamp_of(connection, tenant)? != known {
+        let with_tags = (0..tables.catalogue().collections.len()).filter(|own| tables.catalogue().collections[*own].tags.is_some());
+        unit.retag(with_tags.map(|own| Ok((own, tags(connection, tables, tenant, own)?))).collect::<Result<_>>()?);
+    }
+    let mut given = Given::default();
+    for tagging in unit.tagging() {
+        let collection = id_of(tables, tagging.collection)?;
+        for (key, source, tree) in &tagging.trees {
+            match tree {
+                Some(tree) => {
+                    let sql = "INSERT INTO trees(tenant, collection, key, source, tree) VALUES (?, ?, ?, ?, ?) \
+                               ON CONFLICT(tenant, collection, key, source) DO UPDATE SET tree = excluded.tree";
+                    execute(connection, sql, params![tenant, collection, key.as_str(), &**source, &**tree])?;
+                }
+                None => {
+                    let sql = "DELETE FROM trees WHERE tenant = ? AND collection = ? AND key = ? AND source = ?";
+                    execute(connection, sql, params![tenant, collection, key.as_str(), &**source])?;
+                }
+            }
+        }
+        given = add(given, carry(connection, tenant, collection, &tagging)?);
+    }
+    unit.tagged(given);
+    Ok(())
+}
+
+fn add(one: Given, other: Given) -> Given {
+    Given { added: one.added + other.added, removed: one.removed + other.removed }
+}
+
+fn carry(connection: &Connection, tenant: i64, collection: u32, tagging: &Tagging) -> Result<Given> {
+    if tagging.tags.is_empty() {
+        return Ok(Given::default());
+    }
+    let keys: Vec<Key> = tagging.carried.iter().map(|(key, _)| key.clone()).collect();
+    let sql =
+        "SELECT t.key, t.value FROM rarray(?1) AS wanted CROSS JOIN tagged AS t ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value";
+    let now: Vec<Vec<String>> = by_key(connection, sql, (tenant, collection), &keys, |row| row.get(1))?;
+    let now: Vec<(&str, &str)> = keys.iter().zip(&now).flat_map(|(key, tags)| tags.iter().map(|tag| (key.as_str(), tag.as_str()))).collect();
+    let (added, removed) = differences(tagging, &now);
+    for (key, tag) in &removed {
+        let sql = "DELETE FROM tagged WHERE tenant = ? AND collection = ? AND value = ? AND key = ?";
+        execute(connection, sql, params![tenant, collection, tag, key.as_str()])?;
+    }
+    for (key, tag) in &added {
+        let sql = "INSERT OR IGNORE INTO tagged(tenant, collection, value, key) VALUES (?, ?, ?, ?)";
+        execute(connection, sql, params![tenant, collection, tag, key.as_str()])?;
+    }
+    Ok(Given { added: added.len() as u64, removed: removed.len() as u64 })
+}

@@ -1,0 +1,112 @@
+//! Tags, the records that carry them, and the trees of XML documents that their definitions are asked of.
+
+use bytes::Bytes;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use stook_catalogue::key::Key;
+
+/// A tag of a collection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tag {
+    /// Its name.
+    pub name: String,
+    /// Which records carry it.
+    pub definition: Definition,
+    /// What it is for.
+    pub comment: String,
+    /// What else is said of it.
+    pub attributes: Map<String, Json>,
+    /// When it was made, in microseconds.
+    pub created: i64,
+    /// When anything of it changed last.
+    pub changed: i64,
+    /// When its definition changed last: no two definitions have the same.
+    pub generation: i64,
+    /// The job that evaluates it for all records, the last there was; 0 for none.
+    pub job: u64,
+}
+
+/// Which records carry a tag.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Definition {
+    /// Those that somebody gave it.
+    Manual,
+    /// Those of whose document this XPath holds.
+    XPath(String),
+    /// Those that satisfy these conditions of the query language.
+    Query(String),
+}
+
+/// Most bytes of a tag's name.
+pub const MOST_NAME: usize = 256;
+
+/// The tags of a collection.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tags {
+    /// A number that grows whenever a tag of the tenant changes.
+    pub stamp: i64,
+    /// By name.
+    pub tags: Vec<Tag>,
+}
+
+/// What a unit has found out about the documents and tags of some records of a collection.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tagging {
+    /// The collection's index.
+    pub collection: usize,
+    /// Documents of records, each of a source: the tree, or nothing where there is none any more.
+    pub trees: Vec<(Key, Arc<str>, Option<Bytes>)>,
+    /// The tags that were evaluated, by name.
+    pub tags: Vec<String>,
+    /// Records, each with those of [`Tagging::tags`] that it carries, by their places.
+    pub carried: Vec<(Key, Vec<u32>)>,
+}
+
+/// How many records tags were given to and taken from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Given {
+    /// Given.
+    pub added: u64,
+    /// Taken.
+    pub removed: u64,
+}
+
+/// What is to be changed of who carries what: places in [`Tagging::carried`] with names, to be added and to be removed.
+pub(crate) fn differences<'t>(tagging: &'t Tagging, now: &[(&str, &str)]) -> (Vec<(&'t Key, &'t str)>, Vec<(&'t Key, &'t str)>) {
+    let mut held: std::collections::HashMap<&str, Vec<&str>> = std::collections::HashMap::new();
+    for (key, tag) in now {
+        held.entry(key).or_default().push(tag);
+    }
+    let (mut added, mut removed) = (Vec::new(), Vec::new());
+    for (key, carried) in &tagging.carried {
+        let held = held.get(key.as_str()).map(Vec::as_slice).unwrap_or_default();
+        for (place, tag) in tagging.tags.iter().enumerate() {
+            match (carried.binary_search(&(place as u32)).is_ok(), held.contains(&tag.as_str())) {
+                (true, false) => added.push((key, tag.as_str())),
+                (false, true) => removed.push((key, tag.as_str())),
+                _ => {}
+            }
+        }
+    }
+    (added, removed)
+}
+
+impl Definition {
+    /// Kind and text, as they are stored.
+    pub(crate) fn parts(&self) -> (&'static str, &str) {
+        match self {
+            Definition::Manual => ("manual", ""),
+            Definition::XPath(text) => ("xpath", text),
+            Definition::Query(text) => ("query", text),
+        }
+    }
+
+    /// From kind and text.
+    pub(crate) fn from_parts(kind: &str, text: String) -> Self {
+        match kind {
+            "xpath" => Definition::XPath(text),
+            "query" => Definition::Query(text),
+            _ => Definition::Manual,
+        }
+    }
+}
