@@ -137,7 +137,9 @@ fn save(desk: &Desk, said: &TagSaid, new: bool, waits: bool, as_json: bool) -> O
     match job {
         Some(job) => evaluated(desk, job, waits, as_json),
         None => {
-            answer(as_json, json!({ "tags": names, "job": null }), || format!("{} {}", count(names.len() as u64, "tag"), if new { "made" } else { "set" }));
+            answer(as_json, json!({ "tags": names, "job": null }), || {
+                format!("{} {}", count(names.len() as u64, "tag"), if new { "made" } else { "set" })
+            });
             Ok(0)
         }
     }

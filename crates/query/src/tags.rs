@@ -141,7 +141,14 @@ pub fn resolve(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Te
 ///
 /// # Errors
 /// When the store fails; inside, what is wrong with the text, at its place there.
-pub fn check_tag(name: &str, text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<Result<(), Diagnostic>, StoreError> {
+pub fn check_tag(
+    name: &str,
+    text: &str,
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    collection: usize,
+) -> Result<Result<(), Diagnostic>, StoreError> {
     let own = &catalogue.collections[collection].name;
     if let Err(problem) = conditions_of(own, text) {
         return Ok(Err(problem));

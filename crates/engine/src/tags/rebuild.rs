@@ -12,7 +12,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
-use stook_store::journal::{ChunkJournal, Counts, Outcome, Trouble, pack};
+use stook_store::journal::{ChunkJournal, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{ChunkState, Job, JobFile, JobId, JobState, NewChunk, NewJob, Progress, Slice};
 use stook_store::tag::{Given, Tag, Tagging, Tags};
 use stook_store::{Conflict, Fence, Reliance, Store, Tenant, Unit};
@@ -74,8 +74,9 @@ pub fn start(
         let head = serde_json::to_vec(&range).map_err(|error| EngineError::Wrong(error.to_string()))?;
         let (documents_before, documents) = (progress.documents, keys.len() as u32);
         let slice = Slice { file_documents: documents_before, documents_before, documents, is_last, head, ..Slice::default() };
-        progress = Progress { documents: documents_before + u64::from(documents), chunks: progress.chunks + 1, complete: is_last, ..progress };
-        store.add_chunks(job, vec![NewChunk { ordinal: progress.chunks - 1, slice }], progress)?;
+        let documents = documents_before + u64::from(documents);
+        progress = Progress { offset: documents, documents, chunks: progress.chunks + 1, complete: is_last, ..progress };
+        store.add_chunks(job, vec![NewChunk { ordinal: progress.chunks, slice }], progress)?;
         match until {
             Some(until) => after = until,
             None => break,
@@ -243,13 +244,18 @@ impl Unit for Rebuild {
         let mut counts = Counts { documents: self.records() as i64, ..Counts::default() };
         counts.add(Outcome::Created, self.given.added as i64);
         counts.add(Outcome::Withdrawn, self.given.removed as i64);
-        let mut troubles = Vec::new();
-        for (_, key, reason) in self.tagger.failures() {
+        let (mut lines, mut troubles) = (Vec::new(), Vec::new());
+        for (collection, key, reason) in self.tagger.failures() {
             counts.add(Outcome::Failed, 1);
-            let key = Some(key.to_string());
-            troubles.push(Trouble { document: self.first, file: 0, record: 0, offset: 0, key, failed: true, reason });
+            // the records of the range are its documents
+            let place = self.reliance.records.iter().position(|(_, own, _)| own == key).unwrap_or(0) as u64;
+            let (document, record, offset) = (self.first + place, place + 1, 0);
+            lines.push(Line { document, offset, collection, outcome: Outcome::Failed, key: key.shared() });
+            troubles.push(Trouble { document, file: 0, record, offset, key: Some(key.to_string()), failed: true, reason });
         }
-        self.journal = ChunkJournal { counts, first: self.first, lines: pack(&[]), troubles, ..ChunkJournal::default() };
+        lines.sort_by_key(|line| line.document);
+        troubles.sort_by_key(|trouble| trouble.document);
+        self.journal = ChunkJournal { counts, first: self.first, lines: pack(&lines), troubles, ..ChunkJournal::default() };
         Some(&self.journal)
     }
 }

@@ -117,7 +117,7 @@ impl Writer {
         let (answer, pending) = mpsc::channel();
         let line = match urgency {
             Urgency::Bulk => Line::Bulk,
-            Urgency::Interactive if unit.fence().is_some() || unit.call().is_some() => Line::Alone,
+            Urgency::Interactive if unit.fence().is_some() || unit.call().is_some() || unit.knows_tags().is_some() => Line::Alone,
             Urgency::Interactive => Line::Together,
         };
         self.shared.put(line, Request { since: Instant::now(), unit, answer });

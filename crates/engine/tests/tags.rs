@@ -1,0 +1,444 @@
+//! The law of tags: whatever comes in whichever order, over however many processes, a record carries a tag when the tag's last
+//! definition holds of the record's last documents. And: what a sample of machines is known to carry, budgets, manual tags.
+
+use proptest::prelude::*;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::key::Key;
+use stook_catalogue::parse::parse;
+use stook_catalogue::value::Value;
+use stook_engine::tags::{self, Rebuild, Wish};
+use stook_engine::work::{self, Options};
+use stook_engine::{import, split, withdraw};
+use stook_lab::postgres::Server;
+use stook_lab::sample::machines;
+use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::postgres::{self, PostgresStore};
+use stook_store::queue::{JobId, JobState, NewJob, Progress};
+use stook_store::sqlite::{self, SqliteStore};
+use stook_store::tag::Definition;
+use stook_store::{Fence, Store, Tenant, Urgency};
+
+const DEFINITION: &str = include_str!("../../../examples/machines/catalogue.yaml");
+
+struct Desk {
+    catalogue: Arc<Catalogue>,
+    /// Openings of one store, as several processes have them.
+    stores: Vec<Box<dyn Store>>,
+    folder: PathBuf,
+}
+
+fn definition() -> Arc<Catalogue> {
+    Arc::new(parse(DEFINITION).unwrap_or_else(|problems| panic!("{problems:?}")))
+}
+
+fn folder(name: &str) -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let folders = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let prefix = format!("stook-tags-{name}-");
+    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let process = file.to_str().and_then(|file| file.strip_prefix(&prefix));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let folder = folders.join(format!("{prefix}{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn on_a_file(name: &str) -> Desk {
+    let (catalogue, folder) = (definition(), folder(name));
+    let open =
+        || -> Box<dyn Store> { Box::new(SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::Options::default()).expect("a store")) };
+    Desk { stores: vec![open(), open()], catalogue, folder }
+}
+
+fn on_a_server(name: &str) -> Option<Desk> {
+    let (server, catalogue) = (Server::shared()?, definition());
+    let url = format!("{}?schema={name}", server.url("postgres"));
+    let open = || -> Box<dyn Store> { Box::new(PostgresStore::open(&url, catalogue.clone(), &postgres::Options::default()).expect("a store")) };
+    Some(Desk { stores: vec![open(), open(), open()], catalogue, folder: folder(&format!("server-{name}")) })
+}
+
+static FILE: LazyLock<Desk> = LazyLock::new(|| on_a_file("file"));
+static SERVER: LazyLock<Option<Desk>> = LazyLock::new(|| on_a_server("tags"));
+
+fn desks() -> impl Iterator<Item = &'static Desk> {
+    [Some(&*FILE), SERVER.as_ref()].into_iter().flatten()
+}
+
+/// What a machine says: ids of the nodes in its `lshw`, the address of its switch; nothing where a part is missing.
+#[derive(Debug, Clone, PartialEq)]
+struct Said {
+    machine: usize,
+    at: i64,
+    lshw: Option<Vec<&'static str>>,
+    lldp: Option<&'static str>,
+}
+
+/// Documents of a machine: nodes and switch.
+type Documents = (Option<Vec<&'static str>>, Option<&'static str>);
+
+/// Definitions, and when they hold.
+const DEFINITIONS: [(&str, fn(&Documents) -> bool); 6] = [
+    ("//node[@id='a']", |(lshw, _)| lshw.as_ref().is_some_and(|ids| ids.contains(&"a"))),
+    ("count(//node) > 1", |(lshw, _)| lshw.as_ref().is_some_and(|ids| ids.len() > 1)),
+    ("//lldp:id = 'x'", |(_, lldp)| *lldp == Some("x")),
+    ("not(//node)", |(lshw, _)| lshw.as_ref().is_none_or(Vec::is_empty)),
+    ("//lshw:node[@id='b'] and not(//lldp:id)", |(lshw, lldp)| lshw.as_ref().is_some_and(|ids| ids.contains(&"b")) && lldp.is_none()),
+    ("true()", |_| true),
+];
+
+const TAGS: [&str; 3] = ["one", "two", "three"];
+
+#[derive(Debug, Clone)]
+enum Change {
+    /// A definition, for a tag that is made if it is not there.
+    Define(usize, usize),
+    Delete(usize),
+    Rebuild,
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    let ids = prop::sample::subsequence(vec!["a", "b", "c"], 0..=3);
+    (0..5_usize, 0..6_i64, prop::option::weighted(0.8, ids), prop::option::of(prop::sample::select(vec!["x", "y"])))
+        .prop_map(|(machine, at, lshw, lldp)| Said { machine, at, lshw, lldp })
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        6 => (0..TAGS.len(), 0..DEFINITIONS.len()).prop_map(|(tag, definition)| Change::Define(tag, definition)),
+        1 => (0..TAGS.len()).prop_map(Change::Delete),
+        1 => Just(Change::Rebuild),
+    ]
+}
+
+impl Desk {
+    fn tenant(&self) -> Tenant {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
+    }
+
+    fn import(&self, tenant: &Tenant, text: &str, chunk: u32) -> JobId {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let path = self.folder.join(format!("{}.ndjson", NEXT.fetch_add(1, Ordering::SeqCst)));
+        std::fs::write(&path, text).expect("a file");
+        let store = &*self.stores[0];
+        let (_, source) = self.catalogue.source("enlist").expect("a source");
+        let files = vec![split::inspect(&path, source).expect("it reads")];
+        let new = NewJob { tenant: tenant.clone(), profile: None, source: "enlist".into(), as_of: None, files: files.clone() };
+        let job = store.create_job(new).expect("a job");
+        let added = split::split(&files, source, chunk, Progress::default(), |chunks, progress| {
+            store.add_chunks(job, chunks, progress)?;
+            Ok(true)
+        });
+        added.expect("it is cut");
+        job
+    }
+
+    fn deliver(&self, tenant: &Tenant, all: &[Said]) -> JobId {
+        let line = |own: &Said| {
+            let node = |id: &&str| format!("<node id='{id}'/>");
+            let lshw = own.lshw.as_ref().map(|ids| format!("<list>{}</list>", ids.iter().map(node).collect::<String>()));
+            let lldp = own.lldp.map(|id| format!("<lldp><chassis><id type='mac'>{id}</id></chassis></lldp>"));
+            let at = format!("2026-01-01T00:00:{:02}Z", own.at);
+            json!({ "system_id": format!("m{}", own.machine), "at": at, "lshw": lshw, "lldp": lldp }).to_string() + "\n"
+        };
+        self.import(tenant, &all.iter().map(line).collect::<String>(), 2)
+    }
+
+    fn work(&self, processes: usize) {
+        let options = Options { workers: 2, lease_seconds: 60, drain: true, yields: false, settles: true };
+        std::thread::scope(|scope| {
+            for store in self.stores.iter().cycle().take(processes) {
+                scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
+            }
+        });
+    }
+
+    fn define(&self, tenant: &Tenant, tag: &str, definition: &str) -> Option<JobId> {
+        let store = &*self.stores[0];
+        let known = store.tags(tenant, 0).expect("tags").tags.iter().any(|own| own.name == tag);
+        let wish = Wish { name: tag.into(), definition: Some(Definition::XPath(definition.into())), ..Wish::default() };
+        tags::save(&self.catalogue, store, tenant, "machine", &[wish], !known).expect("it is sound").job
+    }
+
+    fn carriers(&self, tenant: &Tenant, tag: &str) -> BTreeSet<String> {
+        let condition = Condition { column: Column::Tag, test: Test::Equal(Value::text(tag)) };
+        let plan = Plan { conditions: vec![condition], ..Plan::all(tenant.clone(), 0) };
+        let rows = self.stores[0].find(&plan).expect("rows").rows;
+        rows.iter().map(|row| row[0].as_text().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+/// The newest documents of each machine; of equal times those with the larger hash.
+fn documents(desk: &Desk, tenant: &Tenant, all: &[Said]) -> BTreeMap<String, Documents> {
+    let mut found = BTreeMap::new();
+    for machine in all.iter().map(|own| own.machine).collect::<BTreeSet<_>>() {
+        let key = format!("m{machine}");
+        let record =
+            stook_engine::record::get(&desk.catalogue, &*desk.stores[0], tenant, "machine", &key, false).expect("it reads").expect("a record");
+        let text = |source: &str| {
+            let own = record.contributions.iter().find(|own| &*own.contributor == source)?;
+            Some(String::from_utf8_lossy(&own.raw.as_ref()?.bytes).into_owned())
+        };
+        // which of two of one time wins is not this law's business: that it is one of the newest is
+        let of = |text: &Option<String>, newest: &mut dyn Iterator<Item = (i64, String)>| {
+            let newest: Vec<(i64, String)> = newest.collect();
+            let last = newest.iter().map(|(at, _)| *at).max();
+            let fits = newest.iter().any(|(at, own)| Some(*at) == last && Some(own) == text.as_ref());
+            assert!(fits || (newest.is_empty() && text.is_none()), "{newest:?} {text:?}");
+        };
+        let own = || all.iter().filter(move |own| own.machine == machine);
+        let node = |id: &&str| format!("<node id='{id}'/>");
+        let lshw = |ids: &Vec<&str>| format!("<list>{}</list>", ids.iter().map(node).collect::<String>());
+        of(&text("lshw"), &mut own().filter_map(|own| Some((own.at, lshw(own.lshw.as_ref()?)))));
+        let lldp = |id: &str| format!("<lldp><chassis><id type='mac'>{id}</id></chassis></lldp>");
+        of(&text("lldp"), &mut own().filter_map(|own| Some((own.at, lldp(own.lldp?)))));
+        let ids = text("lshw").map(|text| ["a", "b", "c"].into_iter().filter(|id| text.contains(&node(id))).collect());
+        let switch = text("lldp").map(|text| if text.contains(">x<") { "x" } else { "y" });
+        found.insert(key, (ids, switch));
+    }
+    found
+}
+
+fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Said>], changes: &[Change], processes: usize) {
+    let tenant = desk.tenant();
+    let over = AtomicBool::new(false);
+    let options = Options { workers: 2, lease_seconds: 60, drain: false, yields: false, settles: true };
+    let mut wanted: BTreeMap<usize, usize> = BTreeMap::new();
+    std::thread::scope(|scope| {
+        for store in desk.stores.iter().cycle().take(processes) {
+            scope.spawn(|| work::run(&desk.catalogue, &**store, &options, &over, &|_| ()).expect("it works"));
+        }
+        let delivering = scope.spawn(|| groups.iter().for_each(|group| drop(desk.deliver(&tenant, group))));
+        let store = &*desk.stores[0];
+        for change in changes {
+            match change {
+                Change::Define(tag, definition) => {
+                    desk.define(&tenant, TAGS[*tag], DEFINITIONS[*definition].0);
+                    wanted.insert(*tag, *definition);
+                }
+                Change::Delete(tag) if wanted.remove(tag).is_some() => {
+                    tags::delete(&desk.catalogue, store, &tenant, "machine", TAGS[*tag]).expect("it is there");
+                }
+                Change::Delete(_) => {}
+                Change::Rebuild => drop(tags::again(&desk.catalogue, store, &tenant, "machine", &[]).expect("it is made")),
+            }
+        }
+        delivering.join().expect("no panic");
+        over.store(true, Ordering::SeqCst);
+    });
+    desk.work(processes);
+    let all: Vec<Said> = groups.iter().flatten().cloned().collect();
+    let now = documents(desk, &tenant, &all);
+    let check = |now: &BTreeMap<String, Documents>, when: &str| {
+        for (tag, name) in TAGS.iter().enumerate() {
+            let holds = |documents: &Documents| wanted.get(&tag).is_some_and(|definition| DEFINITIONS[*definition].1(documents));
+            let expected: BTreeSet<String> = now.iter().filter(|(_, documents)| holds(documents)).map(|(key, _)| key.clone()).collect();
+            assert_eq!(desk.carriers(&tenant, name), expected, "{when} {name} {:?}", wanted.get(&tag).map(|own| DEFINITIONS[*own].0));
+        }
+    };
+    check(&now, "at the end");
+    // nothing is left for a rebuild to change
+    if let Some(job) = tags::again(&desk.catalogue, &*desk.stores[0], &tenant, "machine", &[]).expect("it is made") {
+        desk.work(1);
+        let progress = tags::progress(&desk.stores[0].job(job).expect("the job"));
+        assert_eq!((&progress["added"], &progress["removed"]), (&json!(0), &json!(0)), "{progress}");
+    }
+    // without what lshw has said
+    withdraw::withdraw(&desk.catalogue, &*desk.stores[0], &tenant, "lshw", None, None, &|_| ()).expect("it is withdrawn");
+    let without: BTreeMap<String, Documents> = now.into_iter().map(|(key, (_, lldp))| (key, (None, lldp))).collect();
+    check(&without, "without lshw");
+}
+
+fn histories() -> impl Strategy<Value = (Vec<Vec<Said>>, Vec<Change>)> {
+    (prop::collection::vec(prop::collection::vec(said(), 1..6), 1..5), prop::collection::vec(change(), 1..7))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn on_a_file_the_last_definition_holds_of_the_last_documents((groups, changes) in histories()) {
+        the_last_definition_holds_of_the_last_documents(&FILE, &groups, &changes, 1);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20, max_shrink_iters: 50, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn on_a_server_the_last_definition_holds_of_the_last_documents((groups, changes) in histories()) {
+        if let Some(desk) = &*SERVER {
+            the_last_definition_holds_of_the_last_documents(desk, &groups, &changes, 3);
+        }
+    }
+}
+
+#[test]
+fn machines_carry_what_they_are_known_to_carry() {
+    const MACHINES: u64 = 1_200;
+    for desk in desks() {
+        let tenant = desk.tenant();
+        let text: String = (1..=MACHINES).map(|number| machines::machine(7, number).line().to_string() + "\n").collect();
+        // half of the tags are there before the machines, half come later
+        let (before, after) = machines::TAGS.split_at(10);
+        let save = |all: &[machines::Tag]| {
+            let wish = |(name, definition, _): &machines::Tag| Wish {
+                name: (*name).into(),
+                definition: Some(Definition::XPath((*definition).into())),
+                ..Wish::default()
+            };
+            let wishes: Vec<Wish> = all.iter().map(wish).collect();
+            tags::save(&desk.catalogue, &*desk.stores[0], &tenant, "machine", &wishes, true).expect("they are sound").job.expect("a job")
+        };
+        let empty = save(before);
+        let job = desk.import(&tenant, &text, 250);
+        desk.work(desk.stores.len());
+        let imported = desk.stores[0].job(job).expect("the job");
+        assert_eq!(imported.state, JobState::Completed);
+        let rebuilt = save(after);
+        desk.work(desk.stores.len());
+        assert_eq!(tags::progress(&desk.stores[0].job(empty).expect("the job"))["added"], 0);
+        let mut added = 0;
+        for (place, (name, _, carries)) in machines::TAGS.iter().enumerate() {
+            let expected: BTreeSet<String> =
+                (1..=MACHINES).map(|number| machines::machine(7, number)).filter(|machine| carries(machine)).map(|machine| machine.id()).collect();
+            assert_eq!(desk.carriers(&tenant, name), expected, "{name}");
+            added += if place < before.len() { 0 } else { expected.len() };
+        }
+        let progress = tags::progress(&desk.stores[0].job(rebuilt).expect("the job"));
+        assert_eq!((progress["added"].as_u64(), &progress["removed"], &progress["records"]), (Some(added as u64), &json!(0), &json!(MACHINES)));
+        // parts that are broken cost only themselves
+        let cut = (1..=MACHINES).filter(|number| machines::machine(7, *number).lshw == machines::Lshw::Cut).count();
+        assert_eq!((imported.counts.warnings, imported.counts.documents), (cut as i64, MACHINES as i64));
+        // the same once more changes nothing
+        let job = desk.import(&tenant, &text, 250);
+        desk.work(1);
+        let counts = desk.stores[0].job(job).expect("the job").counts;
+        assert_eq!(counts.of(stook_store::journal::Outcome::Unchanged), MACHINES as i64);
+    }
+}
+
+#[test]
+fn a_late_result_of_an_older_definition_is_not_written() {
+    // nobody else's workers take its chunks
+    for desk in [Some(on_a_file("late")), on_a_server("late")].iter().flatten() {
+        let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
+        let said = |machine, ids: &[&'static str]| Said { machine, at: 1, lshw: Some(ids.to_vec()), lldp: None };
+        desk.deliver(&tenant, &[said(0, &["a"]), said(1, &["a", "b"]), said(2, &[])]);
+        desk.work(1);
+        let begin = |definition: &str| {
+            let job = desk.define(&tenant, "one", definition).expect("a job");
+            let lease = store.lease(Some(job), 1, 60).expect("it leases").pop().expect("a chunk");
+            let fence = Fence { chunk: lease.chunk, token: lease.token };
+            let range = Rebuild::new(&desk.catalogue, store, (&tenant, "machine"), &lease.slice, fence).expect("it is read");
+            (job, range)
+        };
+        // A, and then B while A is evaluated: A's chunk is not A's any more
+        let (_, late) = begin("//node[@id='a']");
+        let (_, other) = begin("count(//node) > 1");
+        assert!(store.submit(Box::new(late), Urgency::Bulk).wait().is_err());
+        assert_eq!(desk.carriers(&tenant, "one"), BTreeSet::new());
+        // A again while B is evaluated, by somebody who does not end B's job: B's result is A's by now
+        let mut again = store.tags(&tenant, 0).expect("tags").tags;
+        (again[0].definition, again[0].generation) = (Definition::XPath("//node[@id='a']".into()), store.clock());
+        store.put_tags(&tenant, 0, again, false).expect("it is written");
+        store.submit(Box::new(other), Urgency::Bulk).wait().expect("it is written");
+        assert_eq!(desk.carriers(&tenant, "one"), ["m0", "m1"].map(str::to_owned).into());
+        // a document that changes while a definition is evaluated wins
+        let (job, range) = begin("not(//node)");
+        let newer = desk.deliver(&tenant, &[Said { at: 2, ..said(0, &[]) }]);
+        import::run(&desk.catalogue, store, newer, (1, false), &AtomicBool::new(false), &|_| ()).expect("it is imported");
+        store.submit(Box::new(range), Urgency::Bulk).wait().expect("it is written");
+        assert_eq!(desk.carriers(&tenant, "one"), ["m0", "m2"].map(str::to_owned).into());
+        assert_eq!(store.job_state(job).expect("the job"), JobState::Completed);
+    }
+}
+
+#[test]
+fn an_xpath_that_takes_too_long_is_counted_and_told() {
+    for desk in desks() {
+        let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
+        let nodes: String = (0..400).map(|_| "<node><x/></node>").collect();
+        let line = |id: usize, nodes: &str| {
+            json!({ "system_id": format!("m{id}"), "at": "2026-01-01T00:00:00Z", "lshw": format!("<list>{nodes}</list>") }).to_string() + "\n"
+        };
+        desk.import(&tenant, &(line(1, &nodes) + &line(2, "<node/>")), 10);
+        desk.work(1);
+        let job = desk.define(&tenant, "slow", "count(//*[//*[//*]]) > 0 and //*[//*[//*[. = 'nothing']]] or true()").expect("a job");
+        desk.work(1);
+        let done = store.job(job).expect("the job");
+        assert_eq!(tags::progress(&done)["failed"], 1);
+        assert_eq!(desk.carriers(&tenant, "slow"), ["m2".to_owned()].into());
+        let troubles = done.counts.of(stook_store::journal::Outcome::Failed);
+        assert_eq!((done.state, troubles), (JobState::CompletedWithErrors, 1));
+        let told = store.journal(job, 0, 10, true).expect("the journal");
+        assert_eq!(told[0].key.as_deref(), Some("m1"));
+        assert!(told[0].reasons.iter().any(|reason| reason.contains("tag slow: the XPath takes more than 200000 steps")), "{told:?}");
+        // in a chunk it is a warning of the document
+        let job = desk.import(&tenant, &line(3, &nodes), 10);
+        desk.work(1);
+        assert_eq!(store.job(job).expect("the job").counts.warnings, 1);
+    }
+}
+
+#[test]
+fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
+    for desk in desks() {
+        let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
+        let said = |machine| Said { machine, at: 1, lshw: Some(vec!["a"]), lldp: None };
+        desk.deliver(&tenant, &[said(0), said(1)]);
+        desk.work(1);
+        let manual = Wish { name: "rack7".into(), ..Wish::default() };
+        tags::save(&desk.catalogue, store, &tenant, "machine", std::slice::from_ref(&manual), true).expect("it is made");
+        let keys = |names: &[&str]| names.iter().map(|name| Key::new(*name).expect("a key")).collect::<Vec<_>>();
+        let assign = |add: &[&str], remove: &[&str]| {
+            let (given, unknown) =
+                tags::assign(&desk.catalogue, store, &tenant, "machine", "rack7", (&keys(add), &keys(remove))).expect("it is manual");
+            (given.added, given.removed, unknown.len())
+        };
+        assert_eq!(assign(&["m0", "m1", "m9"], &[]), (2, 0, 1));
+        assert_eq!(assign(&["m0"], &["m1"]), (0, 1, 0));
+        desk.define(&tenant, "one", "//node");
+        desk.deliver(&tenant, &[Said { at: 3, lshw: Some(vec![]), ..said(0) }]);
+        desk.work(1);
+        assert_eq!(desk.carriers(&tenant, "rack7"), ["m0".to_owned()].into());
+        assert_eq!(desk.carriers(&tenant, "one"), ["m1".to_owned()].into());
+        let wrong = |wish: Wish, new: bool| tags::save(&desk.catalogue, store, &tenant, "machine", &[wish], new).expect_err("wrong").to_string();
+        assert_eq!(wrong(manual, true), "there is a tag `rack7` already");
+        let xpath = |name: &str, text: &str| Wish { name: name.into(), definition: Some(Definition::XPath(text.into())), ..Wish::default() };
+        assert!(wrong(xpath("rack7", "//a"), false).contains("is manual"));
+        assert!(wrong(xpath("none", "//a"), false).contains("there is no tag"));
+        assert!(wrong(xpath("two words", "//a"), true).contains("is not a tag's name"));
+        assert_eq!(wrong(xpath("two", "//a[b = ]"), true), "tag `two`: column 9 of the XPath: expected a step of a path");
+        assert!(wrong(xpath("two", "//nge:bar"), true).contains("`nge` is not bound; bound are lldp, lshw"));
+        let assigned = tags::assign(&desk.catalogue, store, &tenant, "machine", "one", (&keys(&["m0"]), &[]));
+        assert!(assigned.expect_err("not manual").to_string().contains("only manual tags"));
+        let attributes = |name: &str| Wish { name: "rack7".into(), attributes: json!({ name: "nomodeset" }).as_object().cloned(), ..Wish::default() };
+        assert!(wrong(attributes("kernel"), false).contains("there is no attribute `kernel`"));
+        tags::save(&desk.catalogue, store, &tenant, "machine", &[attributes("kernel_options")], false).expect("it is known");
+        let shown = tags::show(&desk.catalogue, store, &tenant, "machine", "rack7").expect("it reads").expect("a tag");
+        assert_eq!((&shown["attributes"]["kernel_options"], &shown["records"]), (&json!("nomodeset"), &json!(1)));
+        // deleted, and made anew, nobody carries it
+        tags::delete(&desk.catalogue, store, &tenant, "machine", "one").expect("it is there");
+        assert!(tags::delete(&desk.catalogue, store, &tenant, "machine", "one").is_err());
+        assert_eq!(desk.carriers(&tenant, "one"), BTreeSet::new());
+    }
+}
+
+#[test]
+fn advice_is_given_when_a_tag_is_saved() {
+    let desk = &*FILE;
+    let wish =
+        Wish { name: "typo".into(), definition: Some(Definition::XPath("contains(//node[@id=network]/vendor, 'Intel')".into())), ..Wish::default() };
+    let saved = tags::save(&desk.catalogue, &*desk.stores[0], &desk.tenant(), "machine", &[wish], true).expect("it is sound");
+    assert!(saved.advice.iter().any(|(_, advice)| advice.contains("did you mean 'network'?")), "{:?}", saved.advice);
+}
