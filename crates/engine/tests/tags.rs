@@ -85,8 +85,10 @@ struct Said {
 /// Documents of a machine: nodes and switch.
 type Documents = (Option<Vec<&'static str>>, Option<&'static str>);
 
-/// Definitions, and when they hold.
-const DEFINITIONS: [(&str, fn(&Documents) -> bool); 6] = [
+/// A definition, and when it holds.
+type Known = (&'static str, fn(&Documents) -> bool);
+
+const DEFINITIONS: [Known; 6] = [
     ("//node[@id='a']", |(lshw, _)| lshw.as_ref().is_some_and(|ids| ids.contains(&"a"))),
     ("count(//node) > 1", |(lshw, _)| lshw.as_ref().is_some_and(|ids| ids.len() > 1)),
     ("//lldp:id = 'x'", |(_, lldp)| *lldp == Some("x")),
@@ -217,7 +219,7 @@ fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Sa
         for store in desk.stores.iter().cycle().take(processes) {
             scope.spawn(|| work::run(&desk.catalogue, &**store, &options, &over, &|_| ()).expect("it works"));
         }
-        let delivering = scope.spawn(|| groups.iter().for_each(|group| drop(desk.deliver(&tenant, group))));
+        let delivering = scope.spawn(|| groups.iter().for_each(|group| assert!(desk.deliver(&tenant, group) > 0)));
         let store = &*desk.stores[0];
         for change in changes {
             match change {
@@ -310,7 +312,7 @@ fn machines_carry_what_they_are_known_to_carry() {
         let mut added = 0;
         for (place, (name, _, carries)) in machines::TAGS.iter().enumerate() {
             let expected: BTreeSet<String> =
-                (1..=MACHINES).map(|number| machines::machine(7, number)).filter(|machine| carries(machine)).map(|machine| machine.id()).collect();
+                (1..=MACHINES).map(|number| machines::machine(7, number)).filter(carries).map(|machine| machine.id()).collect();
             assert_eq!(desk.carriers(&tenant, name), expected, "{name}");
             added += if place < before.len() { 0 } else { expected.len() };
         }

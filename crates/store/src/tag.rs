@@ -71,8 +71,11 @@ pub struct Given {
     pub removed: u64,
 }
 
-/// What is to be changed of who carries what: places in [`Tagging::carried`] with names, to be added and to be removed.
-pub(crate) fn differences<'t>(tagging: &'t Tagging, now: &[(&str, &str)]) -> (Vec<(&'t Key, &'t str)>, Vec<(&'t Key, &'t str)>) {
+/// Records with names of tags.
+type Named<'t> = Vec<(&'t Key, &'t str)>;
+
+/// What is to be added to who carries what now, and what is to be removed.
+pub(crate) fn differences<'t>(tagging: &'t Tagging, now: &[(&str, &str)]) -> (Named<'t>, Named<'t>) {
     let mut held: std::collections::HashMap<&str, Vec<&str>> = std::collections::HashMap::new();
     for (key, tag) in now {
         held.entry(key).or_default().push(tag);

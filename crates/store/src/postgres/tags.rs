@@ -4,7 +4,7 @@ use super::records::tenant_id;
 use super::session::{Attempt, Session};
 use super::tables::Tables;
 use crate::tag::{Definition, Given, Tag, Tagging, Tags, differences};
-use crate::{StoreError, Tenant, Unit};
+use crate::{StoreError, Tenant, Trees, Unit};
 use ::postgres::Row;
 use std::collections::HashMap;
 use stook_catalogue::key::Key;
@@ -108,7 +108,7 @@ pub fn tagged(session: &mut Session, tables: &Tables, tenant: i64, collection: u
 }
 
 /// Trees of records, each of a source.
-pub fn trees(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Vec<(String, Vec<u8>)>>> {
+pub fn trees(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Trees>> {
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let sql = by_key(tables, "trees", "source, tree", "");
     Ok(grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| (row.get(1), row.get(2))))

@@ -4,7 +4,7 @@ use super::failure;
 use super::records::{execute, tenant_id};
 use super::tables::Tables;
 use crate::tag::{Definition, Given, Tag, Tagging, Tags, differences};
-use crate::{Result, StoreError, Tenant, Unit};
+use crate::{Result, StoreError, Tenant, Trees, Unit};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::HashMap;
@@ -104,7 +104,7 @@ pub fn tagged(connection: &Connection, tables: &Tables, tenant: i64, collection:
 }
 
 /// Trees of records, each of a source.
-pub fn trees(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<Vec<(String, Vec<u8>)>>> {
+pub fn trees(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<Trees>> {
     let sql = "SELECT t.key, t.source, t.tree FROM rarray(?1) AS wanted CROSS JOIN trees AS t ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value";
     by_key(connection, sql, (tenant, id_of(tables, collection)?), keys, |row| Ok((row.get(1)?, row.get(2)?)))
 }
