@@ -9,6 +9,7 @@ mod import;
 mod leases;
 mod limits;
 mod load;
+mod machines;
 mod postgres;
 mod process;
 mod sentinel;
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
         ["leases", store, seconds, keep] => return leases::run(store, seconds.parse().unwrap_or(5.0), keep.parse().unwrap_or(0)),
         ["hello", bytes] => return load::hello(bytes.parse().unwrap_or(300)),
         ["hold", most, wait] => return load::hold(most.parse().unwrap_or(8), wait.parse().unwrap_or(15)),
+        ["parse-and-evaluate", file, definition] => return machines::parse_and_evaluate(file, definition),
+        ["evaluate", file, definitions] => return machines::evaluate(file, definitions),
+        ["acquire", store, catalogue, transitions] => return machines::acquire_and_release(store, catalogue, transitions.parse().unwrap_or(1_000)),
         ["open-loop", plan] => return load::open_loop(plan),
         _ => {}
     }
@@ -47,17 +51,19 @@ fn main() -> ExitCode {
     let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).filter(|path| path.exists());
     let setting = Setting { stook: own.with_file_name("stook"), own, root, python };
     let mut figures = figures::Figures::default();
-    let groups: &[&str] = if words.is_empty() { &["import", "postgres", "sentinel", "serve"] } else { &words };
+    let groups: &[&str] = if words.is_empty() { &["import", "machines", "postgres", "sentinel", "serve"] } else { &words };
     for group in groups {
         let result = match *group {
             "import" => import::run(&setting, &mut figures),
+            "machines" => machines::run(&setting, &mut figures),
             "postgres" => postgres::run(&setting, &mut figures),
             "sentinel" => sentinel::run(&setting, &mut figures),
             "serve" => serve::run(&setting, &mut figures, &[]),
             part if serve::PARTS.contains(&part) => serve::run(&setting, &mut figures, &[part]),
-            other => {
-                Err(format!("there is no group `{other}`; there are import, postgres, sentinel, serve, and its parts {}", serve::PARTS.join(", ")))
-            }
+            other => Err(format!(
+                "there is no group `{other}`; there are import, machines, postgres, sentinel, serve, and its parts {}",
+                serve::PARTS.join(", ")
+            )),
         };
         if let Err(error) = result {
             eprintln!("stook-bench: {error}");

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use stook_lab::sample::machines;
 use stook_tests::http::Served;
 use stook_tests::{Place, authorities, repository};
 
@@ -56,6 +57,16 @@ fn authorities_are_served_as_documented() {
 fn businesses_are_served_as_documented() {
     let place = Place::new(&std::fs::read_to_string(repository().join("examples/businesses/catalogue.yaml")).unwrap());
     place.register(20);
+    check(&place);
+}
+
+#[test]
+fn machines_and_their_tags_are_served_as_documented() {
+    let place = Place::new(&std::fs::read_to_string(repository().join("examples/machines/catalogue.yaml")).unwrap());
+    let line = |number: u64| machines::machine(1, number).line().to_string();
+    place.import(&[&place.file("machines.ndjson", (1..20).map(line).collect::<Vec<_>>().join("\n")), "--source", "enlist"]);
+    place.ok(&["tag", "create", "intel", "--xpath", "//node[@class='processor']/vendor = 'Intel Corp.'"]);
+    place.ok(&["tag", "create", "rack7"]);
     check(&place);
 }
 

@@ -169,7 +169,7 @@ fn evaluated(desk: &Desk, job: JobId, waits: bool, as_json: bool) -> Outcome {
         format!("{} evaluated: {} added, {} removed{failed}", count(number("records"), "record"), number("added"), number("removed"))
     });
     if !done.state.is_final() {
-        eprintln!("stopped; `stook work` goes on with job {job}");
+        eprintln!("stopped; `stook import --resume {job}` goes on, and so does `stook work`");
     }
     Ok(if number("failed") > 0 { 2 } else { u8::from(!done.state.is_final()) })
 }

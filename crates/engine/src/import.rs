@@ -4,6 +4,7 @@ use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use crate::chunk::consolidate::Policy;
 use crate::settle::{self, Rules};
 use crate::split::{CHUNK_DOCUMENTS, SHARED_CHUNK, SHORT_CHUNK};
+use crate::tags;
 use crate::work::{Crew, Event, LEASE_SECONDS, Options};
 use crate::{EngineError, Result, split};
 use std::collections::HashMap;
@@ -268,6 +269,9 @@ pub fn run(
             settle::drain(store, &rules, stop)?;
         }
         return Ok(start);
+    }
+    if tags::is_rebuild(&start.source).is_some() {
+        return tags::run(catalogue, store, job, workers, stop, &|records| show(Moment::of(&start.files, start.progress, records)));
     }
     let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
     store.take_over(job)?;

@@ -421,11 +421,20 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator,
 }
 
 /// Records that `pick` looks at together.
-const LOOKED_AT: usize = 8;
-/// Records that it finds at once.
-const PAGE: u64 = 256;
+const LOOKED_AT: usize = 4;
+/// Records that it finds at once: first few, because mostly one of them will do, then more.
+const PAGES: [u64; 3] = [16, 64, 256];
 /// How often it looks through all records when others were faster.
 const PASSES: usize = 5;
+
+/// Where the last callers of this process have found records, by what they asked for: who comes next looks behind that.
+static FOUND: [Mutex<(u64, Option<Key>)>; 64] = [const { Mutex::new((0, None)) }; 64];
+
+/// What is asked for, as a number.
+fn number_of(plan: &Plan) -> u64 {
+    let hash = blake3::hash(format!("{:?} {} {:?}", plan.tenant, plan.collection, plan.conditions).as_bytes());
+    hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
 
 /// Does a transition of one record that satisfies a plan's conditions. Two callers never get the same one, and none waits for a
 /// record another is changing. `turn` spreads callers over the records.
@@ -433,39 +442,48 @@ const PASSES: usize = 5;
 /// # Errors
 /// When the store fails.
 pub fn pick(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator, ask: &Arc<Ask>, plan: &Plan, turn: u64) -> Result<Option<Ended>> {
+    let number = number_of(plan);
+    let found = || FOUND[number as usize % FOUND.len()].lock().unwrap_or_else(PoisonError::into_inner);
+    let begin_behind = Some(found().clone()).filter(|(own, _)| *own == number).and_then(|(_, key)| key);
     for _ in 0..PASSES {
         let mut contended = false;
-        let mut after: Option<Value> = None;
-        loop {
-            let found = page(store, plan, after.as_ref())?;
-            let Some(last) = found.last() else { break };
-            after = Some(Value::text(last.0.as_str()));
-            let full = found.len() as u64 == PAGE;
-            let start = (turn % found.len() as u64) as usize;
-            let mut candidates = found;
-            candidates.rotate_left(start);
-            for group in candidates.chunks(LOOKED_AT) {
-                let keys: Vec<Key> = group.iter().map(|(key, _)| key.clone()).collect();
-                let records = store.read(&ask.tenant, ask.collection, &keys, Detail::Values)?;
-                for ((key, revision), record) in group.iter().zip(records) {
-                    // the conditions were seen to hold of this revision
-                    let Some(record) = record.filter(|record| record.version.revision == *revision) else {
-                        contended = true;
-                        continue;
-                    };
-                    let once = ask.decide(catalogue, evaluator, key, Some(&record), store.clock());
-                    if matches!(once, Decision::Refused(_) | Decision::Missing) {
-                        continue;
-                    }
-                    match begin(catalogue, store, evaluator, ask, key, Some(&record), false).wait()? {
-                        Ended::Lost => contended = true,
-                        Ended::Refused(_) | Ended::Missing => {}
-                        ended => return Ok(Some(ended)),
+        // to the end, and from the beginning up to there: all of them once
+        let around = [(begin_behind.clone(), None), (None, begin_behind.clone())];
+        for (mut after, until) in around.into_iter().take(1 + usize::from(begin_behind.is_some())) {
+            let mut pages = 0;
+            loop {
+                let size = PAGES[pages.min(PAGES.len() - 1)];
+                pages += 1;
+                let mut candidates = page(store, plan, after.as_ref(), until.as_ref(), size)?;
+                let full = candidates.len() as u64 == size;
+                let Some(last) = candidates.last() else { break };
+                after = Some(last.0.clone());
+                let start = (turn % candidates.len() as u64) as usize;
+                candidates.rotate_left(start);
+                *found() = (number, Some(candidates[0].0.clone()));
+                for group in candidates.chunks(LOOKED_AT) {
+                    let keys: Vec<Key> = group.iter().map(|(key, _)| key.clone()).collect();
+                    let records = store.read(&ask.tenant, ask.collection, &keys, Detail::Values)?;
+                    for ((key, revision), record) in group.iter().zip(records) {
+                        // the conditions were seen to hold of this revision
+                        let Some(record) = record.filter(|record| record.version.revision == *revision) else {
+                            contended = true;
+                            continue;
+                        };
+                        let once = ask.decide(catalogue, evaluator, key, Some(&record), store.clock());
+                        if matches!(once, Decision::Refused(_) | Decision::Missing) {
+                            continue;
+                        }
+                        match begin(catalogue, store, evaluator, ask, key, Some(&record), false).wait()? {
+                            Ended::Lost => contended = true,
+                            Ended::Refused(_) | Ended::Missing => {}
+                            ended => return Ok(Some(ended)),
+                        }
                     }
                 }
-            }
-            if !full {
-                break;
+                if !full {
+                    break;
+                }
             }
         }
         if !contended {
@@ -479,11 +497,13 @@ pub fn pick(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator
     Ok(known.lock().unwrap_or_else(PoisonError::into_inner).take())
 }
 
-fn page(store: &dyn Store, plan: &Plan, after: Option<&Value>) -> Result<Vec<(Key, i64)>> {
+fn page(store: &dyn Store, plan: &Plan, after: Option<&Key>, until: Option<&Key>, size: u64) -> Result<Vec<(Key, i64)>> {
     let mut plan =
-        Plan { columns: vec![Column::Key, Column::Revision], sort: Vec::new(), offset: 0, limit: Some(PAGE), distinct: false, ..plan.clone() };
-    if let Some(after) = after {
-        plan.conditions.push(Condition { column: Column::Key, test: Test::Range { low: Some((after.clone(), false)), high: None } });
+        Plan { columns: vec![Column::Key, Column::Revision], sort: Vec::new(), offset: 0, limit: Some(size), distinct: false, ..plan.clone() };
+    let text = |key: &Key| Value::text(key.as_str());
+    let (low, high) = (after.map(|after| (text(after), false)), until.map(|until| (text(until), true)));
+    if low.is_some() || high.is_some() {
+        plan.conditions.push(Condition { column: Column::Key, test: Test::Range { low, high } });
     }
     let rows = store.find(&plan)?.rows;
     let read = |row: &Vec<Value>| {

@@ -205,30 +205,93 @@ impl<'t> Tree<'t> {
     /// One document of several: the first tree as it is, and as the last things in its element copies of the other trees'
     /// elements in namespaces of their own: what has none there is in this one.
     pub fn compose(first: &Tree<'_>, parts: &[(&str, &Tree<'_>)]) -> Tree<'static> {
-        let size: usize = first.text.len() + parts.iter().map(|(_, part)| part.text.len()).sum::<usize>();
-        let mut builder = Builder::new(size);
+        let inside = |tree: &Tree<'_>| tree.element()..tree.nodes[tree.element()].end as usize;
         let element = first.element();
-        builder.copy(first, 0..first.nodes.len(), None);
-        let end = builder.nodes[element].end;
-        // what follows the element comes behind the copies
-        let behind = builder.nodes.split_off(end as usize);
+        let end = inside(first).end;
+        let size = first.nodes.len() + parts.iter().map(|(_, part)| inside(part).len()).sum::<usize>();
+        let mut nodes = Vec::with_capacity(size);
+        nodes.extend_from_slice(&first.nodes[..end]);
+        let mut whole = Tree {
+            nodes,
+            names: first.names.clone(),
+            canonical: first.canonical.clone(),
+            hashes: first.hashes.clone(),
+            declared: first.declared.clone(),
+            text: Cow::Owned(first.text.clone().into_owned()),
+        };
         for (uri, part) in parts {
-            let from = part.element();
-            let at = builder.nodes.len();
-            builder.copy(part, from..part.nodes[from].end as usize, Some(uri));
-            builder.nodes[at].parent = element as u32;
+            let shared = std::ptr::eq(*part, first);
+            whole.append(part, inside(part), element as u32, uri, shared);
         }
-        let grown = builder.nodes.len() as u32 - end;
+        let grown = (whole.nodes.len() - end) as u32;
         let mut above = element as u32;
         loop {
-            builder.nodes[above as usize].end += grown;
+            whole.nodes[above as usize].end += grown;
             if above == 0 {
                 break;
             }
-            above = builder.nodes[above as usize].parent;
+            above = whole.nodes[above as usize].parent;
         }
-        builder.nodes.extend(behind.into_iter().map(|node| Node { end: node.end + grown, ..node }));
-        builder.finish()
+        // what follows the element is in the document
+        whole.nodes.extend(first.nodes[end..].iter().map(|node| Node { end: node.end + grown, ..*node }));
+        whole
+    }
+
+    /// Appends nodes of another tree, or of the one this began as (then their texts are `shared`), below `parent`. Elements in no
+    /// namespace are in `uri` here.
+    fn append(&mut self, other: &Tree<'_>, range: std::ops::Range<usize>, parent: u32, uri: &str, shared: bool) {
+        let at = self.nodes.len();
+        let offset = (at as u32).wrapping_sub(range.start as u32);
+        let texts = if shared { 0 } else { self.text.len() as u32 };
+        if !shared {
+            self.text.to_mut().push_str(&other.text);
+        }
+        let prefix = self.add_text(uri);
+        // [of elements, of everything else]
+        let mut names = vec![[u32::MAX; 2]; other.names.len()];
+        for node in &other.nodes[range.clone()] {
+            let takes = node.kind == Kind::Element;
+            let mut name = names[node.name as usize][usize::from(!takes)];
+            if name == u32::MAX {
+                let own = &other.names[node.name as usize];
+                let moves = takes && own.uri.0 == own.uri.1;
+                let (own_uri, own_prefix) = if moves { (uri, uri) } else { (other.slice(own.uri), other.slice(own.prefix)) };
+                name = self.add_name(own_uri, own_prefix, other.slice(own.local));
+                names[node.name as usize][usize::from(!takes)] = name;
+            }
+            let moved = |place: u32| place.wrapping_add(offset);
+            self.nodes.push(Node { name, parent: moved(node.parent), end: moved(node.end), from: node.from + texts, to: node.to + texts, ..*node });
+        }
+        if let Some(first) = self.nodes.get_mut(at) {
+            first.parent = parent;
+        }
+        self.declared.push((at as u32, prefix, prefix));
+        let shift = |span: Span| Span(span.0 + texts, span.1 + texts);
+        let declared: Vec<_> = other.declared.iter().filter(|(node, ..)| range.contains(&(*node as usize))).copied().collect();
+        self.declared.extend(declared.into_iter().map(|(node, prefix, uri)| (node.wrapping_add(offset), shift(prefix), shift(uri))));
+    }
+
+    fn add_text(&mut self, text: &str) -> Span {
+        let from = self.text.len() as u32;
+        self.text.to_mut().push_str(text);
+        Span(from, from + text.len() as u32)
+    }
+
+    fn add_name(&mut self, uri: &str, prefix: &str, local: &str) -> u32 {
+        let hash = hash_of(uri, local);
+        let same = self.find_name(hash, uri, local);
+        if let Some(first) = same {
+            let is = |place: &usize| self.canonical[*place] == first && self.slice(self.names[*place].prefix) == prefix;
+            if let Some(place) = (first as usize..self.names.len()).find(is) {
+                return place as u32;
+            }
+        }
+        let (uri, prefix, local) = (self.add_text(uri), self.add_text(prefix), self.add_text(local));
+        self.names.push(Name { uri, prefix, local });
+        self.hashes.push(hash);
+        let place = self.names.len() as u32 - 1;
+        self.canonical.push(same.unwrap_or(place));
+        place
     }
 
     /// The tree as bytes, to be kept.
@@ -357,14 +420,22 @@ impl<'t> Tree<'t> {
 
     /// Which names are equal but for their prefixes.
     fn know_names(&mut self) {
+        self.hashes = self.names.iter().map(|name| hash_of(self.slice(name.uri), self.slice(name.local))).collect();
         let parts = |name: &Name| (self.slice(name.uri), self.slice(name.local));
-        let hashes = self.names.iter().map(|name| hash_of(parts(name).0, parts(name).1)).collect();
-        let mut first: HashMap<(&str, &str), u32> = HashMap::with_capacity(self.names.len());
-        let number = |(at, name)| *first.entry(parts(name)).or_insert(at as u32);
-        let canonical = self.names.iter().enumerate().map(number).collect();
-        (self.hashes, self.canonical) = (hashes, canonical);
+        let mut canonical = Vec::with_capacity(self.names.len());
+        if self.names.len() <= FEW_NAMES {
+            let find = |(at, name): (usize, &Name)| self.find_name(self.hashes[at], parts(name).0, parts(name).1).unwrap_or(at as u32);
+            canonical.extend(self.names.iter().enumerate().map(find));
+        } else {
+            let mut first: HashMap<(&str, &str), u32> = HashMap::with_capacity(self.names.len());
+            canonical.extend(self.names.iter().enumerate().map(|(at, name)| *first.entry(parts(name)).or_insert(at as u32)));
+        }
+        self.canonical = canonical;
     }
 }
+
+/// Names that are looked through faster than they are looked up.
+const FEW_NAMES: usize = 256;
 
 const VERSION: u8 = 1;
 /// The token of an element's end.
@@ -378,12 +449,14 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
+#[inline]
 fn take(rest: &mut &[u8]) -> Option<u64> {
     let (first, behind) = rest.split_first()?;
     *rest = behind;
-    if *first < 0x80 {
-        return Some(u64::from(*first));
-    }
+    if *first < 0x80 { Some(u64::from(*first)) } else { take_more(rest, *first) }
+}
+
+fn take_more(rest: &mut &[u8], first: u8) -> Option<u64> {
     let mut number = u64::from(first & 0x7f);
     for shift in (7..64).step_by(7) {
         let (next, behind) = rest.split_first()?;
@@ -543,38 +616,6 @@ impl Builder {
         }
         self.children(element, at, input);
         self.nodes[at as usize].end = self.nodes.len() as u32;
-    }
-
-    /// Copies nodes of another tree to the end. What is in no namespace there is in `uri`, attributes aside.
-    fn copy(&mut self, tree: &Tree<'_>, range: std::ops::Range<usize>, uri: Option<&str>) {
-        let offset = self.nodes.len() as i64 - range.start as i64;
-        let moved = |place: u32| (i64::from(place) + offset).max(0) as u32;
-        let texts = self.text.len() as u32;
-        self.text.push_str(&tree.text);
-        let shift = |span: Span| if span.0 == span.1 { Span::default() } else { Span(span.0 + texts, span.1 + texts) };
-        // [of elements, of everything else]
-        let mut names = vec![[u32::MAX; 2]; tree.names.len()];
-        for node in &tree.nodes[range.clone()] {
-            let takes = node.kind == Kind::Element;
-            let slot = &mut names[node.name as usize][usize::from(!takes)];
-            if *slot == u32::MAX {
-                let name = &tree.names[node.name as usize];
-                let (own, prefix, local) = (tree.slice(name.uri), tree.slice(name.prefix), tree.slice(name.local));
-                *slot = match uri {
-                    Some(uri) if takes && own.is_empty() => self.name(uri, uri, local),
-                    _ => self.name(own, prefix, local),
-                };
-            }
-            let name = *slot;
-            let Span(from, to) = shift(Span(node.from, node.to));
-            self.nodes.push(Node { name, parent: moved(node.parent), end: moved(node.end), from, to, ..*node });
-        }
-        if let Some(uri) = uri {
-            let uri = self.span(uri);
-            self.declared.push((moved(range.start as u32), uri, uri));
-        }
-        let inside = tree.declared.iter().filter(|(node, ..)| range.contains(&(*node as usize)));
-        self.declared.extend(inside.map(|(node, prefix, uri)| (moved(*node), shift(*prefix), shift(*uri))));
     }
 }
 

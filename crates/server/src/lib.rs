@@ -20,6 +20,7 @@ mod reads;
 mod records;
 mod request;
 mod routes;
+mod tags;
 mod tokens;
 mod transitions;
 
@@ -216,6 +217,19 @@ fn of_collection(index: usize, collection: &Collection) -> Router<Arc<App>> {
         .route(&format!("{one}/explain"), get(move |ctx: Ctx| records::explain(ctx.about(index))))
         .route(&format!("{one}/document"), get(move |ctx: Ctx| records::document(ctx.about(index))))
         .route(&format!("{one}/log"), get(move |ctx: Ctx| records::log(ctx.about(index))));
+    if collection.tags.is_some() {
+        let tags = format!("/v1/{{tenant}}/tags/{}", collection.name);
+        let tag = format!("{tags}/{{tag}}");
+        let all = get(move |ctx: Ctx| tags::list(ctx.about(index))).post(move |ctx: Ctx, body: Body| tags::create(ctx.about(index), body));
+        let one = get(move |ctx: Ctx| tags::one(ctx.about(index)))
+            .patch(move |ctx: Ctx, body: Body| tags::set(ctx.about(index), body))
+            .delete(move |ctx: Ctx| tags::remove(ctx.about(index)));
+        router = router
+            .route(&tags, all)
+            .route(&tag, one)
+            .route(&format!("{tag}/rebuild"), post(move |ctx: Ctx| tags::rebuild(ctx.about(index))))
+            .route(&format!("{tag}/records"), post(move |ctx: Ctx, body: Body| tags::assign(ctx.about(index), body)));
+    }
     for transition in &collection.transitions {
         let name = transition.name.clone();
         let run = move |ctx: Ctx, body: Body| transitions::run(ctx.about(index), name.clone(), body);

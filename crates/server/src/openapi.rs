@@ -6,6 +6,7 @@ use crate::problem::{PROBLEM_JSON, Problem};
 use crate::query::{MOST_OFFSET, MOST_ROWS};
 use crate::records::{MOST_KEYS, json_answer};
 use crate::routes::MOST_REPEATED;
+use crate::tags::MOST_RECORDS;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +17,7 @@ use stook_catalogue::key::MAX_KEY_BYTES;
 use stook_catalogue::route::{Action, Find, Leaf, Look, Param, ParamPlace, Part, Route};
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::Tenant;
+use stook_store::tag::MOST_NAME;
 
 /// Integers that every JSON reader keeps.
 pub const MOST_INTEGER: i64 = 9_007_199_254_740_991;
@@ -459,6 +461,9 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
         let schema = json!({ "type": "array", "items": { "enum": names } });
         operation.query("clear", schema, "Fields that have no value, whatever other sources say.")
     };
+    if collection.tags.is_some() {
+        of_tags(collection, add);
+    }
     let is_written = collection.rows_of.is_none();
     let create = clear(operation("create", "Say what a new record is"))
         .body(true, &["application/json"], edit_schema(collection, EditKind::Create))
@@ -534,6 +539,48 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
     }
     let export = export.query("format", json!({ "enum": formats }), "The format; ndjson when it is not given.");
     add(format!("/v1/{{tenant}}/export/{name}"), "get", export.guarded());
+}
+
+fn of_tags(collection: &Collection, add: &mut impl FnMut(String, &str, Json)) {
+    let name = &collection.name;
+    let operation = |id: &str, summary: &str| Operation::new(&format!("{id}_{name}"), "tags", summary);
+    let named = || json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$", "minLength": 1, "maxLength": MOST_NAME });
+    let one = |id: &str, summary: &str| operation(id, summary).parameter("tag", "path", true, named(), "The tag.");
+    let words = || json!({ "type": "string", "pattern": NO_NUL, "maxLength": 10_000 });
+    let attributes: Map<String, Json> =
+        collection.tags.iter().flat_map(|tags| &tags.attributes).map(|(name, ty)| (name.clone(), nullable(schema(ty)))).collect();
+    let said = |with_name: bool| {
+        let mut properties = json!({ "xpath": words(), "query": words(), "comment": words(), "attributes": { "type": "object", "properties": attributes, "additionalProperties": false } });
+        if with_name {
+            properties["name"] = named();
+        }
+        let required: &[&str] = if with_name { &["name"] } else { &[] };
+        json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+    };
+    let tag = || json!({ "type": "object", "properties": { "name": { "type": "string" }, "kind": { "enum": ["manual", "query", "xpath"] }, "records": { "type": "integer" } }, "required": ["name", "kind"] });
+    let saved = || json!({ "type": "object", "properties": { "name": { "type": "string" }, "kind": { "enum": ["manual", "query", "xpath"] }, "advice": { "type": "array", "items": { "type": "string" } }, "job": { "type": ["integer", "null"] } }, "required": ["name", "kind", "advice", "job"] });
+    let all = format!("/v1/{{tenant}}/tags/{name}");
+    let own = format!("{all}/{{tag}}");
+    let tags = json!({ "type": "object", "properties": { "tags": { "type": "array", "items": tag() } }, "required": ["tags"] });
+    add(all.clone(), "get", operation("tags", "Tags, with the number of records that carry each").json(200, "Tags.", tags).guarded());
+    let create = operation("create_tag", "Make a tag; without XPath or query it is manual").body(true, &["application/json"], said(true));
+    add(all, "post", create.json(201, "The tag.", saved()).problems(&[409]).guarded());
+    add(own.clone(), "get", one("tag", "One tag").json(200, "The tag.", tag()).guarded());
+    let set =
+        one("set_tag", "Change a tag").body(true, &["application/merge-patch+json", "application/json"], said(false)).json(200, "The tag.", saved());
+    add(own.clone(), "patch", set.guarded());
+    add(own.clone(), "delete", one("delete_tag", "Delete a tag").empty(204, "No record carries it any more.").guarded());
+    let job = json!({ "type": "object", "properties": { "job": { "type": ["integer", "null"] } }, "required": ["job"] });
+    add(
+        format!("{own}/rebuild"),
+        "post",
+        one("rebuild_tag", "Evaluate a tag again for all records").json(202, "The job.", job).problems(&[422]).guarded(),
+    );
+    let keys = || json!({ "type": "array", "maxItems": MOST_RECORDS, "items": { "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES } });
+    let body = json!({ "type": "object", "properties": { "add": keys(), "remove": keys() }, "additionalProperties": false });
+    let given = json!({ "type": "object", "properties": { "added": { "type": "integer" }, "removed": { "type": "integer" }, "unknown": { "type": "array", "items": { "type": "string" } } }, "required": ["added", "removed", "unknown"] });
+    let assign = one("assign_tag", "Give a manual tag to records and take it from others").body(true, &["application/json"], body);
+    add(format!("{own}/records"), "post", assign.json(200, "How many.", given).guarded());
 }
 
 fn of_route(catalogue: &Catalogue, index: usize, route: &Route) -> Json {

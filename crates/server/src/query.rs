@@ -40,15 +40,21 @@ struct Page {
 ///
 /// # Errors
 /// 400 with the place of the mistake.
-pub fn compiled(ctx: &Ctx, text: &str) -> Answer<Compiled> {
+pub async fn compiled(ctx: &Ctx, text: &str) -> Answer<Compiled> {
     if text.len() > LONGEST {
         return Err(Problem::bad(format!("a query has at most {LONGEST} bytes")));
     }
     if text.contains('\0') {
         return Err(Problem::bad("a query has no NUL character"));
     }
-    let store = &*ctx.app.store;
-    resolve(text, &ctx.app.catalogue, store, &ctx.tenant, store.clock())?.map_err(|problem| {
+    let (app, tenant, own) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
+    let now = app.store.clock();
+    let resolved = match app.catalogue.collections.iter().any(|collection| collection.tags.is_some()) {
+        // tags that are queries are asked of the store
+        true => blocking(move || resolve(&own, &app.catalogue, &*app.store, &tenant, now)).await?,
+        false => resolve(text, &app.catalogue, &*app.store, &tenant, now)?,
+    };
+    resolved.map_err(|problem| {
         let shown = render("query", text, std::slice::from_ref(&problem), false);
         let detail = match &problem.help {
             Some(help) => format!("{}; {help}", problem.message),
@@ -114,7 +120,7 @@ pub async fn post(ctx: Ctx, body: Body) -> Answer {
 }
 
 async fn ask(ctx: Ctx, page: Page) -> Answer {
-    let mut compiled = compiled(&ctx, &page.query)?;
+    let mut compiled = compiled(&ctx, &page.query).await?;
     compiled.plan.offset = page.idx;
     compiled.plan.limit = Some(page.limit);
     if let Some(after) = &page.after {

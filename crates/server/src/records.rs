@@ -222,7 +222,11 @@ pub async fn explain(mut ctx: Ctx) -> Answer {
     ctx.params.end()?;
     let tenant = ctx.tenant.clone();
     let show = move |app: &App, found: engine_record::WholeRecord<'_>| {
-        Ok(json_answer(StatusCode::OK, found.explain(&app.catalogue, &*app.store, &tenant)?.to_string()))
+        let mut explained = found.explain(&app.catalogue, &*app.store, &tenant)?;
+        if found.collection.tags.is_some() {
+            explained["tags"] = stook_query::carried(&app.catalogue, &*app.store, &tenant, collection, &found.stored.key)?.into();
+        }
+        Ok(json_answer(StatusCode::OK, explained.to_string()))
     };
     whole(&ctx, collection, &key, deleted, show).await
 }
@@ -268,7 +272,7 @@ pub async fn log(mut ctx: Ctx) -> Answer {
 }
 
 /// The media types of a merge patch.
-const PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
+pub const PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
 
 /// A new record.
 pub async fn create(ctx: Ctx, body: Body) -> Answer {

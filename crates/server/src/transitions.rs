@@ -125,7 +125,7 @@ pub async fn pick(ctx: Ctx, body: Body) -> Answer {
         Some(_) => return Err(Problem::wrong(vec!["args: an object".into()])),
     };
     nothing_else(&sent)?;
-    let compiled = crate::query::compiled(&ctx, &query)?;
+    let compiled = crate::query::compiled(&ctx, &query).await?;
     let plan = compiled.plan;
     if !compiled.aggregates.is_empty() || plan.distinct {
         return Err(Problem::wrong(vec!["query: it names records, it does not count them".into()]));

@@ -190,7 +190,7 @@ pub fn again(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str
     Ok(Some(job))
 }
 
-/// Works on a job that evaluates tags until it has ended, or `stop` says otherwise.
+/// Works on a job that evaluates tags until it has ended, or `stop` says otherwise. What another process had begun it does again.
 ///
 /// # Errors
 /// When the store fails.
@@ -200,6 +200,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId, workers: u
             show(documents);
         }
     };
+    store.take_over(job)?;
     let options = work::Options { workers, lease_seconds: work::LEASE_SECONDS, drain: false, yields: false, settles: false };
     let crew = work::Crew::new(catalogue, store, Some(job), &options, stop, &tell);
     crew.work(|| {

@@ -288,21 +288,48 @@ struct Builder<'a> {
     parameters: Parameters,
     /// Whether an index finds the records, so that walking another one in the order that is asked for would be a mistake.
     finds: bool,
+    /// Whether who carries a tag is read in the order of keys, and records are looked up by that.
+    streams: bool,
 }
+
+/// Rows of a page that is read in the order of keys.
+const SMALL_PAGE: u64 = 256;
 
 impl<'a> Builder<'a> {
     fn new(catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Attempt<Self> {
         let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-        let mut builder = Self { collection, tenant, conditions: Vec::new(), parameters: Parameters::default(), finds: false };
+        let mut builder = Self { collection, tenant, conditions: Vec::new(), parameters: Parameters::default(), finds: false, streams: false };
         let tenant = builder.parameters.push(Given::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
         let conditions: Vec<(Known, &Test)> =
             plan.conditions.iter().map(|condition| Ok((known(collection, condition.column)?, &condition.test))).collect::<Attempt<_>>()?;
         let finds = |(known, test): &(Known, &Test)| known.finds(test);
         builder.finds = conditions.iter().any(finds);
+        let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= SMALL_PAGE);
+        let of_tag = |(known, test): &(Known, &Test)| known.tags.filter(|_| matches!(test, Test::Equal(_)));
+        let streamed = conditions.iter().position(|condition| is_page && of_tag(condition).is_some());
+        // one record at most cannot be beaten
+        let by_key = |(known, test): &(Known, &Test)| known.name == "key" && matches!(test, Test::Equal(_) | Test::In(_));
+        let streamed = streamed.filter(|_| !conditions.iter().any(by_key));
+        if let Some(place) = streamed
+            && let (known, Test::Equal(wanted)) = &conditions[place]
+        {
+            builder.streams = true;
+            let value = builder.parameters.value(wanted.clone(), &FieldType::Text);
+            let tags = known.tags.unwrap_or_default();
+            builder.conditions.push(format!("t.tenant = {tenant} AND t.collection = {tags} AND t.value = {value}"));
+            // the beginning of a page is found in the index of tags, too
+            for (known, test) in conditions.iter().filter(|(known, _)| known.name == "key") {
+                let condition = Comparison { sql: "t.key", known, held: None, contains: false, parameters: &mut builder.parameters }.test(test)?;
+                builder.conditions.push(condition);
+            }
+        }
         // elements of lists find records where nothing else does
         let mut by_elements = !conditions.iter().any(|condition| finds(condition) && !condition.0.ty.is_list());
-        for condition in &conditions {
+        for (place, condition) in conditions.iter().enumerate() {
+            if streamed == Some(place) {
+                continue;
+            }
             let drives = by_elements && finds(condition);
             by_elements &= !drives;
             builder.condition(condition.1, &condition.0, drives)?;
@@ -352,7 +379,13 @@ impl<'a> Builder<'a> {
     }
 
     fn from(&self) -> String {
-        format!("{} r WHERE {}", name(&["r", &self.collection.name]), self.conditions.join(" AND "))
+        let (table, conditions) = (name(&["r", &self.collection.name]), self.conditions.join(" AND "));
+        match self.streams {
+            true => format!(
+                "tagged t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant = t.tenant AND o.key = t.key OFFSET 0) AS r WHERE {conditions}"
+            ),
+            false => format!("{table} r WHERE {conditions}"),
+        }
     }
 }
 
@@ -386,7 +419,7 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
         let grouped: Vec<String> = selected.iter().cloned().chain(hidden).collect();
         format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
     } else {
-        order.push(in_order("r.key", builder.finds));
+        order.push(if builder.streams { "t.key".to_owned() } else { in_order("r.key", builder.finds) });
         format!("SELECT {} FROM {from}", selected.join(", "))
     };
     sql.push_str(&format!(" ORDER BY {}", order.join(", ")));

@@ -58,7 +58,11 @@ fn known(collection: &Collection, column: Column) -> Result<Known> {
         tags: None,
     };
     match column {
-        Column::Key => Ok(plain("key", FieldType::Text)),
+        // records may be joined with what has a key, too
+        Column::Key => {
+            let sql = format!("\"r_{}\".key", collection.name);
+            Ok(Known { compared: sql.clone(), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
+        }
         Column::Revision => Ok(plain("revision", FieldType::Integer)),
         Column::Conflict => Ok(plain("conflict", FieldType::List(Box::new(FieldType::Text)))),
         Column::Tag => {
@@ -215,6 +219,9 @@ fn driver(connection: &Connection, collection: &Collection, tenant: i64, plan: &
         candidates.extend(way(collection, known, &condition.test).map(|(rank, way)| (rank, index, way)));
     }
     candidates.sort_by_key(|(rank, index, _)| (*rank, *index));
+    // who carries a tag is found in the order of keys, so a page in that order reads no more than it shows
+    let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= PROBES[0] as u64);
+    let streams = |index: usize| is_page && knowns[index].tags.is_some() && matches!(plan.conditions[index].test, Test::Equal(_));
     // one record at most cannot be beaten
     if candidates.len() < 2 || candidates[0].0 <= 1 {
         return Ok(candidates.into_iter().next().map(|(_, index, way)| (index, way)));
@@ -227,6 +234,10 @@ fn driver(connection: &Connection, collection: &Collection, tenant: i64, plan: &
         }
         if fewest.0 < most {
             let (_, index, way) = candidates.swap_remove(fewest.1);
+            return Ok(Some((index, way)));
+        }
+        if let Some(place) = candidates.iter().position(|(_, index, _)| streams(*index)) {
+            let (_, index, way) = candidates.swap_remove(place);
             return Ok(Some((index, way)));
         }
     }
@@ -246,7 +257,10 @@ fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &T
         Way::Ordered(index) => {
             format!("\"r_{name}\" INDEXED BY {index} WHERE tenant = ? AND {}", comparison(&known.compared, test, known, &mut parameters)?)
         }
-        Way::Elements => format!("{} WHERE tenant = ? AND {}", known.elements(collection), comparison("value", test, known, &mut parameters)?),
+        Way::Elements => {
+            let (elements, own) = (known.elements(collection), known.elements_of());
+            format!("{elements} WHERE {own} AND {}", comparison("value", test, known, &mut parameters)?)
+        }
         Way::Trigrams(query) => {
             parameters = vec![Sql::Text(query.clone())];
             format!("\"t_{name}_{field}\" WHERE \"t_{name}_{field}\" MATCH ?")
@@ -264,6 +278,8 @@ struct Builder<'a> {
     parameters: Vec<Sql>,
     /// `INDEXED BY` clause.
     index: String,
+    /// What is read before the records, and leads to them.
+    before: &'static str,
     /// In words, how the records are found.
     access: String,
 }
@@ -275,9 +291,10 @@ impl<'a> Builder<'a> {
         let mut builder = Self {
             collection,
             tenant,
-            conditions: vec!["tenant = ?".into(), "alive = 1".into()],
+            conditions: vec![format!("\"r_{}\".tenant = ?", collection.name), "alive = 1".into()],
             parameters: vec![Sql::Integer(tenant)],
             index: String::new(),
+            before: "",
             access: "reads every record of the collection".into(),
         };
         let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, condition.column)).collect::<Result<_>>()?;
@@ -314,15 +331,25 @@ impl<'a> Builder<'a> {
                     _ => format!("reads a range of the index on {name}"),
                 };
             }
+            Way::Elements if known.tags.is_some() && matches!(test, Test::Equal(_)) => {
+                self.index = format!(" INDEXED BY \"k_{collection}\"");
+                self.access = "reads who carries the tag in the order of keys".into();
+                self.before = "tagged AS t CROSS JOIN ";
+                self.parameters.push(Sql::Integer(self.tenant));
+                let comparison = comparison("t.value", test, known, &mut self.parameters)?;
+                let tags = known.tags.unwrap_or_default();
+                self.conditions.push(format!("t.tenant = ? AND t.collection = {tags} AND {comparison} AND \"r_{collection}\".key = t.key"));
+            }
             // rows come by their ids, and no other index may tempt
             Way::Elements => {
-                let by = if known.tags.is_some() { "key" } else { "id" };
+                let by = if known.tags.is_some() { format!("\"r_{collection}\".key") } else { "id".to_owned() };
+                let from = if known.tags.is_some() { "key" } else { "id" };
                 self.index = if known.tags.is_some() { format!(" INDEXED BY \"k_{collection}\"") } else { " NOT INDEXED".into() };
                 self.access = format!("finds records through the index on the elements of {name}");
                 self.parameters.push(Sql::Integer(self.tenant));
                 let comparison = comparison("value", test, known, &mut self.parameters)?;
                 let (elements, own) = (known.elements(self.collection), known.elements_of());
-                self.conditions.push(format!("{by} IN (SELECT {by} FROM {elements} WHERE {own} AND {comparison})"));
+                self.conditions.push(format!("{by} IN (SELECT {from} FROM {elements} WHERE {own} AND {comparison})"));
             }
             Way::Trigrams(query) => {
                 self.index = " NOT INDEXED".into();
@@ -367,7 +394,7 @@ impl<'a> Builder<'a> {
     }
 
     fn from(&self) -> String {
-        format!("\"r_{}\"{} WHERE {}", self.collection.name, self.index, self.conditions.join(" AND "))
+        format!("{}\"r_{}\"{} WHERE {}", self.before, self.collection.name, self.index, self.conditions.join(" AND "))
     }
 }
 
@@ -492,7 +519,7 @@ fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, p
         }
         format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
     } else {
-        order.push("key".to_owned());
+        order.push(if builder.before.is_empty() { format!("\"r_{}\".key", builder.collection.name) } else { "t.key".to_owned() });
         format!("SELECT {} FROM {}", selected.join(", "), builder.from())
     };
     sql.push_str(&format!(" ORDER BY {}", order.join(", ")));

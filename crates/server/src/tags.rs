@@ -1,0 +1,138 @@
+//! Tags by HTTP: an admin defines them, who may write gives manual ones to records.
+
+use crate::problem::{Answer, Problem};
+use crate::records::{PATCH, blocking, json_answer, nothing_else};
+use crate::request::{Ctx, JSON};
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use serde_json::{Value as Json, json};
+use stook_catalogue::key::Key;
+use stook_engine::EngineError;
+use stook_engine::tags::{self, Wish};
+use stook_store::access::Role;
+use stook_store::tag::Definition;
+
+/// Most records that a tag is given to, or taken from, by one call.
+pub const MOST_RECORDS: usize = 1_000;
+
+fn missing(name: &str) -> Problem {
+    Problem::missing(format!("there is no tag {name:?}"))
+}
+
+/// A collection's tags.
+pub async fn list(ctx: Ctx) -> Answer {
+    ctx.params.end()?;
+    ctx.reaches_store();
+    let (app, tenant, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
+    let found = blocking(move || tags::list(&app.catalogue, &*app.store, &tenant, &of)).await?;
+    Ok(json_answer(StatusCode::OK, json!({ "tags": found }).to_string()))
+}
+
+/// One tag.
+pub async fn one(ctx: Ctx) -> Answer {
+    ctx.params.end()?;
+    ctx.reaches_store();
+    let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
+    let found = blocking(move || tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)).await?;
+    Ok(json_answer(StatusCode::OK, found.ok_or_else(|| missing(ctx.segment("tag")))?.to_string()))
+}
+
+/// What became of a wish: the tag, with advice on its definition and the job that evaluates it.
+async fn save(ctx: &Ctx, wish: Wish, new: bool) -> Answer<Json> {
+    ctx.reaches_store();
+    let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
+    blocking(move || {
+        if let Some(Definition::Query(text)) = &wish.definition {
+            let checked = stook_query::check_tag(&wish.name, text, &app.catalogue, &*app.store, &tenant, index)?;
+            checked.map_err(|problem| EngineError::Wrong(format!("query: {}", problem.message)))?;
+        }
+        let name = wish.name.clone();
+        let saved = tags::save(&app.catalogue, &*app.store, &tenant, &of, &[wish], new)?;
+        let shown = tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)?;
+        let mut shown = shown.unwrap_or_default();
+        shown["advice"] = saved.advice.into_iter().map(|(_, advice)| advice).collect::<Vec<String>>().into();
+        shown["job"] = saved.job.into();
+        Ok::<Json, EngineError>(shown)
+    })
+    .await
+}
+
+/// `{"name": N, "xpath": X or "query": Q, "comment": C, "attributes": {}}`: a new tag; workers evaluate it.
+pub async fn create(ctx: Ctx, body: Body) -> Answer {
+    ctx.caller.need(Role::Admin)?;
+    ctx.params.end()?;
+    let sent = ctx.object(body, JSON).await?;
+    let wish = tags::wish_of(&Json::Object(sent)).map_err(|reason| Problem::wrong(vec![reason]))?;
+    let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), wish.name.clone());
+    if blocking(move || tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)).await?.is_some() {
+        return Err(Problem::new(StatusCode::CONFLICT, format!("there is a tag {:?} already", wish.name)));
+    }
+    Ok(json_answer(StatusCode::CREATED, save(&ctx, wish, true).await?.to_string()))
+}
+
+/// Changes a tag: what is not sent stays.
+pub async fn set(ctx: Ctx, body: Body) -> Answer {
+    ctx.caller.need(Role::Admin)?;
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, PATCH).await?;
+    if sent.contains_key("name") {
+        return Err(Problem::wrong(vec!["name: a tag keeps its name".into()]));
+    }
+    sent.insert("name".into(), ctx.segment("tag").into());
+    let wish = tags::wish_of(&Json::Object(sent)).map_err(|reason| Problem::wrong(vec![reason]))?;
+    known(&ctx).await?;
+    Ok(json_answer(StatusCode::OK, save(&ctx, wish, false).await?.to_string()))
+}
+
+async fn known(ctx: &Ctx) -> Answer<()> {
+    let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
+    let found = blocking(move || tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)).await?;
+    found.map(|_| ()).ok_or_else(|| missing(ctx.segment("tag")))
+}
+
+/// Removes a tag from the collection and from all records.
+pub async fn remove(ctx: Ctx) -> Answer {
+    ctx.caller.need(Role::Admin)?;
+    ctx.params.end()?;
+    ctx.reaches_store();
+    let (app, tenant, index, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.segment("tag").to_owned());
+    let removed = blocking(move || app.store.delete_tag(&tenant, index, &name)).await?;
+    if removed { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(missing(ctx.segment("tag"))) }
+}
+
+/// Evaluates a tag's XPath again for all records.
+pub async fn rebuild(ctx: Ctx) -> Answer {
+    ctx.caller.need(Role::Admin)?;
+    ctx.params.end()?;
+    known(&ctx).await?;
+    ctx.reaches_store();
+    let (app, tenant, of, names) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), vec![ctx.segment("tag").to_owned()]);
+    let job = blocking(move || tags::again(&app.catalogue, &*app.store, &tenant, &of, &names)).await?;
+    Ok(json_answer(StatusCode::ACCEPTED, json!({ "job": job }).to_string()))
+}
+
+/// `{"add": [KEY, ...], "remove": [KEY, ...]}`: gives a manual tag to records and takes it from others.
+pub async fn assign(ctx: Ctx, body: Body) -> Answer {
+    ctx.caller.need(Role::Write)?;
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, JSON).await?;
+    let mut keys = |name: &str| -> Answer<Vec<Key>> {
+        let wrong = || Problem::wrong(vec![format!("{name}: a list of at most {MOST_RECORDS} keys")]);
+        match sent.remove(name) {
+            None => Ok(Vec::new()),
+            Some(Json::Array(items)) if items.len() <= MOST_RECORDS => {
+                items.iter().map(|item| item.as_str().and_then(|text| Key::new(text).ok()).ok_or_else(wrong)).collect()
+            }
+            Some(_) => Err(wrong()),
+        }
+    };
+    let (add, remove) = (keys("add")?, keys("remove")?);
+    nothing_else(&sent)?;
+    known(&ctx).await?;
+    ctx.reaches_store();
+    let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
+    let (given, unknown) = blocking(move || tags::assign(&app.catalogue, &*app.store, &tenant, &of, &name, (&add, &remove))).await?;
+    let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "added": given.added, "removed": given.removed, "unknown": unknown }).to_string()))
+}

@@ -1,0 +1,198 @@
+//! Machines and their tags, end to end: the sample's truth, queries, explanations, the HTTP API, machines acquired by tag, a
+//! definition that is being evaluated when the program is killed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use stook_lab::postgres::Server;
+use stook_lab::sample::machines::{self, Machines};
+use stook_tests::http::Served;
+use stook_tests::{Place, kill_after};
+
+const MACHINES: &str = include_str!("../../examples/machines/catalogue.yaml");
+
+/// An empty store on a file, and one on a server where PostgreSQL is installed.
+fn places() -> Vec<Place> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let mut places = vec![Place::new(MACHINES)];
+    if let Some(server) = Server::shared() {
+        let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+        places.push(Place::on_server(MACHINES, format!("{}?schema=machines{number}", server.url("postgres"))));
+    }
+    places
+}
+
+/// Machines, made once.
+fn sample() -> &'static Path {
+    static SAMPLE: OnceLock<PathBuf> = OnceLock::new();
+    SAMPLE.get_or_init(|| {
+        let folder = tempfile::Builder::new().prefix("stook-machines").tempdir().expect("a folder").keep();
+        machines::write(&Machines { records: 600, seed: 11, first: 1 }, &folder).expect("a sample");
+        folder
+    })
+}
+
+fn file(name: &str) -> String {
+    sample().join(name).display().to_string()
+}
+
+fn truth() -> Vec<(String, BTreeSet<String>)> {
+    let text = std::fs::read_to_string(file("truth.ndjson")).unwrap();
+    let line = |line: &str| {
+        let json: Json = serde_json::from_str(line).unwrap();
+        let members = json["members"].as_array().unwrap().iter().map(|key| key.as_str().unwrap().to_owned());
+        (json["tag"].as_str().unwrap().to_owned(), members.collect())
+    };
+    text.lines().map(line).collect()
+}
+
+fn keys(place: &Place, question: &str) -> BTreeSet<String> {
+    let answer = place.run(&["query", &format!("{question} | grep key"), "--format", "ndjson", "--limit", "100000"]).exits(0);
+    answer.lines().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn machines_carry_what_the_sample_says() {
+    for place in places() {
+        let job = place.import(&[&file("machines.ndjson"), "--source", "enlist"]);
+        assert_eq!(job["counts"]["documents"], 600, "{job}");
+        let made = place.run(&["tag", "create", "--file", &file("tags.ndjson"), "--json"]).exits(0).json();
+        assert_eq!((&made["state"], &made["records"], &made["removed"]), (&json!("completed"), &json!(600), &json!(0)));
+        let listed = place.run(&["tag", "ls", "--json"]).exits(0).json();
+        for (tag, members) in truth() {
+            assert_eq!(keys(&place, &format!("machine tag={tag}")), members, "{tag}");
+            let own = listed.as_array().unwrap().iter().find(|own| own["name"] == tag.as_str()).unwrap();
+            assert_eq!(own["records"], members.len(), "{tag}");
+        }
+        let of = |name: &str| truth().into_iter().find(|(tag, _)| tag == name).unwrap().1;
+        let (intel, uefi) = (of("intel"), of("uefi"));
+        assert_eq!(keys(&place, "machine tag=intel tag=uefi"), &intel & &uefi);
+        assert_eq!(keys(&place, "machine tag=intel tag!=uefi"), &intel - &uefi);
+        assert_eq!(keys(&place, "machine tag in [amd, intel]"), &of("amd") | &intel);
+        assert_eq!(keys(&place, "machine tag=virtual*"), &of("virtual") | &of("virtual-uefi"));
+        // a tag that is a query stands for its conditions, also inside of another
+        place.ok(&["tag", "create", "large", "--query", "memory>=262144"]);
+        place.ok(&["tag", "create", "large-intel", "--query", "tag=large tag=intel"]);
+        assert_eq!(keys(&place, "machine tag=large"), of("big-memory"));
+        assert_eq!(keys(&place, "machine tag=large-intel cpu_count=1"), &keys(&place, "machine cpu_count=1") & &(&of("big-memory") & &intel));
+        place.run(&["query", "machine tag!=large"]).exits(1).complains(&["the tag `large` is a query"]);
+        place
+            .run(&["tag", "create", "wrong", "--query", "memry>=1"])
+            .exits(1)
+            .complains(&["`machine` has no field `memry`", "did you mean `memory`?"]);
+        place.run(&["tag", "set", "large", "--query", "tag=large-intel"]).exits(1).complains(&["a tag is defined by itself"]);
+        let one = intel.iter().find(|key| of("big-memory").contains(*key)).unwrap();
+        let explained = place.run(&["get", "machine", one, "--explain", "--format", "json"]).exits(0).json();
+        for tag in ["big-memory", "intel", "large", "large-intel", "vmx"] {
+            assert!(explained["tags"].as_array().unwrap().contains(&json!(tag)), "{explained}");
+        }
+        // derived of the same documents
+        let machine = machines::machine(11, 1);
+        let own = place.get("machine", &machine.id());
+        assert_eq!((&own["cpu_count"], &own["memory"]), (&json!(machine.processors), &json!(machine.memory() >> 20)));
+        place.assert_sound();
+    }
+}
+
+#[test]
+fn a_part_that_says_nothing_leaves_what_was_said() {
+    let place = Place::new(MACHINES);
+    let line = |at: u32, lshw: Json| {
+        json!({ "system_id": "m1", "hostname": "h", "at": format!("2026-01-0{at}T00:00:00Z"), "lshw": lshw, "lldp": "<lldp/>" }).to_string() + "\n"
+    };
+    let node = "<list><node id='core'><node class='processor'/></node></list>";
+    place.ok(&["tag", "create", "machine", "--xpath", "//node"]);
+    let import = |lines: String| place.import(&[&place.file("m.ndjson", lines), "--source", "enlist"]);
+    import(line(1, json!(node)));
+    assert_eq!(place.get("machine", "m1")["cpu_count"], 1);
+    for nothing in [json!(null), json!(""), json!("  "), json!("<list><broken>"), json!(17)] {
+        import(line(2, nothing));
+        assert_eq!(place.get("machine", "m1")["cpu_count"], 1);
+        assert_eq!(keys(&place, "machine tag=machine").len(), 1);
+    }
+    let told = place.run(&["jobs", "--json", "--limit", "1"]).exits(0).json();
+    assert_eq!(told[0]["counts"]["warnings"], 1, "{told}");
+    import(line(3, json!("<list/>")));
+    assert_eq!(keys(&place, "machine tag=machine").len(), 0);
+    assert_eq!(place.get("machine", "m1").get("cpu_count").unwrap_or(&json!(0)), &json!(0));
+}
+
+#[test]
+fn tags_are_made_and_given_by_http_and_machines_acquired_by_them() {
+    for place in places() {
+        place.import(&[&file("machines.ndjson"), "--source", "enlist"]);
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let tags = "/v1/main/tags/machine";
+        let made = stook.call("POST", tags, &json!({ "name": "intel", "xpath": "//node[@class='processor']/vendor = 'Intel Corp.'" })).with(201);
+        stook.ended("main", &json!({ "id": made["job"] }));
+        let intel = truth().into_iter().find(|(tag, _)| tag == "intel").unwrap().1;
+        assert_eq!(stook.get(&format!("{tags}/intel")).with(200)["records"], intel.len());
+        assert_eq!(stook.call("POST", tags, &json!({ "name": "intel" })).status, 409);
+        let wrong = stook.call("POST", tags, &json!({ "name": "x", "xpath": "//a[b = ]" })).with(422);
+        assert!(wrong["detail"].as_str().unwrap().contains("column 9 of the XPath"), "{wrong}");
+        let typo = stook.call("POST", tags, &json!({ "name": "typo", "xpath": "//node[@id=network]" })).with(201);
+        assert!(typo["advice"][0].as_str().unwrap().contains("did you mean 'network'?"), "{typo}");
+        stook.call("POST", tags, &json!({ "name": "rack7", "comment": "by the door", "attributes": { "kernel_options": "nomodeset" } })).with(201);
+        let mut some = intel.iter();
+        let (first, second) = (some.next().unwrap(), some.next().unwrap());
+        let given = stook.call("POST", &format!("{tags}/rack7/records"), &json!({ "add": [first, second, "nobody"] })).with(200);
+        assert_eq!(given, json!({ "added": 2, "removed": 0, "unknown": ["nobody"] }));
+        assert_eq!(stook.call("POST", &format!("{tags}/intel/records"), &json!({ "add": [first] })).status, 422);
+        assert_eq!(stook.call("POST", &format!("{tags}/nothing/records"), &json!({})).status, 404);
+        let explained = stook.get(&format!("/v1/main/machine/{first}/explain")).with(200);
+        assert_eq!(explained["tags"], json!(["intel", "rack7"]));
+        // two of them, and no third
+        let ask = json!({ "query": "machine status=Ready tag=intel tag=rack7", "transition": "acquire" });
+        let granted: BTreeSet<String> =
+            (0..2).map(|_| stook.call("POST", "/v1/main/pick", &ask).with(200)["key"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(granted, [first.clone(), second.clone()].into());
+        assert_eq!(stook.call("POST", "/v1/main/pick", &ask).status, 409);
+        assert_eq!(stook.call("POST", &format!("/v1/main/machine/{first}/release"), &json!({})).status, 200);
+        assert_eq!(&stook.call("POST", "/v1/main/pick", &ask).with(200)["key"], first);
+        // changed, deleted
+        let set = stook.call("PATCH", &format!("{tags}/intel"), &json!({ "xpath": "//node[@class='nothing']" })).with(200);
+        stook.ended("main", &json!({ "id": set["job"] }));
+        assert_eq!(stook.get(&format!("{tags}/intel")).with(200)["records"], 0);
+        assert_eq!(stook.call("DELETE", &format!("{tags}/rack7"), &json!({})).status, 204);
+        assert_eq!(stook.get(&format!("{tags}/rack7")).status, 404);
+        let asked = stook.get("/v1/main/query?q=machine%20tag%3Drack7&total=true").with(200);
+        assert_eq!(asked["total"], 0);
+        assert_eq!(stook.get("/v1/other/tags/machine").status, 404);
+    }
+}
+
+#[test]
+fn a_definition_goes_on_where_the_program_was_killed() {
+    let place = Place::new(MACHINES);
+    let text = std::fs::read_to_string(file("machines.ndjson")).unwrap();
+    // four ranges
+    let again = |round: usize| text.lines().map(|line| line.replace("node-", &format!("r{round}-"))).collect::<Vec<_>>().join("\n");
+    for round in 0..6 {
+        place.import(&[&place.file("more.ndjson", again(round)), "--source", "enlist"]);
+    }
+    let xpath = "//node[@class='processor']/vendor = 'Intel Corp.'";
+    let mut killed = 0;
+    for round in 0..8 {
+        let tag = format!("t{round}");
+        let command = place.command(&["tag", "create", &tag, "--xpath", xpath]);
+        killed += usize::from(kill_after(command, Duration::from_millis(10 + 25 * round)));
+        if place.run(&["tag", "show", &tag]).code != 0 {
+            continue;
+        }
+        let shown = || place.run(&["tag", "show", &tag, "--json"]).exits(0).json();
+        place.run(&["import", "--resume", &shown()["evaluation"]["job"].to_string()]);
+        let shown = shown();
+        if shown["evaluation"]["state"] != "completed" {
+            // it was killed before all ranges were written
+            place.ok(&["tag", "rebuild", &tag]);
+        }
+        let expected = 6 * truth().into_iter().find(|(tag, _)| tag == "intel").unwrap().1.len();
+        assert_eq!(keys(&place, &format!("machine tag={tag}")).len(), expected, "{shown}");
+    }
+    assert!(killed > 2, "{killed}");
+}
