@@ -163,6 +163,14 @@ fn tags_are_made_and_given_by_http_and_machines_acquired_by_them() {
         let asked = stook.get("/v1/main/query?q=machine%20tag%3Drack7&total=true").with(200);
         assert_eq!(asked["total"], 0);
         assert_eq!(stook.get("/v1/other/tags/machine").status, 404);
+        // one that is made by hand has no documents
+        let none = stook.call("POST", tags, &json!({ "name": "unknown", "xpath": "not(//node)" })).with(201);
+        stook.ended("main", &json!({ "id": none["job"] }));
+        stook.call("POST", "/v1/main/machine", &json!({ "system_id": "by-hand", "hostname": "h" })).with(201);
+        assert_eq!(stook.get("/v1/main/machine/by-hand/explain").with(200)["tags"], json!(["unknown"]));
+        // and one that has keeps what its documents say when it is edited
+        stook.call("PATCH", &format!("/v1/main/machine/{first}"), &json!({ "hostname": "other" })).with(200);
+        assert_eq!(stook.get(&format!("/v1/main/machine/{first}/explain")).with(200)["tags"], json!([]));
     }
 }
 

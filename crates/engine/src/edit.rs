@@ -8,6 +8,7 @@ use crate::Result;
 use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::chunk::map::{check, key_of};
 use crate::settle::{Followed, Rules, carry_settled};
+use crate::tags::Tagger;
 use crate::transition::strict_from_json;
 use serde_json::{Map, Value as Json};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, Hash, MAX_CONTRIBUTORS, Origin, Retired, Said, pack, put_bytes, put_value, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
+use stook_store::tag::{Tagging, Tags};
 use stook_store::{Change, Conflict, Content, Detail, Logged, RecordWrite, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What an edit does to what `api` says of a record.
@@ -146,8 +148,9 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator,
         Ok(decision) => decision,
         Err(ended) => return Ok(ended),
     };
-    let planned = Ended { edited, logged, followed };
-    let unit = EditUnit { desk, writes: vec![write], planned, ended: ended.clone() };
+    let is_new = write.expect.is_none();
+    let planned = Ended { edited, logged, followed, is_new };
+    let unit = EditUnit { desk, writes: vec![write], planned, ended: ended.clone(), tagger: None };
     let stamp = store.commit(Box::new(unit))?.stamp;
     let mut edited = ended.lock().unwrap_or_else(PoisonError::into_inner).edited.clone();
     if let Edited::Done { record, changed: true, .. } = &mut edited {
@@ -367,6 +370,8 @@ struct EditUnit {
     /// What becomes of it if nobody was faster.
     planned: Ended,
     ended: Arc<Mutex<Ended>>,
+    /// Who carries what, of a new record: it has no documents.
+    tagger: Option<Tagger>,
 }
 
 /// How an edit ended, what is logged of it and what others are told.
@@ -375,11 +380,13 @@ struct Ended {
     edited: Edited,
     logged: Option<Logged>,
     followed: Followed,
+    /// Whether there was no such record, not even a deleted one.
+    is_new: bool,
 }
 
 impl Default for Ended {
     fn default() -> Self {
-        Self { edited: Edited::Missing, logged: None, followed: Followed::default() }
+        Self { edited: Edited::Missing, logged: None, followed: Followed::default(), is_new: false }
     }
 }
 
@@ -391,7 +398,8 @@ impl EditUnit {
     fn take(&self, decision: Decision) -> Vec<RecordWrite> {
         match decision {
             Ok(Planned { write, logged, followed, edited }) => {
-                self.end(Ended { edited, logged, followed });
+                let is_new = write.expect.is_none();
+                self.end(Ended { edited, logged, followed, is_new });
                 vec![write]
             }
             Err(edited) => {
@@ -427,6 +435,24 @@ impl Unit for EditUnit {
 
     fn settling(&mut self) -> Settling {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).followed.clone().settling()
+    }
+
+    fn knows_tags(&self) -> Option<i64> {
+        let tags = self.desk.catalogue.collections[self.desk.edit.collection].tags.as_ref();
+        let is_asked = self.planned.is_new && tags.is_some_and(|tags| tags.document.is_some());
+        // of none: they are told inside the transaction
+        is_asked.then_some(i64::MIN)
+    }
+
+    fn retag(&mut self, tags: Vec<(usize, Tags)>) {
+        let mut tagger = Tagger::new(&self.desk.catalogue, &tags, None);
+        tagger.add(self.desk.edit.collection, self.desk.key.clone(), Vec::new(), Some(Vec::new()));
+        self.tagger = Some(tagger);
+    }
+
+    fn tagging(&mut self) -> Vec<Tagging> {
+        let is_new = self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_new;
+        self.tagger.as_ref().filter(|_| is_new).map(Tagger::tagging).unwrap_or_default()
     }
 
     fn log(&mut self) -> Vec<Logged> {

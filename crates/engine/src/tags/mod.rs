@@ -154,7 +154,7 @@ pub fn save(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str,
         store.put_tags(tenant, index, tags, new)?;
         return Ok(saved);
     }
-    let evaluated = rebuild::start(catalogue, store, tenant, (index, collection), &known, &stale, |job| {
+    let evaluated = rebuild::start(catalogue, store, tenant, (index, collection), &known, (&stale, false), |job| {
         tags.iter_mut().filter(|tag| stale.contains(&tag.name)).for_each(|tag| tag.job = job);
         Ok(store.put_tags(tenant, index, tags, new)?)
     })?;
@@ -162,7 +162,7 @@ pub fn save(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str,
     Ok(saved)
 }
 
-/// Evaluates tags again for all records: some, or all that have an XPath.
+/// Evaluates tags again for all records, by the documents that these keep: some, or all that have an XPath.
 ///
 /// # Errors
 /// When one is not known or has no XPath, or the store fails.
@@ -183,7 +183,7 @@ pub fn again(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str
         return Ok(None);
     }
     let stale: Vec<String> = tags.iter().map(|tag| tag.name.clone()).collect();
-    let job = rebuild::start(catalogue, store, tenant, (index, collection), &known, &stale, |job| {
+    let job = rebuild::start(catalogue, store, tenant, (index, collection), &known, (&stale, true), |job| {
         tags.iter_mut().for_each(|tag| tag.job = job);
         Ok(store.put_tags(tenant, index, tags, false)?)
     })?;

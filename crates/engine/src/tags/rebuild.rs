@@ -15,7 +15,7 @@ use stook_catalogue::record::unpack;
 use stook_store::journal::{ChunkJournal, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{ChunkState, Job, JobFile, JobId, JobState, NewChunk, NewJob, Progress, Slice};
 use stook_store::tag::{Given, Tag, Tagging, Tags};
-use stook_store::{Conflict, Fence, Reliance, Store, Tenant, Unit};
+use stook_store::{Conflict, Detail, Fence, Reliance, Store, StoredRecord, Tenant, Unit};
 
 /// How the names of sources of such jobs begin; no source of a definition is called so.
 const PREFIX: &str = "tags of ";
@@ -33,6 +33,9 @@ struct Range {
     /// Up to this one; nothing for the end.
     until: Option<String>,
     tags: Vec<String>,
+    /// Whether trees are made anew of what records keep.
+    #[serde(default)]
+    whole: bool,
 }
 
 impl Range {
@@ -42,7 +45,7 @@ impl Range {
     }
 }
 
-/// Writes a job that evaluates `stale` tags; `put` writes the tags with the job's number. What another such job has not done yet goes on
+/// Writes a job that evaluates `stale` tags, with `whole` of documents as records keep them; `put` writes the tags with the job's number. What another such job has not done yet goes on
 /// in this one.
 pub fn start(
     catalogue: &Catalogue,
@@ -50,7 +53,7 @@ pub fn start(
     tenant: &Tenant,
     (index, collection): (usize, &Collection),
     known: &[Tag],
-    stale: &[String],
+    (stale, whole): (&[String], bool),
     put: impl FnOnce(JobId) -> Result<()>,
 ) -> Result<JobId> {
     debug_assert_eq!(catalogue.collections[index].name, collection.name);
@@ -65,7 +68,8 @@ pub fn start(
         let keys = store.keys_behind(tenant, index, &after, CHUNK_DOCUMENTS as usize)?;
         let is_last = keys.len() < CHUNK_DOCUMENTS as usize;
         let until = keys.last().filter(|_| !is_last).map(|key| key.as_str().to_owned());
-        let mut range = Range { after: std::mem::take(&mut after), until: until.clone(), tags: stale.to_vec() };
+        let mut range = Range { after: std::mem::take(&mut after), until: until.clone(), tags: stale.to_vec(), whole };
+        range.whole |= rest.iter().any(|own| own.whole && own.meets(&range));
         for own in rest.iter().filter(|own| own.meets(&range)).flat_map(|own| own.tags.clone()).collect::<Vec<_>>() {
             if !range.tags.contains(&own) {
                 range.tags.push(own);
@@ -165,12 +169,22 @@ impl Rebuild {
             let before = keys.len();
             keys.retain(|key| range.until.as_ref().is_none_or(|until| key.as_str() <= until.as_str()));
             let goes_on = full && keys.len() == before;
-            // what they are first: a document that comes behind this is noticed
-            let versions = store.versions(tenant, collection, &keys)?;
-            let trees = store.trees(tenant, collection, &keys)?;
             if let Some(last) = keys.last() {
                 last.as_str().clone_into(&mut after);
             }
+            if range.whole {
+                for record in store.read(tenant, collection, &keys, Detail::Full)?.into_iter().flatten() {
+                    reliance.records.push((collection, record.key.clone(), Some(record.version)));
+                    add_whole(&mut tagger, catalogue, collection, &record);
+                }
+                if goes_on {
+                    continue;
+                }
+                break;
+            }
+            // what they are first: a document that comes behind this is noticed
+            let versions = store.versions(tenant, collection, &keys)?;
+            let trees = store.trees(tenant, collection, &keys)?;
             for ((key, version), trees) in keys.into_iter().zip(versions).zip(trees) {
                 if version.is_none() {
                     continue;
@@ -194,6 +208,18 @@ impl Rebuild {
     }
 }
 
+/// Adds a record by the documents it keeps.
+fn add_whole(tagger: &mut Tagger, catalogue: &Arc<Catalogue>, collection: usize, record: &StoredRecord) {
+    let definition = &catalogue.collections[collection];
+    let Some(document) = definition.tags.as_ref().and_then(|tags| tags.document.as_ref()) else { return };
+    let Ok(contributions) = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()) else { return };
+    let documents = document::all(catalogue, document, &contributions);
+    let tree = |name: &str| documents.iter().find(|(own, _)| &**own == name).map(|(_, tree)| tree.clone());
+    let names = document.sources().into_iter().map(|source| catalogue.sources[source].name.as_str());
+    let changes = names.map(|name| (Arc::from(name), tree(name))).collect();
+    tagger.add(collection, record.key.clone(), changes, Some(documents));
+}
+
 impl Unit for Rebuild {
     fn tenant(&self) -> &Tenant {
         &self.tenant
@@ -213,14 +239,11 @@ impl Unit for Rebuild {
     }
 
     fn seen(&mut self, records: Vec<Conflict>) {
-        let collection = &self.catalogue.collections[self.collection];
         for Conflict { key, record, .. } in records {
             self.tagger.forget(self.collection, &key);
-            let Some(document) = collection.tags.as_ref().and_then(|tags| tags.document.as_ref()) else { continue };
-            let Some(record) = record else { continue };
-            let Ok(contributions) = unpack(&record.contributions, collection, &record.golden, record.raw.as_deref()) else { continue };
-            let parts = document::all(&self.catalogue, document, &contributions);
-            self.tagger.add(self.collection, key, Vec::new(), Some(parts));
+            if let Some(record) = record {
+                add_whole(&mut self.tagger, &self.catalogue, self.collection, &record);
+            }
         }
     }
 
