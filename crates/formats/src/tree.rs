@@ -203,13 +203,13 @@ impl<'t> Tree<'t> {
     }
 
     /// One document of several: the first tree as it is, and as the last things in its element copies of the other trees'
-    /// elements in namespaces of their own: what has none there is in this one.
-    pub fn compose(first: &Tree<'_>, parts: &[(&str, &Tree<'_>)]) -> Tree<'static> {
+    /// elements in namespaces of their own: what has none there is in this one. `nodes` is room that is used again.
+    pub fn compose(first: &Tree<'_>, parts: &[(&str, &Tree<'_>)], mut nodes: Vec<Node>) -> Tree<'static> {
         let inside = |tree: &Tree<'_>| tree.element()..tree.nodes[tree.element()].end as usize;
         let element = first.element();
         let end = inside(first).end;
-        let size = first.nodes.len() + parts.iter().map(|(_, part)| inside(part).len()).sum::<usize>();
-        let mut nodes = Vec::with_capacity(size);
+        nodes.clear();
+        nodes.reserve(first.nodes.len() + parts.iter().map(|(_, part)| inside(part).len()).sum::<usize>());
         nodes.extend_from_slice(&first.nodes[..end]);
         let mut whole = Tree {
             nodes,
@@ -339,6 +339,12 @@ impl<'t> Tree<'t> {
 
     /// The tree that was packed; nothing when the bytes are not one.
     pub fn unpack(bytes: &'t [u8]) -> Option<Tree<'t>> {
+        Self::unpack_into(bytes, Vec::new())
+    }
+
+    /// As [`Tree::unpack`]; `nodes` is room that is used again.
+    pub fn unpack_into(bytes: &'t [u8], mut nodes: Vec<Node>) -> Option<Tree<'t>> {
+        nodes.clear();
         let (version, mut rest) = bytes.split_first()?;
         if *version != VERSION {
             return None;
@@ -354,7 +360,7 @@ impl<'t> Tree<'t> {
         };
         let count = counted(&mut rest)?;
         let mut tree = Tree {
-            nodes: Vec::new(),
+            nodes,
             names: Vec::with_capacity(count),
             canonical: Vec::new(),
             hashes: Vec::new(),

@@ -485,7 +485,7 @@ fn a_composed_tree_is_that_of_the_composed_document() {
         <lldp:id>1</lldp:id></lldp:lldp><lshw:list xmlns:lshw='lshw'><lshw:node id='1' xml:lang='en'>x</lshw:node></lshw:list></list><!-- b -->";
     let tree = |document: &str| Tree::parse(document.as_bytes()).expect("well-formed");
     let (first, second, whole) = (tree(first), tree(second), tree(whole));
-    let composed = Tree::compose(&first, &[("lldp", &second), ("lshw", &first)]);
+    let composed = Tree::compose(&first, &[("lldp", &second), ("lshw", &first)], Vec::new());
     let namespaces =
         [("lldp", "lldp"), ("lshw", "lshw"), ("own", "urn:own"), ("p", "urn:p")].map(|(prefix, uri)| (prefix.to_owned(), uri.to_owned()));
     let mut random = Random::new(7);

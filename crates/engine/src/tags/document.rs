@@ -1,10 +1,11 @@
 //! The document of a record that an XPath is asked of: trees of what sources say, put together.
 
 use bytes::Bytes;
+use std::cell::RefCell;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, TagDocument};
 use stook_catalogue::record::{Contribution, Said};
-use stook_formats::tree::Tree;
+use stook_formats::tree::{Node, Tree};
 use stook_store::tag::{Definition, Tags};
 
 /// Documents of a record, each of a source, as packed trees.
@@ -80,25 +81,50 @@ impl Definitions {
         let (mut carried, mut failed) = (Vec::new(), Vec::new());
         let Some(rules) = collection.tags.as_ref().filter(|_| !self.xpaths.is_empty()) else { return (carried, failed) };
         let Some(document) = &rules.document else { return (carried, failed) };
-        let tree = composed(catalogue, document, parts);
-        for (place, xpath) in self.xpaths.iter().enumerate() {
-            match stook_formats::xpath::holds(xpath, &tree, rules.steps) {
-                Ok(true) => carried.push(place as u32),
-                Ok(false) => {}
-                Err(_) => failed.push(place as u32),
+        ROOM.with_borrow_mut(|(first, whole)| {
+            let tree = composed(catalogue, document, parts, first, std::mem::take(whole));
+            for (place, xpath) in self.xpaths.iter().enumerate() {
+                match stook_formats::xpath::holds(xpath, &tree, rules.steps) {
+                    Ok(true) => carried.push(place as u32),
+                    Ok(false) => {}
+                    Err(_) => failed.push(place as u32),
+                }
             }
-        }
+            *whole = tree.nodes;
+        });
         (carried, failed)
     }
 }
 
+thread_local! {
+    /// Room for nodes of a source's document, and of a record's: each is a hundred kilobytes, made anew for each record otherwise.
+    static ROOM: RefCell<(Vec<Node>, Vec<Node>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
 /// The document of a record.
-fn composed(catalogue: &Catalogue, document: &TagDocument, parts: &Documents) -> Tree<'static> {
+fn composed(catalogue: &Catalogue, document: &TagDocument, parts: &Documents, first: &mut Vec<Node>, whole: Vec<Node>) -> Tree<'static> {
     let find = |source: usize| {
         let name = catalogue.sources[source].name.as_str();
-        parts.iter().find(|(own, _)| &**own == name).and_then(|(_, tree)| Tree::unpack(tree))
+        parts.iter().find(|(own, _)| &**own == name).map(|(_, tree)| &**tree)
     };
-    let root = find(document.root).unwrap_or_else(|| Tree::empty(&document.otherwise));
-    let others: Vec<(&str, Tree<'_>)> = document.parts.iter().filter_map(|(prefix, source)| Some((prefix.as_str(), find(*source)?))).collect();
-    Tree::compose(&root, &others.iter().map(|(prefix, tree)| (*prefix, tree)).collect::<Vec<_>>())
+    let root = find(document.root).and_then(|tree| Tree::unpack_into(tree, std::mem::take(first)));
+    let is_root = |source: usize| source == document.root && root.is_some();
+    let other = |source: usize| find(source).filter(|_| !is_root(source)).and_then(Tree::unpack);
+    let others: Vec<Option<Tree<'_>>> = document.parts.iter().map(|(_, source)| other(*source)).collect();
+    let empty = if root.is_none() { Some(Tree::empty(&document.otherwise)) } else { None };
+    let Some(top) = root.as_ref().or(empty.as_ref()) else { return Tree::empty(&document.otherwise) };
+    let mut copies: Vec<(&str, &Tree<'_>)> = Vec::with_capacity(others.len());
+    for ((prefix, source), tree) in document.parts.iter().zip(&others) {
+        match tree {
+            Some(tree) => copies.push((prefix, tree)),
+            None if is_root(*source) => copies.push((prefix, top)),
+            None => {}
+        }
+    }
+    let composed = Tree::compose(top, &copies, whole);
+    drop(copies);
+    if let Some(root) = root {
+        *first = root.nodes;
+    }
+    composed
 }
