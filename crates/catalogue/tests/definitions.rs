@@ -153,3 +153,28 @@ collections:
     assert_eq!(fields[1].survivorship, Survivorship::Union);
     assert_eq!(fields[2].from, Some(vec![1]));
 }
+
+#[test]
+fn tags_and_embedded_documents_are_checked_with_the_sources_they_name() {
+    let text = include_str!("../../../examples/machines/catalogue.yaml");
+    let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("catalogue.yaml", text, &problems, false)));
+    let tags = catalogue.collections[0].tags.as_ref().expect("tags");
+    let document = tags.document.as_ref().expect("a document");
+    assert_eq!((document.otherwise.as_str(), tags.steps), ("list", 200_000));
+    assert_eq!(document.parts.iter().map(|(prefix, _)| prefix.as_str()).collect::<Vec<_>>(), ["lldp", "lshw"]);
+    for (from, to, expected) in [
+        ("raw: keep", "raw: drop", "an XPath is asked of kept documents: add `raw: keep`"),
+        ("root: lshw,", "root: enlist,", "`enlist` is json; an XPath is asked of xml"),
+        ("parts: { lshw: lshw,", "parts: { lshw: lshv,", "did you mean `lshw`?"),
+        ("name: \"{id}.lshw.xml\"", "name: \"{ed}.lshw.xml\"", "there is no `let` value `ed`"),
+        ("      lldp: { path:", "      lldq: { path:", "did you mean `lldp`?"),
+        ("\"//chassis/id[@type='mac']\"", "\"//chassis/id[@type='mac'\"", "not a XPath: expected an operator or `]`"),
+        ("\"//chassis/id[@type='mac']\"", "\"//l:chassis/id\"", "the prefix `l` is not bound"),
+        ("attributes: { kernel_options: text }", "attributes: { comment: text }", "every tag has a `comment` already"),
+        ("steps: 200000", "steps: 10", "steps is a whole number from 1000"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let shown = errors(&text.replacen(from, to, 1));
+        assert!(shown.contains(expected), "{to}: {shown}");
+    }
+}

@@ -538,3 +538,57 @@ fn damaged_packed_trees_are_refused_or_read_but_never_panic() {
         }
     }
 }
+
+#[test]
+fn no_text_makes_the_parser_panic() {
+    const PIECES: [&str; 34] = [
+        "/",
+        "//",
+        "..",
+        ".",
+        "@",
+        "*",
+        "[",
+        "]",
+        "(",
+        ")",
+        "|",
+        "::",
+        ":",
+        "$",
+        "'",
+        "\"",
+        "a",
+        "é",
+        "node()",
+        "text()",
+        "count(",
+        "not(",
+        " and ",
+        " or ",
+        "=",
+        "!=",
+        "<=",
+        "-",
+        "+",
+        " div ",
+        "1",
+        ".5",
+        ",",
+        "\u{1f600}",
+    ];
+    let mut random = Random::new(5);
+    let tree = Tree::parse(MACHINE.as_bytes()).expect("well-formed");
+    let mut valid = 0;
+    for _ in 0..60_000 {
+        let text: String = (0..1 + random.below(9)).map(|_| PIECES[random.below(PIECES.len())]).collect();
+        match XPath::parse(&text, &namespaces()) {
+            Ok(xpath) => {
+                valid += 1;
+                let _ = holds(&xpath, &tree, 10_000);
+            }
+            Err(error) => assert!(error.at <= text.len() && text.is_char_boundary(error.at), "{text:?} {}", error.at),
+        }
+    }
+    assert!(valid > 1_000, "{valid}");
+}
