@@ -2,7 +2,7 @@
 
 use crate::Setting;
 use crate::figures::{Figures, Samples};
-use crate::process::{Ran, Result, execute, reported_rate};
+use crate::process::{Ran, Result, execute, remove_store, reported_rate, stook};
 use std::path::{Path, PathBuf};
 
 const ROUNDS: usize = 5;
@@ -23,9 +23,7 @@ impl Bench<'_> {
     }
 
     fn remove(&self, name: &str) {
-        for end in ["", "-wal", "-shm"] {
-            let _ = std::fs::remove_file(self.folder.join(format!("{name}{end}")));
-        }
+        remove_store(&self.folder.join(name));
     }
 
     fn sample(&self, name: &str, records: u64, keys: &str) -> Result<()> {
@@ -36,7 +34,7 @@ impl Bench<'_> {
     /// Imports a file as a process of its own; records per second from start to exit.
     fn import(&self, file: &str, store: &str, profile: &str, records: u64) -> Result<(f64, Ran)> {
         let (file, store) = (self.path(file), self.path(store));
-        let ran = execute(&self.setting.stook, &["-C", &self.catalogue, "--store", &store, "import", &file, "--profile", profile])?;
+        let ran = stook(&self.setting.stook, &self.catalogue, &store, &["import", &file, "--profile", profile])?;
         Ok((records as f64 / ran.seconds, ran))
     }
 }

@@ -4,7 +4,7 @@
 use crate::Setting;
 use crate::figures::{Figures, Samples};
 use crate::limits::finish;
-use crate::process::{Ran, Result, children_cpu, execute};
+use crate::process::{Ran, Result, children_cpu, execute, remove_store, stook};
 use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::io::{BufRead, Write};
@@ -48,8 +48,7 @@ impl Bench<'_> {
     }
 
     fn stook(&self, store: &str, words: &[&str]) -> Result<Ran> {
-        let all: Vec<&str> = ["-C", &self.catalogue, "--store", store].into_iter().chain(words.iter().copied()).collect();
-        execute(&self.setting.stook, &all)
+        stook(&self.setting.stook, &self.catalogue, store, words)
     }
 
     fn import(&self, store: &str, folder: &str) -> Result<Ran> {
@@ -64,9 +63,7 @@ impl Bench<'_> {
     }
 
     fn remove(&self, store: &str) {
-        for end in ["", "-wal", "-shm"] {
-            let _ = std::fs::remove_file(format!("{store}{end}"));
-        }
+        remove_store(Path::new(store));
     }
 
     fn lxml(&self, mode: &str, documents: &str, definitions: &str) -> Result<Option<f64>> {

@@ -4,7 +4,7 @@
 use crate::Setting;
 use crate::figures::{Figures, Samples};
 use crate::leases;
-use crate::process::{Result, execute, reported_rate};
+use crate::process::{Result, execute, remove_store, reported_rate, stook};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,8 +39,7 @@ impl Bench<'_> {
     }
 
     fn stook(&self, store: &str, words: &[&str]) -> Result<crate::process::Ran> {
-        let all: Vec<&str> = ["-C", self.catalogue.as_str(), "--store", store].into_iter().chain(words.iter().copied()).collect();
-        execute(&self.setting.stook, &all)
+        stook(&self.setting.stook, &self.catalogue, store, words)
     }
 
     /// A new store, and how to get rid of it.
@@ -51,9 +50,7 @@ impl Bench<'_> {
             self.stook(&url, &["prepare"])?;
             return Ok(url);
         }
-        for end in ["", "-wal", "-shm"] {
-            let _ = std::fs::remove_file(self.folder.join(format!("{name}.sqlite{end}")));
-        }
+        remove_store(&self.folder.join(format!("{name}.sqlite")));
         Ok(self.path(&format!("{name}.sqlite")))
     }
 

@@ -43,6 +43,21 @@ pub fn execute(program: &Path, arguments: &[&str]) -> Result<Ran> {
     Ok(Ran { seconds, output: String::from_utf8_lossy(&output.stdout).into_owned(), memory })
 }
 
+/// Runs `stook` on a catalogue and its store.
+pub fn stook(program: &Path, catalogue: &str, store: &str, words: &[&str]) -> Result<Ran> {
+    let all: Vec<&str> = ["-C", catalogue, "--store", store].into_iter().chain(words.iter().copied()).collect();
+    execute(program, &all)
+}
+
+/// Removes a store on a file, if there is one.
+pub fn remove_store(file: &Path) {
+    for end in ["", "-wal", "-shm"] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(end);
+        let _ = std::fs::remove_file(name);
+    }
+}
+
 /// Records per second, as a program's line of JSON reports it.
 pub fn reported_rate(output: &str) -> Result<f64> {
     let line = output.lines().last().unwrap_or_default();

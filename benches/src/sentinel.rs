@@ -4,7 +4,7 @@
 
 use crate::Setting;
 use crate::figures::{Figures, Samples};
-use crate::process::{Result, execute};
+use crate::process::{Ran, Result, execute, remove_store, stook};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use stook_lab::postgres::Server;
@@ -74,17 +74,14 @@ impl Bench<'_> {
         self.folder.join(name)
     }
 
-    fn stook(&self, catalogue: &str, store: &str, words: &[&str]) -> Result<crate::process::Ran> {
-        let all: Vec<&str> = ["-C", catalogue, "--store", store].into_iter().chain(words.iter().copied()).collect();
-        execute(&self.setting.stook, &all)
+    fn stook(&self, catalogue: &str, store: &str, words: &[&str]) -> Result<Ran> {
+        stook(&self.setting.stook, catalogue, store, words)
     }
 
     /// A new store for a catalogue.
     fn fresh(&self, catalogue: &str, place: Place) -> Result<String> {
         let Some(server) = self.server.as_ref().filter(|_| place == Place::Server) else {
-            for end in ["", "-wal", "-shm"] {
-                let _ = std::fs::remove_file(self.folder.join(format!("own.sqlite{end}")));
-            }
+            remove_store(&self.path("own.sqlite"));
             return Ok(self.path("own.sqlite").display().to_string());
         };
         let url = server.url("postgres");

@@ -6,7 +6,7 @@
 
 use crate::Setting;
 use crate::figures::{Figures, Samples};
-use crate::process::{Result, execute};
+use crate::process::{Ran, Result, execute, stook};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -127,10 +127,9 @@ impl Bench<'_> {
         self.folder.join(name).display().to_string()
     }
 
-    fn stook(&self, catalogue: &str, store: &str, words: &[&str]) -> Result<crate::process::Ran> {
+    fn stook(&self, catalogue: &str, store: &str, words: &[&str]) -> Result<Ran> {
         let catalogue = self.setting.root.join("examples").join(catalogue).display().to_string();
-        let all: Vec<&str> = ["-C", catalogue.as_str(), "--store", store].into_iter().chain(words.iter().copied()).collect();
-        execute(&self.setting.stook, &all)
+        stook(&self.setting.stook, &catalogue, store, words)
     }
 
     fn url(&self, schema: &str) -> Option<String> {

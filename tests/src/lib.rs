@@ -14,7 +14,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
+use stook_lab::postgres::Server;
 use tempfile::TempDir;
 
 /// The definition of a library's authority file, as it stands in the examples.
@@ -126,6 +128,17 @@ impl Place {
         let place = Self { server: Some(url), ..Self::new(definition) };
         place.ok(&["prepare"]);
         place
+    }
+
+    /// An empty place on a file, and one on the tests' server where PostgreSQL is installed.
+    pub fn both(definition: &str) -> Vec<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let mut places = vec![Self::new(definition)];
+        if let Some(server) = Server::shared() {
+            let number = NUMBER.fetch_add(1, Ordering::SeqCst);
+            places.push(Self::on_server(definition, format!("{}?schema=both{number}", server.url("postgres"))));
+        }
+        places
     }
 
     /// A library's authority file.

@@ -7,25 +7,12 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use stook_lab::postgres::Server;
 use stook_lab::sample::machines::{self, Machines};
 use stook_tests::http::Served;
 use stook_tests::{Place, kill_after};
 
 const MACHINES: &str = include_str!("../../examples/machines/catalogue.yaml");
-
-/// An empty store on a file, and one on a server where PostgreSQL is installed.
-fn places() -> Vec<Place> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let mut places = vec![Place::new(MACHINES)];
-    if let Some(server) = Server::shared() {
-        let number = NUMBER.fetch_add(1, Ordering::SeqCst);
-        places.push(Place::on_server(MACHINES, format!("{}?schema=machines{number}", server.url("postgres"))));
-    }
-    places
-}
 
 /// Machines, made once.
 fn sample() -> &'static Path {
@@ -58,7 +45,7 @@ fn keys(place: &Place, question: &str) -> BTreeSet<String> {
 
 #[test]
 fn machines_carry_what_the_sample_says() {
-    for place in places() {
+    for place in Place::both(MACHINES) {
         let job = place.import(&[&file("machines.ndjson"), "--source", "enlist"]);
         assert_eq!(job["counts"]["documents"], 600, "{job}");
         let made = place.run(&["tag", "create", "--file", &file("tags.ndjson"), "--json"]).exits(0).json();
@@ -124,7 +111,7 @@ fn a_part_that_says_nothing_leaves_what_was_said() {
 
 #[test]
 fn tags_are_made_and_given_by_http_and_machines_acquired_by_them() {
-    for place in places() {
+    for place in Place::both(MACHINES) {
         place.import(&[&file("machines.ndjson"), "--source", "enlist"]);
         let stook = Served::new(&place, &["--workers", "1"]);
         let tags = "/v1/main/tags/machine";

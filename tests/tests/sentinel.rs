@@ -14,17 +14,6 @@ use stook_tests::Place;
 
 const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
 
-/// An empty store on a file, and one on a server where PostgreSQL is installed.
-fn places() -> Vec<Place> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let mut places = vec![Place::new(SATELLITES)];
-    if let Some(server) = Server::shared() {
-        let number = NUMBER.fetch_add(1, Ordering::SeqCst);
-        places.push(Place::on_server(SATELLITES, format!("{}?schema=satellites{number}", server.url("postgres"))));
-    }
-    places
-}
-
 /// Two days of deliveries, made once: the second day's plan takes back what the first one's said of it.
 fn days() -> &'static Path {
     static DAY: OnceLock<PathBuf> = OnceLock::new();
@@ -110,7 +99,7 @@ fn deliveries_in_any_order_add_up_to_the_truth() {
         ["session", "lta", "dd", "prip", "probe", "plan"],
     ];
     for (turn, order) in orders.iter().enumerate() {
-        for place in places().into_iter().take(if turn == 0 { 1 } else { 2 }) {
+        for place in Place::both(SATELLITES).into_iter().take(if turn == 0 { 1 } else { 2 }) {
             for source in order {
                 let name = match *source {
                     "probe" => "probes.ndjson",
@@ -185,7 +174,7 @@ fn every_question_is_answered_by_an_index_over_one_range_of_keys() {
 /// What is read while others write is settled again by whoever comes second.
 #[test]
 fn deliveries_at_the_same_time_add_up_to_the_truth() {
-    for place in places() {
+    for place in Place::both(SATELLITES) {
         // whoever comes first makes the store
         import(&place, "probe", &files(&days().join("probes.ndjson")));
         import(&place, "session", &files(&days().join("sessions.xml")));
@@ -204,7 +193,7 @@ fn deliveries_at_the_same_time_add_up_to_the_truth() {
 
 #[test]
 fn another_tolerance_settles_everything_again() {
-    for place in places() {
+    for place in Place::both(SATELLITES) {
         let rows_of = || rows(&place, "datatake.completeness_s1");
         plan(&place, &["S1A,318318,IW,,2024-01-01T00:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL"]);
         assert_eq!(row(&rows_of(), "S1A-318318#IW_RAW__0S").1, 19_488_000);
@@ -328,7 +317,7 @@ fn row(rows: &BTreeMap<String, Json>, key: &str) -> (i64, i64, String) {
 
 #[test]
 fn an_import_need_not_wait_until_everything_is_settled() {
-    for place in places() {
+    for place in Place::both(SATELLITES) {
         import(&place, "plan", &files(&days().join("plan")));
         let files: Vec<String> = files(&days().join("prip")).into_iter().take(4).collect();
         let words: Vec<&str> = ["import", "--source", "prip", "--wait", "completed"].into_iter().chain(files.iter().map(String::as_str)).collect();
@@ -383,7 +372,7 @@ fn a_session_is_named_without_its_relay_satellite() {
 
 #[test]
 fn a_planned_acquisition_without_products_is_missing() {
-    for place in places() {
+    for place in Place::both(SATELLITES) {
         plan(
             &place,
             &[
@@ -452,7 +441,7 @@ fn radar_values_are_those_of_the_original() {
 
 #[test]
 fn an_orbit_of_which_something_is_delivered_misses_the_rest() {
-    for place in places() {
+    for place in Place::both(SATELLITES) {
         let name = |start: &str, stop: &str| format!("S3B_OL_2_LFR____{start}_{stop}_20220801T231518_0179_069_007_3420_PS2_O_NT_002.SEN3.zip");
         delivery(
             &place,
@@ -483,7 +472,7 @@ fn an_orbit_of_which_something_is_delivered_misses_the_rest() {
 
 #[test]
 fn products_and_their_container_find_each_other_in_either_order() {
-    for place in places() {
+    for place in Place::both(SATELLITES) {
         let tile = |kind: &str| product(&format!("S2A_OPER_MSI_L1C_{kind}_2APS_20211206T201831_A038107_T11SQS_N03.01.tar"));
         let container = product("S2A_MSIL1C_20211206T182741_N0301_R127_T11SQS_20211206T201831.SAFE");
         delivery(&place, "prip", "PRIP_S2A", &[tile("TL")]);

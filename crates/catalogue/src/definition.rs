@@ -60,6 +60,11 @@ impl Catalogue {
         self.collections.iter().enumerate().find(|(_, collection)| collection.name == name)
     }
 
+    /// The collections whose records carry tags, with their indexes.
+    pub fn with_tags(&self) -> impl Iterator<Item = (usize, &Collection)> {
+        self.collections.iter().enumerate().filter(|(_, collection)| collection.tags.is_some())
+    }
+
     /// A tenant's share of the workers.
     pub fn share(&self, tenant: &str) -> Share {
         self.tenants.get(tenant).or_else(|| self.tenants.get("else")).copied().unwrap_or_default()
@@ -187,6 +192,11 @@ impl TagDocument {
 }
 
 impl Collection {
+    /// What the XPath of a tag is asked of.
+    pub fn tag_document(&self) -> Option<&TagDocument> {
+        self.tags.as_ref()?.document.as_ref()
+    }
+
     /// The field called `name` and its index.
     pub fn field(&self, name: &str) -> Option<(usize, &Field)> {
         self.fields.iter().enumerate().find(|(_, field)| field.name == name)

@@ -438,8 +438,7 @@ impl Unit for EditUnit {
     }
 
     fn knows_tags(&self) -> Option<i64> {
-        let tags = self.desk.catalogue.collections[self.desk.edit.collection].tags.as_ref();
-        let is_asked = self.planned.is_new && tags.is_some_and(|tags| tags.document.is_some());
+        let is_asked = self.planned.is_new && self.desk.catalogue.collections[self.desk.edit.collection].tag_document().is_some();
         // of none: they are told inside the transaction
         is_asked.then_some(i64::MIN)
     }

@@ -94,7 +94,7 @@ fn page(
     let stored = store.read(tenant, collection, &keys, Detail::Full)?;
     let counted = Arc::new(std::sync::Mutex::new(Withdrawn::default()));
     let definition = &rules.catalogue.collections[collection];
-    let tagger = match definition.tags.as_ref().and_then(|tags| tags.document.as_ref()) {
+    let tagger = match definition.tag_document() {
         Some(_) => Some(Tagger::new(&rules.catalogue, &[(collection, store.tags(tenant, collection)?)], None)),
         None => None,
     };
@@ -151,11 +151,10 @@ impl WithdrawUnit {
         let consolidator = Consolidator::new(&self.rules.catalogue, definition, &evaluator);
         let policy = Policy { job: 0, matched: Matched::Withdraw, unmatched: Unmatched::Skip };
         let empty = contributions.is_empty();
-        if let (Some(tagger), Some(document)) = (&mut self.tagger, definition.tags.as_ref().and_then(|tags| tags.document.as_ref())) {
-            let changes = document::changes(&self.rules.catalogue, document, &before, &contributions, |_| None);
-            let documents = (!empty).then(|| document::all(&self.rules.catalogue, document, &contributions));
-            tagger.forget(self.collection, &record.key);
-            tagger.add(self.collection, record.key.clone(), changes, documents);
+        if let (Some(tagger), Some(document)) = (&mut self.tagger, definition.tag_document())
+            && (empty || document::differ(&self.rules.catalogue, document, &before, &contributions))
+        {
+            tagger.add_whole(self.collection, record.key.clone(), (!empty).then_some(&contributions));
         }
         let decider = Decider::new(&self.rules, self.collection, &consolidator, &evaluator, policy);
         let change = decider.without(&record, contributions);
@@ -191,6 +190,9 @@ impl Unit for WithdrawUnit {
         for conflict in conflicts {
             self.logged.remove(&conflict.key);
             self.followed.remove(&conflict.key);
+            if let Some(tagger) = &mut self.tagger {
+                tagger.forget(self.collection, &conflict.key);
+            }
             if let Some(record) = conflict.record {
                 writes.extend(self.write(record)?);
             }

@@ -3,10 +3,11 @@
 //!
 //! Every history runs against an oracle that knows nothing of chunks: it looks at all documents of a job at once.
 
+mod support;
+
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
 use stook_catalogue::expr::Evaluator;
@@ -20,12 +21,9 @@ use stook_engine::chunk::map::{Envelope, Mapper, Statement};
 use stook_engine::settle::Rules;
 use stook_formats::scan::Scanner;
 use stook_formats::{Document, Head, Syntax};
-use stook_lab::postgres::Server;
 use stook_store::journal::{Counts, OUTCOMES, Outcome};
 use stook_store::plan::Plan;
-use stook_store::postgres::{self, PostgresStore};
 use stook_store::queue::{JobFile, JobId, JobState, NewChunk, NewJob, Progress, Slice};
-use stook_store::sqlite::{Options, SqliteStore};
 use stook_store::{Detail, Fence, Store, Tenant, Urgency};
 
 /// `dated` takes the time from its documents, `delivered` from the delivery. Both speak with several voices.
@@ -116,30 +114,14 @@ fn definition() -> Arc<Catalogue> {
 /// One store for all cases: each case has a tenant of its own.
 static DESK: LazyLock<Desk> = LazyLock::new(|| {
     let catalogue = definition();
-    let memory = Path::new("/dev/shm");
-    let folders = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    // nothing is dropped at the end of a process: the next one clears away what those that are gone have left
-    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let process = name.to_str().and_then(|name| name.strip_prefix("stook-order-"));
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-    let folder = folders.join(format!("stook-order-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let store = SqliteStore::open(&folder.join("store"), catalogue.clone(), Options::default()).expect("a new store");
-    Desk { catalogue, stores: vec![Box::new(store)] }
+    let stores = support::on_a_file(&support::folder("order"), &catalogue, 1);
+    Desk { catalogue, stores }
 });
 
 /// Three sessions of one server, as three processes have them; nothing where PostgreSQL is not installed.
 static SERVER_DESK: LazyLock<Option<Desk>> = LazyLock::new(|| {
-    let server = Server::shared()?;
     let catalogue = definition();
-    let open = || -> Box<dyn Store> {
-        Box::new(PostgresStore::open(&server.url("postgres"), catalogue.clone(), &postgres::Options::default()).expect("a store"))
-    };
-    let stores = vec![open(), open(), open()];
+    let stores = support::on_a_server("orders", &catalogue)?;
     Some(Desk { catalogue, stores })
 });
 

@@ -1,10 +1,11 @@
 //! The law of settling: whatever came in whichever order and in overlapping transactions, when no mark is left every link,
 //! field through a link, rollup and coverage is what somebody finds who looks at all records at once.
 
+mod support;
+
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::Catalogue;
@@ -15,11 +16,8 @@ use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
 use stook_engine::settle::{self, Rules, Telling};
 use stook_engine::split;
 use stook_engine::work::{self, Options};
-use stook_lab::postgres::Server;
 use stook_store::plan::{Column, Plan};
-use stook_store::postgres::{self, PostgresStore};
 use stook_store::queue::{NewJob, Progress};
-use stook_store::sqlite::{self, SqliteStore};
 use stook_store::{Mark, Pass, Settling, Store, Tenant};
 
 const DEFINITION: &str = "\
@@ -184,31 +182,14 @@ fn desk(catalogue: Arc<Catalogue>, stores: Vec<Box<dyn Store>>) -> Desk {
 }
 
 static FILE: LazyLock<Desk> = LazyLock::new(|| {
-    let memory = Path::new("/dev/shm");
-    let folders = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let process = name.to_str().and_then(|name| name.strip_prefix("stook-settle-"));
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-    let folder = folders.join(format!("stook-settle-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
     let catalogue = definition();
-    let open =
-        || -> Box<dyn Store> { Box::new(SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::Options::default()).expect("a store")) };
-    let stores = vec![open(), open()];
+    let stores = support::on_a_file(&support::folder("settle"), &catalogue, 2);
     desk(catalogue, stores)
 });
 
 static SERVER: LazyLock<Option<Desk>> = LazyLock::new(|| {
-    let server = Server::shared()?;
     let catalogue = definition();
-    let open = || -> Box<dyn Store> {
-        Box::new(PostgresStore::open(&server.url("postgres"), catalogue.clone(), &postgres::Options::default()).expect("a store"))
-    };
-    let stores = vec![open(), open(), open()];
+    let stores = support::on_a_server("settling", &catalogue)?;
     Some(desk(catalogue, stores))
 });
 

@@ -1,11 +1,13 @@
 //! The law of files that take the place of others: whatever comes in whichever order, over however many workers, a record is
 //! what the newest thing said of it says, unless a newer whole file of its scope begins no later and does not name it.
 
+mod support;
+
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::Catalogue;
@@ -13,12 +15,9 @@ use stook_catalogue::parse::parse;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::work::{self, Options};
 use stook_engine::{split, withdraw};
-use stook_lab::postgres::Server;
 use stook_store::journal::OUTCOMES;
 use stook_store::plan::{Column, Plan};
-use stook_store::postgres::{self, PostgresStore};
 use stook_store::queue::{JobId, JobState, NewJob, Progress};
-use stook_store::sqlite::{self, SqliteStore};
 use stook_store::{Store, Tenant};
 
 const DEFINITION: &str = "\
@@ -150,38 +149,16 @@ fn definition() -> Arc<Catalogue> {
     Arc::new(parse(DEFINITION).unwrap_or_else(|problems| panic!("{problems:?}")))
 }
 
-/// A folder for the files of this process; those of processes that have ended are removed.
-fn folder(name: &str) -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    let folders = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let prefix = format!("stook-snapshots-{name}-");
-    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
-        let file = entry.file_name();
-        let process = file.to_str().and_then(|file| file.strip_prefix(&prefix));
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-    let folder = folders.join(format!("{prefix}{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
 static FILE: LazyLock<Desk> = LazyLock::new(|| {
-    let (catalogue, folder) = (definition(), folder("file"));
-    let open =
-        || -> Box<dyn Store> { Box::new(SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::Options::default()).expect("a store")) };
-    let stores = vec![open(), open()];
+    let (catalogue, folder) = (definition(), support::folder("snapshots-file"));
+    let stores = support::on_a_file(&folder, &catalogue, 2);
     Desk { catalogue, stores, folder }
 });
 
 static SERVER: LazyLock<Option<Desk>> = LazyLock::new(|| {
-    let (server, catalogue) = (Server::shared()?, definition());
-    let open = || -> Box<dyn Store> {
-        Box::new(PostgresStore::open(&server.url("postgres"), catalogue.clone(), &postgres::Options::default()).expect("a store"))
-    };
-    let stores = vec![open(), open(), open()];
-    Some(Desk { catalogue, stores, folder: folder("server") })
+    let catalogue = definition();
+    let stores = support::on_a_server("snapshots", &catalogue)?;
+    Some(Desk { catalogue, stores, folder: support::folder("snapshots-server") })
 });
 
 impl Desk {

@@ -1,10 +1,12 @@
 //! The law of tags: whatever comes in whichever order, over however many processes, a record carries a tag when the tag's last
 //! definition holds of the record's last documents. And: what a sample of machines is known to carry, budgets, manual tags.
 
+mod support;
+
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::Catalogue;
@@ -14,12 +16,9 @@ use stook_catalogue::value::Value;
 use stook_engine::tags::{self, Rebuild, Wish};
 use stook_engine::work::{self, Options};
 use stook_engine::{import, split, withdraw};
-use stook_lab::postgres::Server;
 use stook_lab::sample::machines;
 use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::postgres::{self, PostgresStore};
 use stook_store::queue::{JobId, JobState, NewJob, Progress};
-use stook_store::sqlite::{self, SqliteStore};
 use stook_store::tag::Definition;
 use stook_store::{Fence, Store, Tenant, Urgency};
 
@@ -36,34 +35,14 @@ fn definition() -> Arc<Catalogue> {
     Arc::new(parse(DEFINITION).unwrap_or_else(|problems| panic!("{problems:?}")))
 }
 
-fn folder(name: &str) -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    let folders = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let prefix = format!("stook-tags-{name}-");
-    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
-        let file = entry.file_name();
-        let process = file.to_str().and_then(|file| file.strip_prefix(&prefix));
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-    let folder = folders.join(format!("{prefix}{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
 fn on_a_file(name: &str) -> Desk {
-    let (catalogue, folder) = (definition(), folder(name));
-    let open =
-        || -> Box<dyn Store> { Box::new(SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::Options::default()).expect("a store")) };
-    Desk { stores: vec![open(), open()], catalogue, folder }
+    let (catalogue, folder) = (definition(), support::folder(&format!("tags-{name}")));
+    Desk { stores: support::on_a_file(&folder, &catalogue, 2), catalogue, folder }
 }
 
 fn on_a_server(name: &str) -> Option<Desk> {
-    let (server, catalogue) = (Server::shared()?, definition());
-    let url = format!("{}?schema={name}", server.url("postgres"));
-    let open = || -> Box<dyn Store> { Box::new(PostgresStore::open(&url, catalogue.clone(), &postgres::Options::default()).expect("a store")) };
-    Some(Desk { stores: vec![open(), open(), open()], catalogue, folder: folder(&format!("server-{name}")) })
+    let catalogue = definition();
+    Some(Desk { stores: support::on_a_server(name, &catalogue)?, catalogue, folder: support::folder(&format!("tags-server-{name}")) })
 }
 
 static FILE: LazyLock<Desk> = LazyLock::new(|| on_a_file("file"));

@@ -13,6 +13,7 @@ use crate::DocumentError;
 use crate::xml;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use stook_catalogue::xpath::name_hash;
 
 /// Kinds of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,13 +77,6 @@ pub struct Tree<'t> {
     /// Elements that declare a prefix, in document order, with prefix and namespace.
     declared: Vec<(u32, Span, Span)>,
     text: Cow<'t, str>,
-}
-
-/// Hash of a name.
-fn hash_of(uri: &str, local: &str) -> u32 {
-    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-    let hash = uri.as_bytes().iter().fold(0x811c_9dc5, step);
-    local.as_bytes().iter().fold(step(hash, &0), step)
 }
 
 /// Whether short texts are equal; a call of a general comparison costs more than they are worth.
@@ -278,7 +272,7 @@ impl<'t> Tree<'t> {
     }
 
     fn add_name(&mut self, uri: &str, prefix: &str, local: &str) -> u32 {
-        let hash = hash_of(uri, local);
+        let hash = name_hash(uri, local);
         let same = self.find_name(hash, uri, local);
         if let Some(first) = same {
             let is = |place: &usize| self.canonical[*place] == first && self.slice(self.names[*place].prefix) == prefix;
@@ -426,7 +420,7 @@ impl<'t> Tree<'t> {
 
     /// Which names are equal but for their prefixes.
     fn know_names(&mut self) {
-        self.hashes = self.names.iter().map(|name| hash_of(self.slice(name.uri), self.slice(name.local))).collect();
+        self.hashes = self.names.iter().map(|name| name_hash(self.slice(name.uri), self.slice(name.local))).collect();
         let parts = |name: &Name| (self.slice(name.uri), self.slice(name.local));
         let mut canonical = Vec::with_capacity(self.names.len());
         if self.names.len() <= FEW_NAMES {

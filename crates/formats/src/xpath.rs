@@ -101,7 +101,7 @@ struct Evaluation<'x, 't, 'b> {
 
 impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     fn new(xpath: &'x XPath, tree: &'t Tree<'b>, steps: u64) -> Self {
-        let names = xpath.names.iter().map(|name| tree.find_name(name.hash(), &name.uri, &name.local)).collect();
+        let names = xpath.names.iter().map(|name| tree.find_name(name.hash, &name.uri, &name.local)).collect();
         Self { tree, names, steps: Cell::new(steps), xpath }
     }
 
@@ -196,19 +196,10 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     }
 
     fn string(&self, expression: &Expr, here: &Here) -> Found<Cow<'t, str>> {
-        let Expr::Call(function, arguments) = expression else {
-            return Ok(match expression.kind() {
-                Gives::Nodes => match self.first(expression, here)? {
-                    Some(node) => self.string_of(node)?,
-                    None => Cow::Borrowed(""),
-                },
-                Gives::Boolean => Cow::Borrowed(if self.boolean(expression, here)? { "true" } else { "false" }),
-                Gives::Number => Cow::Owned(show_number(self.number(expression, here)?)),
-                Gives::Text => match expression {
-                    Expr::Literal(text) => Cow::Owned(text.to_string()),
-                    _ => Cow::Borrowed(""),
-                },
-            });
+        let (function, arguments) = match expression {
+            Expr::Call(function, arguments) => (function, arguments),
+            Expr::Literal(text) => return Ok(Cow::Owned(text.to_string())),
+            _ => return self.converted(expression, here),
         };
         Ok(match function {
             Function::String => self.argument(arguments, here)?,
@@ -265,14 +256,19 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
                     Some(node) => self.name_of(node, *function),
                 }
             }
-            _ => match expression.kind() {
-                Gives::Nodes => match self.first(expression, here)? {
-                    Some(node) => self.string_of(node)?,
-                    None => Cow::Borrowed(""),
-                },
-                Gives::Boolean => Cow::Borrowed(if self.boolean(expression, here)? { "true" } else { "false" }),
-                Gives::Number | Gives::Text => Cow::Owned(show_number(self.number(expression, here)?)),
+            _ => self.converted(expression, here)?,
+        })
+    }
+
+    /// What is not text, as text.
+    fn converted(&self, expression: &Expr, here: &Here) -> Found<Cow<'t, str>> {
+        Ok(match expression.kind() {
+            Gives::Nodes => match self.first(expression, here)? {
+                Some(node) => self.string_of(node)?,
+                None => Cow::Borrowed(""),
             },
+            Gives::Boolean => Cow::Borrowed(if self.boolean(expression, here)? { "true" } else { "false" }),
+            Gives::Number | Gives::Text => Cow::Owned(show_number(self.number(expression, here)?)),
         })
     }
 

@@ -19,18 +19,6 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A Python that can import pymarc.
-fn python() -> Option<PathBuf> {
-    let of_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/stook/venv/bin/python"));
-    let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).or_else(of_home)?;
-    let probed = Command::new(&python).args(["-c", "import pymarc"]).output();
-    if probed.is_ok_and(|output| output.status.success()) {
-        return Some(python);
-    }
-    println!("skipped: {} cannot import pymarc", python.display());
-    None
-}
-
 /// The lines a reference script prints, each a JSON value.
 fn reference(python: &Path, script: &str, arguments: &[&str]) -> Vec<serde_json::Value> {
     let output = Command::new(python)
@@ -125,7 +113,7 @@ fn real_files() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn generated_records_have_the_fields_that_pymarc_finds() {
-    let Some(python) = python() else { return };
+    let Some(python) = support::python("pymarc") else { return };
     let records = generated(101);
     let theirs = reference(&python, "marc_dump.py", &[&file("generated.mrc", &records.concat())]);
     let ours: Vec<_> = records.iter().map(|record| dump(&parse(record))).collect();
@@ -134,7 +122,7 @@ fn generated_records_have_the_fields_that_pymarc_finds() {
 
 #[test]
 fn real_records_have_the_fields_that_pymarc_finds() {
-    let Some(python) = python() else { return };
+    let Some(python) = support::python("pymarc") else { return };
     let mut disagreements = Vec::new();
     for (name, content) in real_files() {
         let theirs = reference(&python, "marc_dump.py", &[&file(&name, &content)]);
@@ -156,7 +144,7 @@ fn real_records_have_the_fields_that_pymarc_finds() {
 
 #[test]
 fn marc8_strings_are_decoded_as_pymarc_does() {
-    let Some(python) = python() else { return };
+    let Some(python) = support::python("pymarc") else { return };
     let out = file("marc8.jsonl", b"");
     for arguments in [&[][..], &["--direct"]] {
         let (count, seed) = (MARC8_STRINGS.to_string(), "103");
@@ -198,7 +186,7 @@ fn records_survive_marcxml_and_json_byte_for_byte() {
 
 #[test]
 fn written_marcxml_and_json_have_the_same_fields_for_pymarc() {
-    let Some(python) = python() else { return };
+    let Some(python) = support::python("pymarc") else { return };
     let records = valid_records();
     let ours: Vec<_> = records.iter().map(|record| dump(&parse(record))).collect();
     for (syntax, script) in [(Syntax::MarcXml, "xml_marc.py"), (Syntax::MarcJson, "json_marc.py")] {

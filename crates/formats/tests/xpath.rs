@@ -7,7 +7,7 @@ mod support;
 
 use serde_json::{Value as Json, json};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use stook_catalogue::xpath::XPath;
 use stook_formats::tree::Tree;
@@ -18,17 +18,6 @@ const STEPS: u64 = 10_000_000;
 
 fn namespaces() -> Vec<(String, String)> {
     [("p", "urn:p"), ("q", "urn:q")].map(|(prefix, uri)| (prefix.to_owned(), uri.to_owned())).to_vec()
-}
-
-fn python() -> Option<PathBuf> {
-    let of_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/stook/venv/bin/python"));
-    let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).or_else(of_home)?;
-    let probed = Command::new(&python).args(["-c", "import lxml"]).output();
-    if probed.is_ok_and(|output| output.status.success()) {
-        return Some(python);
-    }
-    println!("skipped: {} cannot import lxml", python.display());
-    None
 }
 
 /// What libxml2 says of expressions on documents.
@@ -293,7 +282,7 @@ fn difference(xpath: &XPath, tree: &Tree<'_>, other: &Json) -> Option<String> {
 
 /// Random expressions on random documents, as long as `documents` says.
 fn compare(seed: u64, documents: usize, expressions: usize) {
-    let Some(python) = python() else { return };
+    let Some(python) = support::python("lxml") else { return };
     let mut random = Random::new(seed);
     let mut cases = Vec::new();
     for _ in 0..documents {

@@ -64,8 +64,7 @@ pub async fn create(ctx: Ctx, body: Body) -> Answer {
     ctx.params.end()?;
     let sent = ctx.object(body, JSON).await?;
     let wish = tags::wish_of(&Json::Object(sent)).map_err(|reason| Problem::wrong(vec![reason]))?;
-    let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), wish.name.clone());
-    if blocking(move || tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)).await?.is_some() {
+    if exists(&ctx, &wish.name).await? {
         return Err(Problem::new(StatusCode::CONFLICT, format!("there is a tag {:?} already", wish.name)));
     }
     Ok(json_answer(StatusCode::CREATED, save(&ctx, wish, true).await?.to_string()))
@@ -85,10 +84,14 @@ pub async fn set(ctx: Ctx, body: Body) -> Answer {
     Ok(json_answer(StatusCode::OK, save(&ctx, wish, false).await?.to_string()))
 }
 
+async fn exists(ctx: &Ctx, name: &str) -> Answer<bool> {
+    let (app, tenant, index) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection());
+    let known = blocking(move || app.store.tags(&tenant, index)).await?;
+    Ok(known.tags.iter().any(|tag| tag.name == name))
+}
+
 async fn known(ctx: &Ctx) -> Answer<()> {
-    let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
-    let found = blocking(move || tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)).await?;
-    found.map(|_| ()).ok_or_else(|| missing(ctx.segment("tag")))
+    if exists(ctx, ctx.segment("tag")).await? { Ok(()) } else { Err(missing(ctx.segment("tag"))) }
 }
 
 /// Removes a tag from the collection and from all records.

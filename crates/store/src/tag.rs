@@ -1,8 +1,10 @@
 //! Tags, the records that carry them, and the trees of XML documents that their definitions are asked of.
 
+use crate::{Result, StoreError};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
 
 /// A tag of a collection.
@@ -69,6 +71,19 @@ pub struct Given {
     pub added: u64,
     /// Taken.
     pub removed: u64,
+}
+
+impl std::ops::AddAssign for Given {
+    fn add_assign(&mut self, other: Self) {
+        self.added += other.added;
+        self.removed += other.removed;
+    }
+}
+
+/// The number of a collection's tags in a store.
+pub(crate) fn id_of(catalogue: &Catalogue, collection: usize) -> Result<u32> {
+    let rules = catalogue.collections.get(collection).and_then(|collection| collection.tags.as_ref());
+    rules.map(|rules| rules.id).ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))
 }
 
 /// Records with names of tags.

@@ -28,15 +28,21 @@ pub struct Name {
     pub uri: Box<str>,
     /// Its local part.
     pub local: Box<str>,
+    /// [`name_hash`] of both.
+    pub hash: u32,
 }
 
 impl Name {
-    /// A hash of it, FNV-1a.
-    pub fn hash(&self) -> u32 {
-        let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        let hash = step(self.uri.as_bytes().iter().fold(0x811c_9dc5, step), &0);
-        self.local.as_bytes().iter().fold(hash, step)
+    fn new(uri: &str, local: &str) -> Self {
+        Self { uri: uri.into(), local: local.into(), hash: name_hash(uri, local) }
     }
+}
+
+/// A hash of a namespace and a local part, FNV-1a: documents are looked through for names by it.
+pub fn name_hash(uri: &str, local: &str) -> u32 {
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    let hash = uri.as_bytes().iter().fold(0x811c_9dc5, step);
+    local.as_bytes().iter().fold(step(hash, &0), step)
 }
 
 /// An expression.

@@ -313,14 +313,14 @@ impl<'a> Parser<'a> {
             if length == 0 {
                 return Err(self.error("expected a name or `*` behind the prefix"));
             }
-            let local = self.rest()[..length].into();
+            let name = Name::new(&uri, &self.rest()[..length]);
             self.at += length;
-            return Ok(self.name(Name { uri, local }));
+            return Ok(self.name(name));
         }
         if self.sees("(") {
             return self.type_test(name, at);
         }
-        Ok(self.name(Name { uri: "".into(), local: name.into() }))
+        Ok(self.name(Name::new("", name)))
     }
 
     fn type_test(&mut self, name: &str, at: usize) -> Parsed<NodeTest> {

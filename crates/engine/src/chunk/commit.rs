@@ -5,10 +5,8 @@ use super::map::{Envelope, Mapper};
 use super::read;
 use crate::settle::snapshot::{self, Ledger, Part};
 use crate::settle::{AtOnce, By, Changed, Followed, Rules, at_once};
-use crate::tags::Tagger;
-use crate::tags::document::{self, DocumentChanges, Documents};
+use crate::tags::{Changing, Tagger};
 use crate::{EngineError, Result, split};
-use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -208,32 +206,22 @@ impl MappedChunk {
     /// Finds out who carries what of the records that change.
     fn tag(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
         let (catalogue, tenant) = (self.context.rules.catalogue.clone(), self.context.tenant.clone());
-        let mut changed: BTreeMap<usize, Vec<(Key, DocumentChanges, bool, bool)>> = BTreeMap::new();
+        let mut changed: BTreeMap<usize, Vec<Changing>> = BTreeMap::new();
         let mut any = false;
         for ((collection, key), decision) in &mut self.decisions {
             any |= catalogue.collections[*collection].tags.is_some();
             if let (true, Some((expect, change))) = (decision.retags, &decision.write) {
-                let (documents, is_new, goes) = (std::mem::take(&mut decision.documents), expect.is_none(), *change == Change::Delete);
-                changed.entry(*collection).or_default().push((key.clone(), documents, is_new, goes));
+                let (changes, is_new, goes) = (std::mem::take(&mut decision.documents), expect.is_none(), *change == Change::Delete);
+                changed.entry(*collection).or_default().push(Changing { key: key.clone(), changes, is_new, goes });
             }
         }
         self.tagger = None;
         if !any {
             return Ok(());
         }
-        let with_tags = (0..catalogue.collections.len()).filter(|own| catalogue.collections[*own].tags.is_some());
-        let tags: Vec<(usize, Tags)> = with_tags.map(|own| Ok((own, store.tags(&tenant, own)?))).collect::<std::result::Result<_, StoreError>>()?;
-        let mut tagger = Tagger::new(&catalogue, &tags, None);
+        let mut tagger = Tagger::read(&catalogue, store, &tenant)?;
         for (collection, records) in changed {
-            let old: Vec<Key> = records.iter().filter(|(_, _, is_new, _)| !is_new).map(|(key, ..)| key.clone()).collect();
-            let stored = if old.is_empty() { Vec::new() } else { store.trees(&tenant, collection, &old)? };
-            let mut stored: BTreeMap<Key, stook_store::Trees> = old.into_iter().zip(stored).collect();
-            for (key, changes, _, goes) in records {
-                let kept = stored.remove(&key).unwrap_or_default().into_iter().map(|(source, tree)| (Arc::from(source), Bytes::from(tree)));
-                let mut parts: Documents = kept.filter(|(source, _)| !changes.iter().any(|(own, _)| own == source)).collect();
-                parts.extend(changes.iter().filter_map(|(source, tree)| Some((source.clone(), tree.clone()?))));
-                tagger.add(collection, key, changes, (!goes).then_some(parts));
-            }
+            tagger.change(store, &tenant, collection, records)?;
         }
         self.tagger = Some(tagger);
         Ok(())
@@ -246,22 +234,16 @@ impl MappedChunk {
         for place in again {
             tagger.forget(place.0, &place.1);
             let definition = &catalogue.collections[place.0];
-            let Some(document) = definition.tags.as_ref().and_then(|tags| tags.document.as_ref()) else { continue };
             let Some(decision) = self.decisions.get(place).filter(|decision| decision.retags) else { continue };
-            let parts = match &decision.write {
+            match &decision.write {
                 Some((_, Change::Put(content))) => {
                     let read = unpack(&content.contributions, definition, &content.golden, content.raw.as_deref());
-                    Some(read.map(|contributions| document::all(catalogue, document, &contributions)).unwrap_or_default())
+                    tagger.add_whole(place.0, place.1.clone(), Some(&read.unwrap_or_default()));
                 }
-                Some((_, Change::Delete)) => None,
+                Some((_, Change::Delete)) => tagger.add_whole(place.0, place.1.clone(), None),
                 // the same documents as before
-                _ => continue,
-            };
-            // all of them, because what the others had written is not known
-            let names = document.sources().into_iter().map(|source| Arc::<str>::from(catalogue.sources[source].name.as_str()));
-            let tree = |name: &Arc<str>| parts.iter().flatten().find(|(own, _)| own == name).map(|(_, tree)| tree.clone());
-            let changes = names.map(|name| (name.clone(), tree(&name))).collect();
-            tagger.add(place.0, place.1.clone(), changes, parts);
+                _ => {}
+            }
         }
     }
 

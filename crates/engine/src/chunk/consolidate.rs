@@ -119,7 +119,7 @@ impl<'c> Decider<'c> {
 
     /// Notes which documents of a record change with its contributions, where tags are asked of them.
     fn documents(&self, stored: Option<&StoredRecord>, before: &[Contribution], after: &[Contribution], said: &[Numbered], decision: &mut Decision) {
-        let Some(document) = self.collection.tags.as_ref().and_then(|tags| tags.document.as_ref()) else { return };
+        let Some(document) = self.collection.tag_document() else { return };
         let known = |own: &Contribution| {
             let same = |own: &Contribution, other: &Statement| own.contributor == other.contributor && own.hash == other.hash;
             said.iter().map(|other| &other.statement).find(|other| same(own, other))?.tree.clone()

@@ -388,7 +388,7 @@ impl<'c> Mapper<'c> {
         let said = if gone { Said::Gone } else { Said::Values(values.into()) };
         let hash = content_hash(&said, collection, feed, bytes, scope.as_deref());
         let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.clone() });
-        let asked = collection.tags.as_ref().and_then(|tags| tags.document.as_ref()).filter(|own| own.sources().contains(&self.index));
+        let asked = collection.tag_document().filter(|own| own.sources().contains(&self.index));
         let tree = match document {
             Document::Xml(tree) if asked.is_some() => Some(tree.pack().into()),
             _ => None,

@@ -25,6 +25,26 @@ fn packed(contribution: &Contribution) -> Option<Bytes> {
     Some(tree.pack().into())
 }
 
+/// Names of sources whose document of a record changes with its contributions, and what each says then.
+fn changed<'c>(
+    catalogue: &'c Catalogue,
+    document: &TagDocument,
+    before: &'c [Contribution],
+    after: &'c [Contribution],
+) -> impl Iterator<Item = (&'c str, Option<&'c Contribution>)> {
+    document.sources().into_iter().filter_map(|source| {
+        let name = catalogue.sources[source].name.as_str();
+        let (old, new) = (said(before, name), said(after, name));
+        let is = |own: &Contribution| (own.contributor.clone(), own.hash);
+        (old.map(is) != new.map(is)).then_some((name, new))
+    })
+}
+
+/// Whether any document of a record changes with its contributions.
+pub fn differ(catalogue: &Catalogue, document: &TagDocument, before: &[Contribution], after: &[Contribution]) -> bool {
+    changed(catalogue, document, before, after).next().is_some()
+}
+
 /// Which documents of a record change with its contributions. `known` finds trees that were made already.
 pub fn changes(
     catalogue: &Catalogue,
@@ -33,16 +53,8 @@ pub fn changes(
     after: &[Contribution],
     known: impl Fn(&Contribution) -> Option<Bytes>,
 ) -> DocumentChanges {
-    let mut changes = DocumentChanges::new();
-    for source in document.sources() {
-        let name = catalogue.sources[source].name.as_str();
-        let (old, new) = (said(before, name), said(after, name));
-        let is = |own: &Contribution| (own.contributor.clone(), own.hash);
-        if old.map(is) != new.map(is) {
-            changes.push((name.into(), new.and_then(|new| known(new).or_else(|| packed(new)))));
-        }
-    }
-    changes
+    let tree = |new: &Contribution| known(new).or_else(|| packed(new));
+    changed(catalogue, document, before, after).map(|(name, new)| (name.into(), new.and_then(tree))).collect()
 }
 
 /// All documents of a record, by what it has kept.
@@ -63,7 +75,7 @@ impl Definitions {
     /// Those of a collection; of some tags, where `only` names them.
     pub fn of(collection: &Collection, tags: &Tags, only: Option<&[String]>) -> Self {
         let mut own = Self::default();
-        let Some(document) = collection.tags.as_ref().and_then(|tags| tags.document.as_ref()) else { return own };
+        let Some(document) = collection.tag_document() else { return own };
         for tag in tags.tags.iter().filter(|tag| only.is_none_or(|only| only.contains(&tag.name))) {
             // what cannot be read was not written by this definition; its members stay what they are
             if let Definition::XPath(text) = &tag.definition

@@ -11,7 +11,7 @@ mod rebuild;
 mod tagger;
 
 pub use rebuild::{Rebuild, is_rebuild, progress};
-pub(crate) use tagger::Tagger;
+pub(crate) use tagger::{Changing, Tagger};
 
 use crate::record::find_collection;
 use crate::{EngineError, Result, work};
@@ -93,7 +93,7 @@ pub fn collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usize, &'
 /// # Errors
 /// When there is none, or several.
 pub fn only_collection(catalogue: &Catalogue) -> Result<&str> {
-    let with_tags: Vec<&str> = catalogue.collections.iter().filter(|own| own.tags.is_some()).map(|own| own.name.as_str()).collect();
+    let with_tags: Vec<&str> = catalogue.with_tags().map(|(_, own)| own.name.as_str()).collect();
     match with_tags.as_slice() {
         [only] => Ok(only),
         [] => Err(EngineError::Wrong("no collection of this catalogue has `tags:`".into())),
@@ -154,7 +154,7 @@ pub fn save(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str,
         store.put_tags(tenant, index, tags, new)?;
         return Ok(saved);
     }
-    let evaluated = rebuild::start(catalogue, store, tenant, (index, collection), &known, (&stale, false), |job| {
+    let evaluated = rebuild::start(store, tenant, (index, collection), &known, (&stale, false), |job| {
         tags.iter_mut().filter(|tag| stale.contains(&tag.name)).for_each(|tag| tag.job = job);
         Ok(store.put_tags(tenant, index, tags, new)?)
     })?;
@@ -183,7 +183,7 @@ pub fn again(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str
         return Ok(None);
     }
     let stale: Vec<String> = tags.iter().map(|tag| tag.name.clone()).collect();
-    let job = rebuild::start(catalogue, store, tenant, (index, collection), &known, (&stale, true), |job| {
+    let job = rebuild::start(store, tenant, (index, collection), &known, (&stale, true), |job| {
         tags.iter_mut().for_each(|tag| tag.job = job);
         Ok(store.put_tags(tenant, index, tags, false)?)
     })?;

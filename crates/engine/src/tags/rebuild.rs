@@ -2,7 +2,6 @@
 //! evaluated there.
 
 use super::Tagger;
-use super::document;
 use crate::split::CHUNK_DOCUMENTS;
 use crate::{EngineError, Result};
 use bytes::Bytes;
@@ -45,10 +44,9 @@ impl Range {
     }
 }
 
-/// Writes a job that evaluates `stale` tags, with `whole` of documents as records keep them; `put` writes the tags with the job's number. What another such job has not done yet goes on
-/// in this one.
+/// Writes a job that evaluates `stale` tags, with `whole` of documents as records keep them; `put` writes the tags with the
+/// job's number. What another such job has not done yet goes on in this one.
 pub fn start(
-    catalogue: &Catalogue,
     store: &dyn Store,
     tenant: &Tenant,
     (index, collection): (usize, &Collection),
@@ -56,9 +54,8 @@ pub fn start(
     (stale, whole): (&[String], bool),
     put: impl FnOnce(JobId) -> Result<()>,
 ) -> Result<JobId> {
-    debug_assert_eq!(catalogue.collections[index].name, collection.name);
-    let file = JobFile { path: format!("{PREFIX}{}", collection.name), size: 0, modified: store.clock(), syntax: None, compressed: true };
     let source = format!("{PREFIX}{}", collection.name);
+    let file = JobFile { path: source.clone(), size: 0, modified: store.clock(), syntax: None, compressed: true };
     let job = store.create_job(NewJob { tenant: tenant.clone(), profile: None, source, as_of: None, files: vec![file] })?;
     put(job)?;
     let (rest, others) = unfinished(store, tenant, known, index)?;
@@ -157,7 +154,7 @@ impl Rebuild {
     /// When the range cannot be read, or the store fails.
     pub fn new(catalogue: &Arc<Catalogue>, store: &dyn Store, job: (&Tenant, &str), slice: &Slice, fence: Fence) -> Result<Self> {
         let (tenant, of) = job;
-        let (collection, ..) = super::collection(catalogue, of)?;
+        let (collection, definition, _) = super::collection(catalogue, of)?;
         let range: Range = serde_json::from_slice(&slice.head).map_err(|_| EngineError::Wrong("the chunk is no range of keys".into()))?;
         let tags = store.tags(tenant, collection)?;
         let mut tagger = Tagger::new(catalogue, &[(collection, tags)], Some(range.tags));
@@ -175,7 +172,7 @@ impl Rebuild {
             if range.whole {
                 for record in store.read(tenant, collection, &keys, Detail::Full)?.into_iter().flatten() {
                     reliance.records.push((collection, record.key.clone(), Some(record.version)));
-                    add_whole(&mut tagger, catalogue, collection, &record);
+                    add_whole(&mut tagger, definition, collection, &record);
                 }
                 if goes_on {
                     continue;
@@ -208,16 +205,11 @@ impl Rebuild {
     }
 }
 
-/// Adds a record by the documents it keeps.
-fn add_whole(tagger: &mut Tagger, catalogue: &Arc<Catalogue>, collection: usize, record: &StoredRecord) {
-    let definition = &catalogue.collections[collection];
-    let Some(document) = definition.tags.as_ref().and_then(|tags| tags.document.as_ref()) else { return };
-    let Ok(contributions) = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()) else { return };
-    let documents = document::all(catalogue, document, &contributions);
-    let tree = |name: &str| documents.iter().find(|(own, _)| &**own == name).map(|(_, tree)| tree.clone());
-    let names = document.sources().into_iter().map(|source| catalogue.sources[source].name.as_str());
-    let changes = names.map(|name| (Arc::from(name), tree(name))).collect();
-    tagger.add(collection, record.key.clone(), changes, Some(documents));
+/// Adds a record by the documents it keeps; a damaged one keeps its tags.
+fn add_whole(tagger: &mut Tagger, definition: &Collection, collection: usize, record: &StoredRecord) {
+    if let Ok(contributions) = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()) {
+        tagger.add_whole(collection, record.key.clone(), Some(&contributions));
+    }
 }
 
 impl Unit for Rebuild {
@@ -242,7 +234,7 @@ impl Unit for Rebuild {
         for Conflict { key, record, .. } in records {
             self.tagger.forget(self.collection, &key);
             if let Some(record) = record {
-                add_whole(&mut self.tagger, &self.catalogue, self.collection, &record);
+                add_whole(&mut self.tagger, &self.catalogue.collections[self.collection], self.collection, &record);
             }
         }
     }

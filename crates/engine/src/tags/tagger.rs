@@ -1,11 +1,26 @@
 //! Who carries what, of some records: evaluated before they are written, and again if tags change meanwhile.
 
-use super::document::{Definitions, DocumentChanges, Documents};
+use super::document::{self, Definitions, DocumentChanges, Documents};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
+use stook_catalogue::record::Contribution;
 use stook_store::tag::{Tagging, Tags};
+use stook_store::{Result, Store, Tenant, Trees};
+
+/// A record whose documents change.
+pub struct Changing {
+    /// Its key.
+    pub key: Key,
+    /// The changes.
+    pub changes: DocumentChanges,
+    /// Whether there was none before, so that nothing is kept of it.
+    pub is_new: bool,
+    /// Whether it goes, and carries nothing.
+    pub goes: bool,
+}
 
 /// A record whose tags are to be known.
 #[derive(Debug)]
@@ -40,6 +55,12 @@ impl Tagger {
         tagger
     }
 
+    /// Knows all tags of a tenant as they are now.
+    pub fn read(catalogue: &Arc<Catalogue>, store: &dyn Store, tenant: &Tenant) -> Result<Self> {
+        let tags = catalogue.with_tags().map(|(own, _)| Ok((own, store.tags(tenant, own)?)));
+        Ok(Self::new(catalogue, &tags.collect::<Result<Vec<_>>>()?, None))
+    }
+
     fn know(&mut self, tags: &[(usize, Tags)]) {
         // where they were not read at once, the oldest is found out
         self.stamp = tags.iter().map(|(_, tags)| tags.stamp).min().unwrap_or(0);
@@ -53,6 +74,32 @@ impl Tagger {
         let mut pending = Pending { collection, key, changes, documents, carried: Vec::new(), failed: Vec::new() };
         self.evaluate(&mut pending);
         self.pending.push(pending);
+    }
+
+    /// Adds records whose documents change; the others of their documents are those that the store keeps.
+    pub fn change(&mut self, store: &dyn Store, tenant: &Tenant, collection: usize, records: Vec<Changing>) -> Result<()> {
+        let old: Vec<Key> = records.iter().filter(|record| !record.is_new).map(|record| record.key.clone()).collect();
+        let stored = if old.is_empty() { Vec::new() } else { store.trees(tenant, collection, &old)? };
+        let mut stored: BTreeMap<Key, Trees> = old.into_iter().zip(stored).collect();
+        for Changing { key, changes, goes, .. } in records {
+            let kept = stored.remove(&key).unwrap_or_default().into_iter().map(|(source, tree)| (Arc::from(source), Bytes::from(tree)));
+            let mut documents: Documents = kept.filter(|(source, _)| !changes.iter().any(|(own, _)| own == source)).collect();
+            documents.extend(changes.iter().filter_map(|(source, tree)| Some((source.clone(), tree.clone()?))));
+            self.add(collection, key, changes, (!goes).then_some(documents));
+        }
+        Ok(())
+    }
+
+    /// Adds a record by all that it keeps, or as one that goes. All its documents are written, because what is stored of them
+    /// is not known.
+    pub fn add_whole(&mut self, collection: usize, key: Key, contributions: Option<&[Contribution]>) {
+        let catalogue = self.catalogue.clone();
+        let Some(document) = catalogue.collections[collection].tag_document() else { return };
+        let documents = contributions.map(|own| document::all(&catalogue, document, own));
+        let tree = |name: &str| documents.iter().flatten().find(|(own, _)| &**own == name).map(|(_, tree)| tree.clone());
+        let names = document.sources().into_iter().map(|source| catalogue.sources[source].name.as_str());
+        let changes = names.map(|name| (name.into(), tree(name))).collect();
+        self.add(collection, key, changes, documents);
     }
 
     /// Forgets a record.

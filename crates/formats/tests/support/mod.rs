@@ -3,6 +3,8 @@
 #![allow(dead_code)]
 
 use std::io::{self, Read};
+use std::path::PathBuf;
+use std::process::Command;
 use stook_formats::Syntax;
 use stook_formats::marc::{MarcBuilder, MarcRecord};
 use stook_formats::read::{Documents, Found, each};
@@ -277,4 +279,16 @@ pub fn random_text(random: &mut Random, most: usize) -> String {
         text.extend(char::from_u32(code as u32));
     }
     text
+}
+
+/// A Python that can import `module`.
+pub fn python(module: &str) -> Option<PathBuf> {
+    let of_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/stook/venv/bin/python"));
+    let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).or_else(of_home)?;
+    let probed = Command::new(&python).args(["-c", &format!("import {module}")]).output();
+    if probed.is_ok_and(|output| output.status.success()) {
+        return Some(python);
+    }
+    println!("skipped: {} cannot import {module}", python.display());
+    None
 }

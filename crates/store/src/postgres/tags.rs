@@ -3,16 +3,14 @@
 use super::records::tenant_id;
 use super::session::{Attempt, Session};
 use super::tables::Tables;
-use crate::tag::{Definition, Given, Tag, Tagging, Tags, differences};
+use crate::tag::{self, Definition, Given, Tag, Tagging, Tags, differences};
 use crate::{StoreError, Tenant, Trees, Unit};
 use ::postgres::Row;
 use std::collections::HashMap;
 use stook_catalogue::key::Key;
 
 fn id_of(tables: &Tables, collection: usize) -> Attempt<i64> {
-    let definition = tables.catalogue().collections.get(collection).and_then(|collection| collection.tags.as_ref());
-    let id = definition.map(|tags| i64::from(tags.id));
-    Ok(id.ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?)
+    Ok(tag::id_of(tables.catalogue(), collection)?.into())
 }
 
 pub fn tags(session: &mut Session, tables: &Tables, tenant: i64, collection: usize) -> Attempt<Tags> {
@@ -120,16 +118,14 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn
     session.execute("INSERT INTO tag_stamps(tenant, stamp) VALUES ($1, 0) ON CONFLICT DO NOTHING", &[&tenant])?;
     let stamp: i64 = session.one("SELECT stamp FROM tag_stamps WHERE tenant = $1 FOR SHARE", &[&tenant])?.get(0);
     if stamp != known {
-        let with_tags = (0..tables.catalogue().collections.len()).filter(|own| tables.catalogue().collections[*own].tags.is_some());
-        let now = with_tags.map(|own| Ok((own, tags(session, tables, tenant, own)?))).collect::<Attempt<_>>()?;
-        unit.retag(now);
+        let now = tables.catalogue().with_tags().map(|(own, _)| Ok((own, tags(session, tables, tenant, own)?)));
+        unit.retag(now.collect::<Attempt<_>>()?);
     }
     let mut given = Given::default();
     for tagging in unit.tagging() {
         let collection = id_of(tables, tagging.collection)?;
         write_trees(session, tenant, collection, &tagging)?;
-        let own = carry(session, tables, tenant, collection, &tagging)?;
-        given = Given { added: given.added + own.added, removed: given.removed + own.removed };
+        given += carry(session, tables, tenant, collection, &tagging)?;
     }
     unit.tagged(given);
     Ok(())

@@ -3,18 +3,13 @@
 use super::failure;
 use super::records::{execute, tenant_id};
 use super::tables::Tables;
-use crate::tag::{Definition, Given, Tag, Tagging, Tags, differences};
+use crate::tag::{Definition, Given, Tag, Tagging, Tags, differences, id_of};
 use crate::{Result, StoreError, Tenant, Trees, Unit};
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::HashMap;
 use std::rc::Rc;
 use stook_catalogue::key::Key;
-
-fn id_of(tables: &Tables, collection: usize) -> Result<u32> {
-    let definition = tables.catalogue().collections.get(collection).and_then(|collection| collection.tags.as_ref());
-    definition.map(|tags| tags.id).ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))
-}
 
 fn stamp_of(connection: &Connection, tenant: i64) -> Result<i64> {
     let mut statement = connection.prepare_cached("SELECT stamp FROM tag_stamps WHERE tenant = ?").map_err(failure)?;
@@ -37,13 +32,13 @@ pub fn tags(connection: &Connection, tables: &Tables, tenant: i64, collection: u
             job: row.get::<_, i64>(8)? as u64,
         })
     };
-    let rows = statement.query_map(params![tenant, id_of(tables, collection)?], tag).map_err(failure)?;
+    let rows = statement.query_map(params![tenant, id_of(tables.catalogue(), collection)?], tag).map_err(failure)?;
     Ok(Tags { stamp: stamp_of(connection, tenant)?, tags: rows.collect::<rusqlite::Result<_>>().map_err(failure)? })
 }
 
 /// Writes tags; those that are new must be, where `new` says so.
 pub fn put(connection: &Connection, tables: &Tables, tenant: &Tenant, collection: usize, tags: &[Tag], new: bool, stamp: i64) -> Result<()> {
-    let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables, collection)?);
+    let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables.catalogue(), collection)?);
     execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
     for tag in tags {
         let sql = "SELECT EXISTS(SELECT 1 FROM tags WHERE tenant = ? AND collection = ? AND name = ?)";
@@ -67,7 +62,7 @@ pub fn put(connection: &Connection, tables: &Tables, tenant: &Tenant, collection
 
 /// Removes a tag, and everybody's.
 pub fn delete(connection: &Connection, tables: &Tables, tenant: &Tenant, collection: usize, name: &str, stamp: i64) -> Result<bool> {
-    let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables, collection)?);
+    let (tenant, collection) = (tenant_id(connection, tenant)?, id_of(tables.catalogue(), collection)?);
     execute(connection, "INSERT OR REPLACE INTO tag_stamps(tenant, stamp) VALUES (?, ?)", params![tenant, stamp])?;
     execute(connection, "DELETE FROM tagged WHERE tenant = ? AND collection = ? AND value = ?", params![tenant, collection, name])?;
     let mut statement = connection.prepare_cached("DELETE FROM tags WHERE tenant = ? AND collection = ? AND name = ?").map_err(failure)?;
@@ -99,26 +94,31 @@ fn by_key<T>(
 
 /// Names of the tags that records carry.
 pub fn tagged(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<Vec<String>>> {
-    let sql = "SELECT t.key, t.value FROM rarray(?1) AS wanted CROSS JOIN tagged AS t ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value ORDER BY t.key, t.value";
-    by_key(connection, sql, (tenant, id_of(tables, collection)?), keys, |row| row.get(1))
+    carried(connection, (tenant, id_of(tables.catalogue(), collection)?), keys)
+}
+
+fn carried(connection: &Connection, place: (i64, u32), keys: &[Key]) -> Result<Vec<Vec<String>>> {
+    let sql = "SELECT t.key, t.value FROM rarray(?1) AS wanted CROSS JOIN tagged AS t \
+               ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value ORDER BY t.key, t.value";
+    by_key(connection, sql, place, keys, |row| row.get(1))
 }
 
 /// Trees of records, each of a source.
 pub fn trees(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Result<Vec<Trees>> {
     let sql = "SELECT t.key, t.source, t.tree FROM rarray(?1) AS wanted CROSS JOIN trees AS t ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value";
-    by_key(connection, sql, (tenant, id_of(tables, collection)?), keys, |row| Ok((row.get(1)?, row.get(2)?)))
+    by_key(connection, sql, (tenant, id_of(tables.catalogue(), collection)?), keys, |row| Ok((row.get(1)?, row.get(2)?)))
 }
 
 /// Writes what a unit has found out of documents and tags.
 pub fn write(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Result<()> {
     let Some(known) = unit.knows_tags() else { return Ok(()) };
     if stamp_of(connection, tenant)? != known {
-        let with_tags = (0..tables.catalogue().collections.len()).filter(|own| tables.catalogue().collections[*own].tags.is_some());
-        unit.retag(with_tags.map(|own| Ok((own, tags(connection, tables, tenant, own)?))).collect::<Result<_>>()?);
+        let now = tables.catalogue().with_tags().map(|(own, _)| Ok((own, tags(connection, tables, tenant, own)?)));
+        unit.retag(now.collect::<Result<_>>()?);
     }
     let mut given = Given::default();
     for tagging in unit.tagging() {
-        let collection = id_of(tables, tagging.collection)?;
+        let collection = id_of(tables.catalogue(), tagging.collection)?;
         for (key, source, tree) in &tagging.trees {
             match tree {
                 Some(tree) => {
@@ -132,14 +132,10 @@ pub fn write(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut d
                 }
             }
         }
-        given = add(given, carry(connection, tenant, collection, &tagging)?);
+        given += carry(connection, tenant, collection, &tagging)?;
     }
     unit.tagged(given);
     Ok(())
-}
-
-fn add(one: Given, other: Given) -> Given {
-    Given { added: one.added + other.added, removed: one.removed + other.removed }
 }
 
 fn carry(connection: &Connection, tenant: i64, collection: u32, tagging: &Tagging) -> Result<Given> {
@@ -147,9 +143,7 @@ fn carry(connection: &Connection, tenant: i64, collection: u32, tagging: &Taggin
         return Ok(Given::default());
     }
     let keys: Vec<Key> = tagging.carried.iter().map(|(key, _)| key.clone()).collect();
-    let sql =
-        "SELECT t.key, t.value FROM rarray(?1) AS wanted CROSS JOIN tagged AS t ON t.tenant = ?2 AND t.collection = ?3 AND t.key = wanted.value";
-    let now: Vec<Vec<String>> = by_key(connection, sql, (tenant, collection), &keys, |row| row.get(1))?;
+    let now = carried(connection, (tenant, collection), &keys)?;
     let now: Vec<(&str, &str)> = keys.iter().zip(&now).flat_map(|(key, tags)| tags.iter().map(|tag| (key.as_str(), tag.as_str()))).collect();
     let (added, removed) = differences(tagging, &now);
     for (key, tag) in &removed {

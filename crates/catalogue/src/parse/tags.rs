@@ -1,0 +1,110 @@
+//! Tags of a collection, and documents inside documents, of which tags are asked.
+
+use super::{Format, Reader, SourceContext};
+use crate::definition::{Collection, Embed, Family, Let, Source, TagDocument, TagRules};
+use crate::diagnostic::Diagnostic;
+use crate::key::Template;
+use crate::links::id_of;
+use crate::words;
+use crate::yaml::Node;
+
+impl Reader<'_> {
+    pub(super) fn embeds(&mut self, node: &Node, format: Format<'_>, lets: &[Let], context: &SourceContext<'_>) -> Vec<Embed> {
+        let mut embeds = Vec::new();
+        for (_, source_node, embed) in self.named(node.get("embeds"), "embedded documents") {
+            let source = self.reference(source_node, "source", context.source_names);
+            if self.section(embed, "an embedded document", &[words::EMBED]).is_none() {
+                continue;
+            }
+            let path = self.required(embed, "path").and_then(|path| self.path(path, format));
+            let name = self.required(embed, "name").and_then(|node| {
+                let text = self.text_of(node, "a name")?;
+                match Template::parse(text) {
+                    Ok(name) => {
+                        for unknown in name.names().filter(|name| !lets.iter().any(|known| known.name == *name)) {
+                            self.problem(node, format!("there is no `let` value `{unknown}`"));
+                        }
+                        Some(name)
+                    }
+                    Err((at, message)) => {
+                        self.problems.push(Diagnostic::new(self.inside(node, at), message));
+                        None
+                    }
+                }
+            });
+            if let (Some(source), Some(path), Some(name)) = (source, path, name) {
+                embeds.push(Embed { source, path, name });
+            }
+        }
+        embeds
+    }
+
+    /// Documents inside documents are of sources that have none inside, and are not whole files.
+    pub(super) fn embedded_are_fit(&mut self, sources: &[Source], index: usize, name_node: &Node) {
+        for inner in sources[index].embeds.iter().filter_map(|embed| sources.get(embed.source)) {
+            if !inner.embeds.is_empty() {
+                self.problem(name_node, format!("`{}` is embedded, so it embeds nothing itself", inner.name));
+            }
+            if inner.replaces.is_some() || matches!(inner.family, Family::Marc | Family::Csv) {
+                self.problem(name_node, format!("`{}` cannot be embedded: what is embedded is xml or json, without `replaces`", inner.name));
+            }
+        }
+    }
+
+    pub(super) fn tags(&mut self, (own, collection): (usize, &Collection), node: &Node, sources: &[Source]) -> Option<TagRules> {
+        self.section(node, "tags", &[words::TAGS])?;
+        let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+        let document = match node.get("document") {
+            None => None,
+            Some(document) => {
+                self.section(document, "a document", &[words::TAG_DOCUMENT])?;
+                let mut used = Vec::new();
+                let root_node = self.required(document, "root")?;
+                let root = self.reference(root_node, "source", &names)?;
+                used.push((root_node, root));
+                let otherwise = document.get("otherwise").and_then(|node| self.text_of(node, "a name")).unwrap_or("none").to_owned();
+                if otherwise.is_empty() || !otherwise.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-')) {
+                    self.problem(document, "`otherwise` is the name of an element");
+                }
+                let mut parts: Vec<(String, usize)> = Vec::new();
+                for (prefix, _, source) in self.named(document.get("parts"), "parts") {
+                    let Some(index) = self.reference(source, "source", &names) else { continue };
+                    used.push((source, index));
+                    parts.push((prefix.to_owned(), index));
+                }
+                parts.sort();
+                let mut namespaces: Vec<(String, String)> = parts.iter().map(|(prefix, _)| (prefix.clone(), prefix.clone())).collect();
+                for (node, index) in used {
+                    let source = &sources[index];
+                    if source.family != Family::Xml {
+                        self.problem(node, format!("`{}` is {}; an XPath is asked of xml", source.name, source.family.name()));
+                    }
+                    if source.replaces.is_some() {
+                        self.problem(node, format!("files of `{}` take the place of others, so it cannot be tagged", source.name));
+                    }
+                    if source.feeds.iter().all(|feed| feed.collection != own) {
+                        self.problem(node, format!("`{}` does not feed `{}`", source.name, collection.name));
+                    }
+                    for binding in &source.namespaces {
+                        if !namespaces.iter().any(|(prefix, _)| *prefix == binding.0) {
+                            namespaces.push(binding.clone());
+                        }
+                    }
+                }
+                if !collection.keep_raw {
+                    self.problem(document, "an XPath is asked of kept documents: add `raw: keep` to the collection");
+                }
+                Some(TagDocument { root, otherwise, parts, namespaces })
+            }
+        };
+        let steps = node.get("steps").and_then(|node| self.number_of(node, "steps", 1_000..=u32::MAX)).map_or(1_000_000, u64::from);
+        let mut attributes = Vec::new();
+        for (name, name_node, ty) in self.named(node.get("attributes"), "attributes") {
+            if ["name", "comment", "xpath", "query", "created", "changed"].contains(&name) {
+                self.problem(name_node, format!("every tag has a `{name}` already"));
+            }
+            attributes.extend(self.field_type(ty).map(|ty| (name.to_owned(), ty)));
+        }
+        Some(TagRules { id: id_of(&format!("tags {}", collection.name)), document, steps, attributes })
+    }
+}

@@ -1,0 +1,43 @@
+//! What the laws of this crate share: folders in memory, and several openings of one store, as several processes have them.
+
+#![allow(dead_code, reason = "no test uses all of it")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use stook_catalogue::definition::Catalogue;
+use stook_lab::postgres::Server;
+use stook_store::Store;
+use stook_store::postgres::{self, PostgresStore};
+use stook_store::sqlite::{self, SqliteStore};
+
+/// A folder of this process, in memory where that is possible. Nothing is dropped at the end of a process: the next one clears
+/// away what those that are gone have left.
+pub fn folder(name: &str) -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let folders = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let prefix = format!("stook-{name}-");
+    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let process = file.to_str().and_then(|file| file.strip_prefix(&prefix));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let folder = folders.join(format!("{prefix}{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// A store on a file in a folder, opened several times.
+pub fn on_a_file(folder: &Path, catalogue: &Arc<Catalogue>, openings: usize) -> Vec<Box<dyn Store>> {
+    let open =
+        |_| -> Box<dyn Store> { Box::new(SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::Options::default()).expect("a store")) };
+    (0..openings).map(open).collect()
+}
+
+/// A store on the tests' server, in a schema of its own, opened three times; nothing where PostgreSQL is not installed.
+pub fn on_a_server(schema: &str, catalogue: &Arc<Catalogue>) -> Option<Vec<Box<dyn Store>>> {
+    let url = format!("{}?schema={schema}", Server::shared()?.url("postgres"));
+    let open = |_| -> Box<dyn Store> { Box::new(PostgresStore::open(&url, catalogue.clone(), &postgres::Options::default()).expect("a store")) };
+    Some((0..3).map(open).collect())
+}
