@@ -31,6 +31,8 @@ pub struct Catalogue {
     pub links: Vec<Link>,
     /// Coverages of all collections, each behind those it sums up.
     pub coverages: Vec<Coverage>,
+    /// Services that are asked when a query needs them, in the order written.
+    pub services: Vec<Service>,
     /// Sources, in the order written.
     pub sources: Vec<Source>,
     /// Profiles, in the order written.
@@ -434,6 +436,8 @@ pub struct Source {
     pub replaces: Option<Replaces>,
     /// Services that are asked for documents.
     pub collect: Option<Collect>,
+    /// How a service is asked for documents that a query needs.
+    pub asks: Option<Asks>,
     /// Collections fed.
     pub feeds: Vec<Feed>,
     /// Documents of other sources inside its own.
@@ -470,6 +474,115 @@ pub struct Collect {
     pub filter: Option<String>,
     /// How the names of credentials begin in the environment.
     pub credentials: Option<String>,
+}
+
+/// A service that is asked when a query needs what it knows. Times are in microseconds.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// What the paths of its calls stand behind; `${NAME}` is taken from the environment.
+    pub url: String,
+    /// Time for one request.
+    pub timeout: i64,
+    /// Time for all requests of an answer.
+    pub deadline: i64,
+    /// Requests at a time.
+    pub parallel: usize,
+    /// Requests a second.
+    pub rate: Option<u32>,
+    /// How often a request is tried.
+    pub attempts: u32,
+    /// Most bytes of one response.
+    pub most_bytes: u64,
+    /// How long an answer is fresh, where the response does not say.
+    pub ttl: i64,
+    /// The same for answers without any document.
+    pub ttl_empty: i64,
+    /// How long it is not asked the same again after it has failed.
+    pub ttl_failed: i64,
+    /// What stands for any text in an argument.
+    pub wildcard: String,
+    /// How the names of credentials begin in the environment.
+    pub credentials: Option<String>,
+}
+
+/// How a source's service is asked. All of its calls give documents of one kind, chosen by their arguments.
+#[derive(Debug, Clone)]
+pub struct Asks {
+    /// The number of its answers in a store.
+    pub id: u32,
+    /// The service's index.
+    pub service: usize,
+    /// Its calls, in the order written.
+    pub calls: Vec<Call>,
+}
+
+/// A call of a service.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Its name.
+    pub name: String,
+    /// Path and constant parameters, behind the service's URL.
+    pub get: String,
+    /// Its arguments.
+    pub args: Vec<CallArg>,
+    /// How it cuts long answers.
+    pub page: Option<Paging>,
+    /// Among calls with as many arguments the cheapest is made.
+    pub cost: u32,
+}
+
+/// An argument of a call: a condition of a query that the service is told. Every document of the answer satisfies it.
+#[derive(Debug, Clone)]
+pub struct CallArg {
+    /// Its name.
+    pub name: String,
+    /// The field, by index, of the collection that is fed.
+    pub field: usize,
+    /// What of the condition it takes.
+    pub takes: Takes,
+    /// What a value must look like.
+    pub shape: Option<Regex>,
+    /// Whether the call cannot be made without it.
+    pub required: bool,
+    /// What is said where the query says nothing.
+    pub default: Option<String>,
+    /// Times as seconds since 1970.
+    pub epoch: bool,
+}
+
+/// What an argument takes of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// One value.
+    Value,
+    /// One value, or a pattern.
+    Pattern,
+    /// One value, or several: the argument is repeated.
+    List,
+    /// The lower bound.
+    From,
+    /// The upper bound.
+    To,
+}
+
+/// How long answers are cut.
+#[derive(Debug, Clone)]
+pub enum Paging {
+    /// By number: documents to leave out, and documents of a page.
+    Offset {
+        /// The argument with how many documents are left out.
+        offset: String,
+        /// The argument with how many documents there are on a page.
+        limit: String,
+        /// How many are asked for.
+        size: u64,
+    },
+    /// The top object's member that holds the URL of what follows.
+    Next(String),
+    /// The element that holds a token, and the argument that takes it (OAI-PMH).
+    Token(String, String),
 }
 
 /// A named value of a document.

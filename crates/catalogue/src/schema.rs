@@ -9,7 +9,7 @@ pub fn schema() -> Json {
     let types: Vec<&str> = TYPE_NAMES.iter().map(|(name, _)| *name).collect();
     let index_kind = json!({"enum": ["equal", "prefix", "contains"]});
     let simple_rule = json!({"enum": ["latest", "earliest", "union", "by_contributor"]});
-    let definitions = json!({
+    let mut definitions = json!({
         "name": {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,47}$"},
         "type": {"oneOf": [{"enum": types}, {"type": "array", "minItems": 1, "maxItems": 1, "items": {"enum": types}}]},
         "index": {"oneOf": [index_kind, {"type": "array", "minItems": 1, "uniqueItems": true, "items": index_kind}]},
@@ -51,6 +51,15 @@ pub fn schema() -> Json {
         "page": object(&[words::PAGE], &["number", "size"]),
         "param": object(&[words::PARAM], &["type"]),
     });
+    for (name, own, required) in [
+        ("service", words::SERVICE, &["url"][..]),
+        ("asks", words::ASKS, &["service", "calls"]),
+        ("call", words::CALL, &["get"]),
+        ("call_arg", words::CALL_ARG, &["field"]),
+        ("call_page", words::CALL_PAGE, &[]),
+    ] {
+        definitions[name] = object(&[own], required);
+    }
     let mut schema = object(&[words::CATALOGUE], &["catalogue", "collections"]);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Stook catalogue definition");
@@ -81,6 +90,11 @@ mod tests {
             words::CATALOGUE,
             words::SOURCE,
             words::COLLECT,
+            words::SERVICE,
+            words::ASKS,
+            words::CALL,
+            words::CALL_ARG,
+            words::CALL_PAGE,
             words::REPLACES,
             words::EMBED,
             words::TAGS,

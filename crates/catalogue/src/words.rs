@@ -40,6 +40,11 @@ pub const CATALOGUE: &[Word] = &[
         r##"{"type":"object","additionalProperties":{"type":"array","minItems":1,"items":{"type":"string"}}}"##,
         "Regular expressions with named groups, tried in order; the first that matches gives its groups.",
     ),
+    word(
+        "services",
+        r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/service"}}"##,
+        "HTTP services that are asked when a query needs what they know.",
+    ),
     word("sources", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/source"}}"##, "Where documents come from."),
     word("collections", r##"{"type":"object","minProperties":1,"additionalProperties":{"$ref":"#/$defs/collection"}}"##, "Named sets of records."),
     word(
@@ -156,6 +161,7 @@ pub const SOURCE: &[Word] = &[
         "A file without a failure takes the place of what older files said in the same scope, from its first time on.",
     ),
     word("collect", r##"{"$ref":"#/$defs/collect"}"##, "Services that `stook collect` asks for what is new."),
+    word("asks", r##"{"$ref":"#/$defs/asks"}"##, "The service that is asked for its documents when a query needs them, and its calls."),
     word("contributor", TEXT, "Template naming the part of the source that speaks, such as {interface}."),
     word("feeds", r##"{"type":"array","minItems":1,"items":{"$ref":"#/$defs/feed"}}"##, "The collections a document contributes to."),
     word(
@@ -168,6 +174,68 @@ pub const SOURCE: &[Word] = &[
 /// A document inside a document.
 pub const EMBED: &[Word] =
     &[word("path", TEXT, "Where its text stands."), word("name", TEXT, "What its file would be called, a template over `let` values: `{id}.xml`.")];
+
+/// A service.
+pub const SERVICE: &[Word] = &[
+    word("url", TEXT, "What the paths of its calls stand behind; ${NAME} in it is taken from the environment."),
+    word("timeout", TEXT, "Time for one request; 30s if nothing is said."),
+    word("deadline", TEXT, "Time for all requests of one answer; 120s if nothing is said."),
+    word("parallel", r#"{"type":"integer","minimum":1,"maximum":64}"#, "Requests at a time; 4 if nothing is said."),
+    word("rate", r#"{"type":"integer","minimum":1}"#, "Most requests a second."),
+    word("attempts", r#"{"type":"integer","minimum":1,"maximum":20}"#, "How often a request is tried; 4 if nothing is said."),
+    word("most_bytes", SCALAR, "Most bytes of one response; 2GiB if nothing is said."),
+    word("ttl", TEXT, "How long an answer is fresh, where the response does not say; 10m if nothing is said."),
+    word("ttl_empty", TEXT, "The same for answers without documents; 20s if nothing is said."),
+    word("ttl_failed", TEXT, "How long nothing is asked again that has failed; 10s if nothing is said."),
+    word("wildcard", TEXT, "What stands for any text in its arguments; * if nothing is said."),
+    word("credentials", TEXT, "NAME of NAME_TOKEN, or of NAME_USER and NAME_PASSWORD, in the environment."),
+];
+
+/// `asks`.
+pub const ASKS: &[Word] = &[
+    word("service", r##"{"$ref":"#/$defs/name"}"##, "The service."),
+    word(
+        "calls",
+        r##"{"type":"object","minProperties":1,"additionalProperties":{"$ref":"#/$defs/call"}}"##,
+        "Ways to ask for the same kind of documents. The one that takes most conditions of a query is made.",
+    ),
+];
+
+/// A call.
+pub const CALL: &[Word] = &[
+    word("get", TEXT, "Path, and parameters that are always the same, behind the service's URL."),
+    word(
+        "args",
+        r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/call_arg"}]}}"##,
+        "Arguments, each with the field whose condition it is.",
+    ),
+    word("page", r##"{"$ref":"#/$defs/call_page"}"##, "How long answers are cut."),
+    word("cost", r#"{"type":"integer","minimum":0}"#, "Of calls with as many arguments the cheapest is made; 0 if nothing is said."),
+];
+
+/// An argument of a call.
+pub const CALL_ARG: &[Word] = &[
+    word("field", r##"{"$ref":"#/$defs/name"}"##, "The field; every document of the answer satisfies the condition on it."),
+    word(
+        "takes",
+        r#"{"enum":["value","pattern","list","from","to"]}"#,
+        "What it takes: value (one), pattern (or one with *), list (or several, repeated), from, to (a bound).",
+    ),
+    word("shape", TEXT, "A regular expression: other values are not for this argument."),
+    word("required", BOOLEAN, "Whether the call cannot be made without it."),
+    word("default", SCALAR, "What the service is told where the query says nothing."),
+    word("as", r#"{"enum":["text","epoch"]}"#, "How times are written: text (RFC 3339) or epoch (seconds)."),
+];
+
+/// How answers are cut.
+pub const CALL_PAGE: &[Word] = &[
+    word("offset", TEXT, "The argument with how many documents to leave out."),
+    word("limit", TEXT, "The argument with how many documents to send."),
+    word("size", r#"{"type":"integer","minimum":1}"#, "How many; 1 000 if nothing is said."),
+    word("next", TEXT, "json: the top object's member with the URL of what follows, such as `@odata.nextLink`."),
+    word("token", TEXT, "xml: the element with a token for what follows, such as `resumptionToken`."),
+    word("argument", TEXT, "The argument that takes the token; that of the element's name if nothing is said."),
+];
 
 /// `collect`.
 pub const COLLECT: &[Word] = &[

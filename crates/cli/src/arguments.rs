@@ -556,9 +556,24 @@ pub struct Query {
     /// Show how the store answers.
     #[arg(long)]
     pub explain: bool,
+    /// Whether services are asked: where nothing fresh is here, always, later (what is here is shown), or never.
+    #[arg(long, default_value = "needed", value_name = "WHEN")]
+    pub ask: Asking,
+    /// Wait at most so many seconds for services [default: as long as they may take].
+    #[arg(long, value_name = "S")]
+    pub wait: Option<u64>,
     /// Whose records.
     #[arg(long, default_value = "main", value_name = "T")]
     pub tenant: String,
+}
+
+/// When services are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Asking {
+    Needed,
+    Always,
+    Later,
+    Never,
 }
 
 /// Formats of `get`.

@@ -1,21 +1,25 @@
 //! `get`, `query`, `withdraw`, `export`.
 
-use crate::arguments::{ExportFormat, Get, GetFormat, Query, QueryFormat};
+use crate::arguments::{Asking, ExportFormat, Get, GetFormat, Query, QueryFormat};
 use crate::open::{self, Place};
 use crate::output::{colours, count, number, seconds, table, yaml};
 use crate::{Failure, Outcome};
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::{FieldType, Value};
+use stook_engine::ask::{Asker, Status, When, Wish};
 use stook_engine::export::{self, Format};
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
 use stook_query::{Compiled, carried, resolve};
 use stook_store::Store;
+use stook_store::plan::Plan;
 
 pub fn get(place: &Place, arguments: &Get) -> Outcome {
     let (catalogue, store) = place.open_existing()?;
@@ -102,8 +106,47 @@ fn explain_table(explained: &Json) {
     println!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
 }
 
+/// Asks services for what a query needs, and says on standard error what they answered; false if anything is missing.
+fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, plan: &Plan, arguments: &Query) -> Result<bool, Failure> {
+    let asker = Asker::new(catalogue);
+    if !asker.concerns(plan.collection) {
+        return Ok(true);
+    }
+    let when = match arguments.ask {
+        Asking::Needed => When::Needed,
+        Asking::Always => When::Always,
+        Asking::Later => When::Later,
+        Asking::Never => When::Never,
+    };
+    let said = asker.ask(store, plan, Wish { when, time: arguments.wait.map(Duration::from_secs) })?;
+    asker.stop();
+    for status in &said {
+        if arguments.format == QueryFormat::Table {
+            eprintln!("{}", shown_status(status));
+        } else {
+            eprintln!("{}", status.to_json());
+        }
+    }
+    Ok(said.iter().all(|status| status.state() == "complete"))
+}
+
+fn shown_status(status: &Status) -> String {
+    let name = format!("{} ({})", status.service, status.source);
+    let reason = status.reason.as_ref().or(status.answer.as_ref().and_then(|answer| answer.reason.as_ref()));
+    let documents = status.answer.as_ref().map_or(0, |answer| answer.documents);
+    let took = status.answer.as_ref().map_or(Duration::ZERO, |answer| Duration::from_micros((answer.ended - answer.begun).max(0) as u64));
+    match (status.state(), reason) {
+        ("complete", _) if status.cached => format!("{name}: {}, here since an earlier question", count(documents, "document")),
+        ("complete", _) => format!("{name}: {} in {}", count(documents, "document"), seconds(took)),
+        (state, Some(reason)) => format!("{name} is {state}: {reason}"),
+        (state, None) => format!("{name} is {state}"),
+    }
+}
+
 pub fn query(place: &Place, arguments: &Query) -> Outcome {
-    let (catalogue, store) = place.open_existing()?;
+    let catalogue = place.catalogue()?;
+    // what services are asked for makes a store
+    let store = if catalogue.services.is_empty() { place.open_existing()?.1 } else { place.store(&catalogue, false)? };
     let tenant = open::tenant(&arguments.tenant)?;
     let compiled = resolve(&arguments.query, &catalogue, &*store, &tenant, store.clock())?;
     let mut compiled = compiled.map_err(|problem| Failure::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned()))?;
@@ -115,6 +158,12 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
         }
         return Ok(0);
     }
+    let is_whole = ask_services(&catalogue, &store, &compiled.plan, arguments)?;
+    let code = show_answer(&*store, compiled, arguments)?;
+    Ok(if is_whole { code } else { 2 })
+}
+
+fn show_answer(store: &dyn Store, mut compiled: Compiled, arguments: &Query) -> Outcome {
     let began = Instant::now();
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
@@ -129,7 +178,7 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
                 if short && (!rows.is_empty() || arguments.idx == 0) { arguments.idx + rows.len() as u64 } else { store.count(&compiled.plan)? };
             show_rows(&compiled, rows, arguments.format, Some(total), began)
         }
-        _ => stream_rows(&*store, &compiled, arguments.format),
+        _ => stream_rows(store, &compiled, arguments.format),
     }
 }
 

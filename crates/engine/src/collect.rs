@@ -5,10 +5,10 @@
 //! for once more, which changes nothing. Pages are cut by the documents' own times, not by their number from the beginning of the
 //! window, so what is published meanwhile is not skipped.
 
+use crate::http::{Attempt, Client, encoded, persist, with_environment};
 use crate::import::{self, Upload};
 use crate::settle::{Telling, number};
 use crate::{EngineError, Result};
-use base64::Engine;
 use serde_json::Value as Json;
 use std::io::Cursor;
 use std::sync::Arc;
@@ -26,10 +26,6 @@ const MOST_BYTES: u64 = 64 << 20;
 const ATTEMPTS: u32 = 5;
 /// The first pause between two attempts; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause that a service may ask for.
-const MOST_PAUSE: Duration = Duration::from_secs(60);
-/// Time to connect.
-const CONNECT: Duration = Duration::from_secs(10);
 /// Time for a page.
 const PAGE_TIME: Duration = Duration::from_secs(120);
 
@@ -167,31 +163,12 @@ struct Service<'c> {
     collect: &'c Collect,
     name: &'c str,
     url: String,
-    credentials: Option<String>,
-    agent: ureq::Agent,
-}
-
-/// What an attempt came to.
-enum Attempt {
-    Answered(Vec<u8>),
-    /// It may be better later.
-    Later(String, Option<Duration>),
-    /// It is of no use to ask again.
-    Never(String),
+    client: Client,
 }
 
 impl<'c> Service<'c> {
     fn new(collect: &'c Collect, name: &'c str, url: &str) -> Result<Self> {
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(PAGE_TIME))
-            .timeout_connect(Some(CONNECT))
-            // a service that has moved is for people to look at
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .user_agent(concat!("stook/", env!("CARGO_PKG_VERSION")));
-        let credentials = collect.credentials.as_deref().map(credentials).transpose()?;
-        Ok(Self { collect, name, url: url.to_owned(), credentials, agent: config.build().into() })
+        Ok(Self { collect, name, url: url.to_owned(), client: Client::new(collect.credentials.as_deref())? })
     }
 
     /// The page of a window behind `skip` documents.
@@ -201,58 +178,21 @@ impl<'c> Service<'c> {
         let wanted = format!("{window} ge {} and {window} lt {}{own}", show_timestamp(from), show_timestamp(until));
         let joint = if self.url.contains('?') { '&' } else { '?' };
         let url = format!("{}{joint}$filter={}&$orderby={}&$top={page}&$skip={skip}", self.url, encoded(&wanted), encoded(&format!("{window} asc")));
-        let mut pause = FIRST_PAUSE;
-        for attempt in 1.. {
-            let (reason, asked) = match self.attempt(&url) {
-                Attempt::Answered(bytes) => return self.read(bytes),
-                Attempt::Never(reason) => return Err(self.failed(&reason)),
-                Attempt::Later(reason, asked) => (reason, asked),
-            };
-            if attempt >= ATTEMPTS {
-                return Err(self.failed(&format!("{reason}, {ATTEMPTS} times")));
-            }
-            // others that failed together do not come back together
-            let jitter = Duration::from_millis(u64::from(std::process::id()) % 250);
-            let until = Instant::now() + asked.unwrap_or(pause).min(MOST_PAUSE) + jitter;
-            while Instant::now() < until {
-                if stop.load(Ordering::SeqCst) {
-                    return Err(self.failed(&reason));
-                }
+        let pause = |pause: Duration| {
+            let until = Instant::now() + pause;
+            while Instant::now() < until && !stop.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(50));
             }
-            pause *= 2;
-        }
-        unreachable!("the last attempt returns")
-    }
-
-    fn attempt(&self, url: &str) -> Attempt {
-        let mut request = self.agent.get(url).header("accept", "application/json");
-        if let Some(credentials) = &self.credentials {
-            request = request.header("authorization", credentials);
-        }
-        let mut response = match request.call() {
-            Ok(response) => response,
-            Err(ureq::Error::BadUri(reason)) => return Attempt::Never(reason),
-            Err(error) => return Attempt::Later(error.to_string(), None),
+            !stop.load(Ordering::SeqCst)
         };
-        let status = response.status();
-        if status.is_success() {
-            return match response.body_mut().with_config().limit(MOST_BYTES).read_to_vec() {
-                Ok(bytes) => Attempt::Answered(bytes),
-                Err(ureq::Error::BodyExceedsLimit(limit)) => {
-                    Attempt::Never(format!("a page has more than {limit} bytes; ask for smaller ones with `page:`"))
-                }
-                Err(error) => Attempt::Later(error.to_string(), None),
-            };
-        }
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let (wait, place) = (header("retry-after").and_then(|text| text.parse().ok()), header("location"));
-        let said: String = response.body_mut().with_config().limit(2_000).read_to_string().unwrap_or_default().chars().take(200).collect();
-        let reason = format!("it answers {status}{}{}", place.map(|place| format!(" to {place}")).unwrap_or_default(), quoted(&said));
-        match status.as_u16() {
-            408 | 425 | 429 | 500.. => Attempt::Later(reason, wait.map(Duration::from_secs)),
-            _ => Attempt::Never(reason),
-        }
+        let attempt = || {
+            self.client.get(&url, "application/json", (PAGE_TIME, MOST_BYTES), &mut |_, body| {
+                let mut bytes = Vec::new();
+                body.read_to_end(&mut bytes)?;
+                Ok(Attempt::Answered(bytes))
+            })
+        };
+        self.read(persist(ATTEMPTS, FIRST_PAUSE, &pause, attempt).map_err(|reason| self.failed(&reason))?)
     }
 
     fn read(&self, bytes: Vec<u8>) -> Result<Page> {
@@ -268,34 +208,6 @@ impl<'c> Service<'c> {
 
     fn failed(&self, reason: &str) -> EngineError {
         EngineError::Wrong(format!("service `{}`: {reason}", self.name))
-    }
-}
-
-fn quoted(said: &str) -> String {
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    if said.is_empty() { said } else { format!(" ({said})") }
-}
-
-/// Text as it stands in a query; a space is not a plus, which some services do not know.
-fn encoded(text: &str) -> String {
-    form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
-}
-
-/// A URL with `${NAME}` taken from the environment.
-fn with_environment(url: &str) -> Result<String> {
-    let Some((before, rest)) = url.split_once("${") else { return Ok(url.to_owned()) };
-    let Some((name, after)) = rest.split_once('}') else { return Ok(url.to_owned()) };
-    let value = std::env::var(name).map_err(|_| EngineError::Wrong(format!("{url}: there is no {name} in the environment")))?;
-    Ok(format!("{before}{value}{}", with_environment(after)?))
-}
-
-/// What is said to a service of who asks: `NAME_TOKEN`, or `NAME_USER` and `NAME_PASSWORD`, of the environment.
-fn credentials(name: &str) -> Result<String> {
-    let get = |part: &str| std::env::var(format!("{name}_{part}")).ok();
-    match (get("TOKEN"), get("USER"), get("PASSWORD")) {
-        (Some(token), ..) => Ok(format!("Bearer {token}")),
-        (None, Some(user), Some(password)) => Ok(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}")))),
-        _ => Err(EngineError::Wrong(format!("there is neither {name}_TOKEN nor {name}_USER and {name}_PASSWORD in the environment"))),
     }
 }
 

@@ -6,10 +6,12 @@
 //! [`transition`] change them one by one, [`withdraw`]
 //! takes contributions back, [`export`] writes records out.
 
+pub mod ask;
 pub mod chunk;
 pub mod collect;
 pub mod edit;
 pub mod export;
+mod http;
 pub mod import;
 pub mod queue;
 pub mod record;

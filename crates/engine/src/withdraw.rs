@@ -10,7 +10,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
-use stook_catalogue::record::unpack;
+use stook_catalogue::record::{Contribution, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_store::tag::{Tagging, Tags};
 use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Result as StoreResult, Settling, Store, StoredRecord, Tenant, Unit};
@@ -27,6 +27,14 @@ pub struct Withdrawn {
     pub gone: u64,
     /// Those of them kept without any contribution because transitions have set their state.
     pub held: u64,
+}
+
+impl Withdrawn {
+    fn add(&mut self, other: Self) {
+        self.records += other.records;
+        self.gone += other.gone;
+        self.held += other.held;
+    }
 }
 
 /// Withdraws every contribution of `contributor` (a source, or `source:part`) from one collection or all it feeds, or from
@@ -58,11 +66,14 @@ pub fn withdraw(
     }
     let collection_is_all = collection.is_none();
     let rules = Arc::new(Rules::new(catalogue));
+    let own = contributor.to_owned();
+    let which: Which = Arc::new(move |contribution| *contribution.contributor == *own || contribution.source() == own);
+    let caller = format!("withdrawal of {contributor}");
     let mut total = Withdrawn::default();
     for collection in collections {
         if let Some(key) = key {
             let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
-            page(&rules, store, tenant, contributor, collection, vec![key], &mut total)?;
+            total.add(page(&rules, store, tenant, (&which, &caller), collection, &[key])?);
             continue;
         }
         let mut after = String::new();
@@ -70,7 +81,7 @@ pub fn withdraw(
             let keys = store.keys_behind(tenant, collection, &after, PAGE)?;
             let Some(last) = keys.last() else { break };
             last.as_str().clone_into(&mut after);
-            page(&rules, store, tenant, contributor, collection, keys, &mut total)?;
+            total.add(page(&rules, store, tenant, (&which, &caller), collection, &keys)?);
             show(total.records);
         }
     }
@@ -82,16 +93,19 @@ pub fn withdraw(
     Ok(total)
 }
 
-fn page(
+/// Whether a contribution is taken back.
+pub(crate) type Which = Arc<dyn Fn(&Contribution) -> bool + Send + Sync>;
+
+/// Takes contributions back from records; `caller` is who does that, for their log.
+pub(crate) fn page(
     rules: &Arc<Rules>,
     store: &dyn Store,
     tenant: &Tenant,
-    contributor: &str,
+    (which, caller): (&Which, &str),
     collection: usize,
-    keys: Vec<Key>,
-    total: &mut Withdrawn,
-) -> Result<()> {
-    let stored = store.read(tenant, collection, &keys, Detail::Full)?;
+    keys: &[Key],
+) -> Result<Withdrawn> {
+    let stored = store.read(tenant, collection, keys, Detail::Full)?;
     let counted = Arc::new(std::sync::Mutex::new(Withdrawn::default()));
     let definition = &rules.catalogue.collections[collection];
     let tagger = match definition.tag_document() {
@@ -102,7 +116,8 @@ fn page(
         tagger,
         rules: rules.clone(),
         tenant: tenant.clone(),
-        contributor: contributor.to_owned(),
+        which: which.clone(),
+        caller: caller.to_owned(),
         collection,
         writes: Vec::new(),
         counted: counted.clone(),
@@ -116,18 +131,15 @@ fn page(
     if !unit.writes.is_empty() {
         store.commit(Box::new(unit))?;
     }
-    if let Ok(counted) = counted.lock() {
-        total.records += counted.records;
-        total.gone += counted.gone;
-        total.held += counted.held;
-    }
-    Ok(())
+    let counted = counted.lock().map(|counted| *counted).unwrap_or_default();
+    Ok(counted)
 }
 
 struct WithdrawUnit {
     rules: Arc<Rules>,
     tenant: Tenant,
-    contributor: String,
+    which: Which,
+    caller: String,
     collection: usize,
     writes: Vec<RecordWrite>,
     counted: Arc<std::sync::Mutex<Withdrawn>>,
@@ -143,7 +155,7 @@ impl WithdrawUnit {
         let definition = &self.rules.catalogue.collections[self.collection];
         let mut contributions = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref())?;
         let before = contributions.clone();
-        contributions.retain(|contribution| *contribution.contributor != *self.contributor && contribution.source() != self.contributor);
+        contributions.retain(|contribution| !(self.which)(contribution));
         if contributions.len() == before.len() {
             return Ok(None);
         }
@@ -161,7 +173,7 @@ impl WithdrawUnit {
         let followed = decider.follow(&record.key, Some(&record), &change);
         self.followed.insert(record.key.clone(), followed);
         if let Some(logged) = golden_change(definition, Some(&record), &change) {
-            let (collection, key, caller) = (self.collection, record.key.clone(), format!("withdrawal of {}", self.contributor));
+            let (collection, key, caller) = (self.collection, record.key.clone(), self.caller.clone());
             self.logged.insert(record.key.clone(), Logged { collection, key, transition: None, caller, change: logged });
         }
         if let Ok(mut counted) = self.counted.lock() {

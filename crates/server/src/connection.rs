@@ -77,6 +77,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
         });
     }
     app.ending.store(true, Ordering::SeqCst);
+    app.asker.stop();
     drop(listener);
     let ended = tokio::time::timeout(LAST_REQUESTS, graceful.shutdown()).await;
     if ended.is_err() {

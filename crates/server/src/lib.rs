@@ -38,6 +38,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
+use stook_engine::ask::Asker;
 use stook_store::Store;
 use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
@@ -100,6 +101,7 @@ pub struct App {
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) reads: Reads,
+    pub(crate) asker: Arc<Asker>,
     pub(crate) tokens: Tokens,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) interactive: Gate,
@@ -126,6 +128,7 @@ impl App {
         let tokens = Tokens::read(&*store, options.loopback)?;
         let openapi = openapi::document(&catalogue, None).to_string().into();
         Ok(Arc::new(Self {
+            asker: Asker::new(&catalogue),
             interactive: Gate::new(options.interactive),
             bulk: Gate::new(options.bulk),
             watch: Gate::new(options.watch),

@@ -3,7 +3,7 @@
 
 use crate::App;
 use crate::problem::{PROBLEM_JSON, Problem};
-use crate::query::{MOST_OFFSET, MOST_ROWS};
+use crate::query::{MOST_OFFSET, MOST_ROWS, MOST_WAIT};
 use crate::records::{MOST_KEYS, json_answer};
 use crate::routes::MOST_REPEATED;
 use crate::tags::MOST_RECORDS;
@@ -324,8 +324,10 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         "get",
         Operation::new("overview", "catalogue", "What the catalogue has").json(200, "Collections and sources.", object()).guarded(),
     );
-    let rows = || json!({ "type": "object", "properties": { "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "explain": { "type": "array", "items": { "type": "string" } } }, "additionalProperties": false });
+    let service = || json!({ "type": "object", "properties": { "service": text(), "source": text(), "state": { "enum": ["complete", "partial", "failed", "running", "unasked"] }, "reason": text() }, "required": ["service", "source", "state"] });
+    let rows = || json!({ "type": "object", "properties": { "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() } }, "additionalProperties": false });
     let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_OFFSET });
+    let asking = || json!({ "enum": ["needed", "always", "later", "never"] });
     let query = json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 });
     let asked = Operation::new("query", "catalogue", "Ask for records")
         .parameter("q", "query", true, query.clone(), "The query, for example `authority heading=Smith* | sort changed-`.")
@@ -335,19 +337,21 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .query("total", json!({ "type": "boolean" }), "Whether all rows are counted.")
         .query("explain", json!({ "type": "boolean" }), "How the store answers, instead of rows.")
         .query("format", json!({ "enum": ["json", "csv"] }), "json or csv.")
+        .query("ask", asking(), "Whether services are asked: where nothing fresh is here, always, later (what is here is answered), or never.")
+        .query("wait", json!({ "type": "integer", "minimum": 0, "maximum": MOST_WAIT }), "Seconds to wait for services; 20 when it is not given.")
         .json(200, "Rows.", rows())
+        .json(202, "Rows that are here; services are still asked. The same query goes on waiting for them.", rows())
         .answer(200, "Rows.", "text/csv", json!({ "type": "string" }));
     add("/v1/{tenant}/query".into(), "get", asked.guarded());
     let body = json!({
         "type": "object",
-        "properties": { "q": query, "idx": offset(), "limit": counted(MOST_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" } },
+        "properties": { "q": query, "idx": offset(), "limit": counted(MOST_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" }, "ask": asking(), "wait": { "type": "integer", "minimum": 0, "maximum": MOST_WAIT } },
         "required": ["q"], "additionalProperties": false
     });
-    let asked = Operation::new("query_long", "catalogue", "Ask for records by a long query").body(true, &["application/json"], body).json(
-        200,
-        "Rows.",
-        rows(),
-    );
+    let asked = Operation::new("query_long", "catalogue", "Ask for records by a long query")
+        .body(true, &["application/json"], body)
+        .json(200, "Rows.", rows())
+        .json(202, "Rows that are here; services are still asked.", rows());
     add("/v1/{tenant}/query".into(), "post", asked.guarded());
     let keys = json!({ "type": "array", "maxItems": MOST_KEYS, "items": { "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES } });
     let body = json!({ "type": "object", "properties": { "collection": { "type": "string" }, "keys": keys }, "required": ["collection", "keys"], "additionalProperties": false });

@@ -11,8 +11,11 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
+use std::time::Duration;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::Value;
+use stook_engine::EngineError;
+use stook_engine::ask::{Status, WHEN, When, Wish};
 use stook_engine::export::{self, Format};
 use stook_query::{Compiled, resolve};
 
@@ -22,6 +25,11 @@ pub const MOST_ROWS: u64 = 10_000;
 pub const ROWS: u64 = 50;
 /// Most rows left out at the front; further on `after` goes on by key.
 pub const MOST_OFFSET: u64 = 1_000_000;
+/// Seconds that a query waits for services when it does not say.
+const WAIT: u64 = 20;
+/// Most seconds that a query waits for services.
+pub const MOST_WAIT: u64 = 300;
+const ASK: &str = "ask is needed, always, later or never";
 /// Longest query.
 const LONGEST: usize = 16_384;
 
@@ -34,6 +42,7 @@ struct Page {
     total: bool,
     explain: bool,
     csv: bool,
+    wish: Wish,
 }
 
 /// A query resolved against the definition.
@@ -81,6 +90,10 @@ pub async fn get(mut ctx: Ctx) -> Answer {
             Some("csv") => true,
             Some(_) => return Err(Problem::bad("format is json or csv")),
         },
+        wish: Wish {
+            when: when_of(ctx.params.one("ask")?.as_deref()).ok_or_else(|| Problem::bad(ASK))?,
+            time: Some(Duration::from_secs(ctx.params.number("wait", 0, MOST_WAIT)?.unwrap_or(WAIT))),
+        },
     };
     ctx.params.end()?;
     ask(ctx, page).await
@@ -103,7 +116,7 @@ pub async fn post(ctx: Ctx, body: Body) -> Answer {
             .filter(|number| (least..=most).contains(number))
             .ok_or_else(|| wrong(name, &format!("a whole number from {least} to {most}"))),
     };
-    let (idx, limit) = (number("idx", 0, MOST_OFFSET, 0)?, number("limit", 1, MOST_ROWS, ROWS)?);
+    let (idx, limit, wait) = (number("idx", 0, MOST_OFFSET, 0)?, number("limit", 1, MOST_ROWS, ROWS)?, number("wait", 0, MOST_WAIT, WAIT)?);
     let after = match sent.remove("after") {
         None => None,
         Some(Json::String(after)) => Some(after),
@@ -115,8 +128,14 @@ pub async fn post(ctx: Ctx, body: Body) -> Answer {
         Some(_) => Err(wrong(name, "true or false")),
     };
     let (total, explain) = (flag("total")?, flag("explain")?);
+    let when = match sent.remove("ask") {
+        None => Some(When::default()),
+        Some(Json::String(when)) => when_of(Some(&when)),
+        Some(_) => None,
+    };
+    let wish = Wish { when: when.ok_or_else(|| Problem::wrong(vec![ASK.into()]))?, time: Some(Duration::from_secs(wait)) };
     nothing_else(&sent)?;
-    ask(ctx, Page { query, idx, limit, after, total, explain, csv: false }).await
+    ask(ctx, Page { query, idx, limit, after, total, explain, csv: false, wish }).await
 }
 
 async fn ask(ctx: Ctx, page: Page) -> Answer {
@@ -128,7 +147,18 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
     }
     ctx.reaches_store();
     let app = ctx.app.clone();
-    blocking(move || answer(&app, &compiled, &page)).await
+    blocking(move || {
+        let asks = !page.explain && app.asker.concerns(compiled.plan.collection);
+        let said = if asks { Some(app.asker.ask(&app.store, &compiled.plan, page.wish)?) } else { None };
+        Ok::<_, EngineError>(answer(&app, &compiled, &page, said.as_deref())?)
+    })
+    .await
+}
+
+/// The word of `ask`.
+fn when_of(text: Option<&str>) -> Option<When> {
+    let Some(text) = text else { return Some(When::default()) };
+    WHEN.iter().find(|(name, _)| *name == text).map(|(_, when)| *when)
 }
 
 /// Goes on behind a key, which costs the same wherever it is.
@@ -145,8 +175,12 @@ fn after_key(compiled: &mut Compiled, after: &str, idx: u64) -> Answer<()> {
     Ok(())
 }
 
-fn answer(app: &App, compiled: &Compiled, page: &Page) -> stook_store::Result<Response> {
+/// Rows, and what services had to say. Where one is still asked the answer is 202: the same query goes on waiting for it.
+fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) -> stook_store::Result<Response> {
     let store = &*app.store;
+    let is_running = said.is_some_and(|said| said.iter().any(|status| status.state() == "running"));
+    let code = if is_running { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let shown_services = || -> Json { said.unwrap_or_default().iter().map(Status::to_json).collect() };
     if page.explain {
         return Ok(json_answer(StatusCode::OK, json!({ "explain": store.explain(&compiled.plan)? }).to_string()));
     }
@@ -157,18 +191,30 @@ fn answer(app: &App, compiled: &Compiled, page: &Page) -> stook_store::Result<Re
     };
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
-        return Ok(json_answer(StatusCode::OK, json!({ "columns": names, "rows": [shown(&row)] }).to_string()));
+        let mut body = json!({ "columns": names, "rows": [shown(&row)] });
+        if said.is_some() {
+            body["services"] = shown_services();
+        }
+        return Ok(json_answer(code, body.to_string()));
     }
     let rows = store.find(&compiled.plan)?.rows;
     if page.csv {
         let text = csv(compiled, &rows);
-        return Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8; header=present")], text).into_response());
+        let mut response = (code, [(header::CONTENT_TYPE, "text/csv; charset=utf-8; header=present")], text).into_response();
+        let states: Vec<String> = said.unwrap_or_default().iter().map(|status| format!("{}={}", status.source, status.state())).collect();
+        if let (false, Ok(states)) = (states.is_empty(), HeaderValue::from_str(&states.join(", "))) {
+            response.headers_mut().insert("stook-services", states);
+        }
+        return Ok(response);
     }
     let mut body = json!({ "columns": names, "rows": rows.iter().map(|row| shown(row)).collect::<Vec<_>>() });
     if page.total {
         body["total"] = store.count(&compiled.plan)?.into();
     }
-    Ok(json_answer(StatusCode::OK, body.to_string()))
+    if said.is_some() {
+        body["services"] = shown_services();
+    }
+    Ok(json_answer(code, body.to_string()))
 }
 
 fn csv(compiled: &Compiled, rows: &[Vec<Value>]) -> String {

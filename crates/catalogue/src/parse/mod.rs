@@ -5,6 +5,7 @@
 
 mod links;
 mod routes;
+mod services;
 mod tags;
 
 use crate::definition::*;
@@ -275,6 +276,9 @@ impl<'t> Reader<'t> {
         };
         let tables = self.tables(root.get("lookups"));
         let patterns = self.patterns(root.get("patterns"));
+        let service_nodes = self.named(root.get("services"), "services");
+        let service_names: Vec<&str> = service_nodes.iter().map(|(name, ..)| *name).collect();
+        let services: Vec<Service> = service_nodes.iter().filter_map(|(name, _, node)| self.service(name, node)).collect();
         let source_nodes = self.named(root.get("sources"), "sources");
         let source_names: Vec<&str> = source_nodes.iter().map(|(name, ..)| *name).collect();
         let collection_nodes = self.named(root.get("collections"), "collections");
@@ -299,6 +303,7 @@ impl<'t> Reader<'t> {
                 tables: &tables,
                 patterns: &patterns,
                 source_names: &source_names,
+                service_names: &service_names,
             };
             sources.extend(self.source(name, name_node, node, &context));
         }
@@ -339,6 +344,7 @@ impl<'t> Reader<'t> {
             collections,
             links,
             coverages,
+            services,
             sources,
             profiles,
             tenants,
@@ -832,8 +838,9 @@ impl<'t> Reader<'t> {
         let as_of = self.as_of(node, &lets, only_feed, &names, context)?;
         let replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &names));
         let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
+        let asks = node.get("asks").and_then(|node| self.asks(name, node, (family, &as_of, replaces.is_some()), &feeds, context));
         let embeds = self.embeds(node, Format { family, namespaces: &namespaces }, &lets, context);
-        Some(Source { name: name.to_owned(), family, records, namespaces, lets, accept, gone, as_of, replaces, collect, feeds, embeds })
+        Some(Source { name: name.to_owned(), family, records, namespaces, lets, accept, gone, as_of, replaces, collect, asks, feeds, embeds })
     }
 
     fn collect(&mut self, source: &str, node: &Node, family: Family, records: Option<&str>) -> Option<Collect> {
@@ -1211,6 +1218,7 @@ struct SourceContext<'a> {
     tables: &'a Tables,
     patterns: &'a [Pattern],
     source_names: &'a [&'a str],
+    service_names: &'a [&'a str],
 }
 
 /// How paths of a source are read.

@@ -1,0 +1,164 @@
+//! Services that are asked when a query needs them.
+
+use super::{Reader, SourceContext};
+use crate::definition::{AsOf, Asks, Call, CallArg, Family, Feed, Paging, Service, Takes};
+use crate::links::id_of;
+use crate::value::{FieldType, Value, from_text};
+use crate::words;
+use crate::yaml::{Kind, Node};
+use regex::Regex;
+
+const SECOND: i64 = 1_000_000;
+
+impl Reader<'_> {
+    pub(super) fn service(&mut self, name: &str, node: &Node) -> Option<Service> {
+        self.section(node, "a service", &[words::SERVICE])?;
+        let url_node = self.required(node, "url")?;
+        let url = self.text_of(url_node, "a URL")?.trim_end_matches('/').to_owned();
+        if !["http://", "https://", "${"].iter().any(|start| url.starts_with(start)) {
+            self.problem(url_node, "a URL begins with https:// or http://, or with ${NAME}, which the environment says");
+        }
+        let mut time = |word: &str, otherwise: i64| match node.get(word) {
+            None => otherwise,
+            Some(node) => match self.length(node, word) {
+                Some(length) if length > 0 => length,
+                Some(_) => {
+                    self.problem(node, format!("{word} is longer than nothing"));
+                    otherwise
+                }
+                None => otherwise,
+            },
+        };
+        let (timeout, deadline) = (time("timeout", 30 * SECOND), time("deadline", 120 * SECOND));
+        let (ttl, ttl_empty, ttl_failed) = (time("ttl", 600 * SECOND), time("ttl_empty", 20 * SECOND), time("ttl_failed", 10 * SECOND));
+        let mut number = |word: &str, most: u32| node.get(word).and_then(|node| self.number_of(node, word, 1..=most));
+        let (parallel, rate, attempts) =
+            (number("parallel", 64).unwrap_or(4) as usize, number("rate", 1_000_000), number("attempts", 20).unwrap_or(4));
+        let most_bytes = node.get("most_bytes").and_then(|node| {
+            let text = self.text_of(node, "most_bytes")?.to_owned();
+            let size = from_text(&text, &FieldType::Size, None).ok().and_then(|size| size.as_int()).filter(|size| *size > 0);
+            if size.is_none() {
+                self.problem(node, "most_bytes is a size, such as 64MiB");
+            }
+            size
+        });
+        let mut text = |word: &str| node.get(word).and_then(|node| self.text_of(node, word)).map(str::to_owned);
+        let (wildcard, credentials) = (text("wildcard").unwrap_or_else(|| "*".into()), text("credentials"));
+        let most_bytes = most_bytes.map_or(2 << 30, |size| size as u64);
+        let name = name.to_owned();
+        Some(Service { name, url, timeout, deadline, parallel, rate, attempts, most_bytes, ttl, ttl_empty, ttl_failed, wildcard, credentials })
+    }
+
+    pub(super) fn asks(
+        &mut self,
+        source: &str,
+        node: &Node,
+        (family, as_of, replaces): (Family, &AsOf, bool),
+        feeds: &[Feed],
+        context: &SourceContext<'_>,
+    ) -> Option<Asks> {
+        self.section(node, "asks", &[words::ASKS])?;
+        if !matches!(family, Family::Json | Family::Xml) {
+            self.problem(node, format!("services answer json or xml; this source is {}", family.name()));
+        }
+        if !matches!(as_of, AsOf::Received) {
+            self.problem(node, "the newest answer of a service counts: add `as_of: meta.received`");
+        }
+        if replaces {
+            self.problem(node, "an answer takes the place of older ones by its arguments; `replaces` is for files");
+        }
+        let [feed] = feeds else {
+            self.problem(node, "a source that is asked feeds one collection");
+            return None;
+        };
+        let service_node = self.required(node, "service")?;
+        let service = self.reference(service_node, "service", context.service_names)?;
+        let mut calls = Vec::new();
+        for (name, _, call) in self.named(node.get("calls"), "calls") {
+            calls.extend(self.call(name, call, family, feed.collection, context));
+        }
+        if calls.is_empty() && self.problems.is_empty() {
+            self.problem(node, "`calls` says how the service is asked");
+        }
+        Some(Asks { id: id_of(&format!("{source} asks")), service, calls })
+    }
+
+    fn call(&mut self, name: &str, node: &Node, family: Family, collection: usize, context: &SourceContext<'_>) -> Option<Call> {
+        self.section(node, "a call", &[words::CALL])?;
+        let get_node = self.required(node, "get")?;
+        let get = self.text_of(get_node, "a path")?.to_owned();
+        if !get.starts_with('/') || get.contains(['#', ' ']) {
+            self.problem(get_node, "a path begins with /, such as /blocks or /blocks?detail=true");
+        }
+        let mut args = Vec::new();
+        for (name, _, arg) in self.named(node.get("args"), "arguments") {
+            args.extend(self.call_arg(name, arg, collection, context));
+        }
+        let page = node.get("page").and_then(|page| self.paging(page, family));
+        let cost = node.get("cost").and_then(|node| self.number_of(node, "cost", 0..=u32::MAX)).unwrap_or(0);
+        Some(Call { name: name.to_owned(), get, args, page, cost })
+    }
+
+    fn call_arg(&mut self, name: &str, node: &Node, collection: usize, context: &SourceContext<'_>) -> Option<CallArg> {
+        let collection = &context.collections[collection];
+        let fields: Vec<&str> = collection.fields.iter().map(|field| field.name.as_str()).collect();
+        let is_short = matches!(node.kind, Kind::Scalar { .. });
+        if !is_short {
+            self.section(node, "an argument", &[words::CALL_ARG])?;
+        }
+        let field_node = if is_short { node } else { self.required(node, "field")? };
+        let field = self.reference(field_node, "field", &fields)?;
+        let ty = collection.fields[field].golden_type();
+        if ty.is_list() || *ty == FieldType::Json {
+            self.problem(field_node, format!("`{}` is of type {ty}; an argument is a condition on a field with one value", fields[field]));
+        }
+        let kinds = [("value", Takes::Value), ("pattern", Takes::Pattern), ("list", Takes::List), ("from", Takes::From), ("to", Takes::To)];
+        let takes = self.choice(node.get("takes"), "choice for takes", &kinds).unwrap_or(Takes::Value);
+        if takes == Takes::Pattern && *ty != FieldType::Text {
+            self.problem(node, format!("patterns are for text; `{}` is of type {ty}", fields[field]));
+        }
+        let shape = node.get("shape").and_then(|node| {
+            let text = self.text_of(node, "a regular expression")?.to_owned();
+            let shape = Regex::new(&text);
+            if shape.is_err() {
+                self.problem(node, format!("`{text}` is not a regular expression"));
+            }
+            shape.ok()
+        });
+        let required = self.boolean(node.get("required"), "required");
+        let default = node.get("default").and_then(|node| {
+            let text = self.text_of(node, "a default")?.to_owned();
+            if !matches!(from_text(&text, ty, None), Ok(value) if value != Value::Null) {
+                self.problem(node, format!("`{text}` is no value of `{}`, which is of type {ty}", fields[field]));
+            }
+            if matches!(takes, Takes::From | Takes::To) {
+                self.problem(node, "a bound has no default");
+            }
+            Some(text)
+        });
+        let epoch = self.choice(node.get("as"), "choice for as", &[("text", false), ("epoch", true)]).unwrap_or(false);
+        if epoch && *ty != FieldType::Timestamp {
+            self.problem(node, format!("`as: epoch` is for timestamps; `{}` is of type {ty}", fields[field]));
+        }
+        Some(CallArg { name: name.to_owned(), field, takes, shape, required, default, epoch })
+    }
+
+    fn paging(&mut self, node: &Node, family: Family) -> Option<Paging> {
+        self.section(node, "page", &[words::CALL_PAGE])?;
+        let mut text = |word: &str| node.get(word).and_then(|node| self.text_of(node, word)).map(str::to_owned);
+        let (offset, limit, next, token, argument) = (text("offset"), text("limit"), text("next"), text("token"), text("argument"));
+        let size = node.get("size").and_then(|node| self.number_of(node, "size", 1..=1_000_000)).map_or(1_000, u64::from);
+        match (offset, limit, next, token) {
+            (Some(offset), Some(limit), None, None) => Some(Paging::Offset { offset, limit, size }),
+            (None, None, Some(next), None) if family == Family::Json => Some(Paging::Next(next)),
+            (None, None, None, Some(token)) if family == Family::Xml => {
+                let argument = argument.unwrap_or_else(|| token.clone());
+                Some(Paging::Token(token, argument))
+            }
+            _ => {
+                self.problem(node, "a page has `offset` and `limit`, or `next` (json), or `token` (xml)");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What a service has answered, as it is noted in the store: as an edge per answer, found by what was asked.
+
+use super::bind::{Conditions, Told, pieces};
+use crate::settle::Telling;
+use crate::{EngineError, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use stook_catalogue::definition::{Asks, Call, Collection, Takes};
+use stook_catalogue::value::{FieldType, Value, from_json};
+use stook_store::plan::Test;
+use stook_store::queue::JobId;
+use stook_store::{Edge, EdgeChange, Settling, Store, Tenant};
+
+/// How far an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It is on its way.
+    Running,
+    /// All of it is here.
+    Complete,
+    /// Some of it is here.
+    Partial,
+    /// Nothing of it is.
+    Failed,
+}
+
+impl State {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Running => "running",
+            State::Complete => "complete",
+            State::Partial => "partial",
+            State::Failed => "failed",
+        }
+    }
+}
+
+/// What a service answered. Times are in microseconds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Answer {
+    /// What it was asked, behind its URL.
+    pub asked: String,
+    /// The call's name.
+    pub call: String,
+    /// Conditions it was told: argument, kind, values.
+    pub told: Vec<(String, String, Json)>,
+    /// When it was asked.
+    pub begun: i64,
+    /// When all of it was here.
+    pub ended: i64,
+    /// Until when it is fresh.
+    pub expires: i64,
+    /// How far it is.
+    pub state: State,
+    /// Documents.
+    pub documents: u64,
+    /// Those of them that could not be read.
+    pub failed: u64,
+    /// Records of which the source had said something that this answer does not.
+    pub retired: u64,
+    /// The jobs that imported it.
+    pub jobs: Vec<JobId>,
+    /// Why it is not complete.
+    pub reason: Option<String>,
+}
+
+impl Answer {
+    /// One that says why there is none.
+    pub fn failed(asked: &str, now: i64, reason: String) -> Self {
+        Self { reason: Some(reason), state: State::Failed, ended: now, ..Self::begun(asked, "", Vec::new(), now, now) }
+    }
+
+    pub(super) fn begun(asked: &str, call: &str, told: Vec<(String, String, Json)>, now: i64, expires: i64) -> Self {
+        let (asked, call) = (asked.to_owned(), call.to_owned());
+        Self {
+            asked,
+            call,
+            told,
+            begun: now,
+            ended: now,
+            expires,
+            state: State::Running,
+            documents: 0,
+            failed: 0,
+            retired: 0,
+            jobs: Vec::new(),
+            reason: None,
+        }
+    }
+}
+
+/// Longest name under which an answer is noted as it is; longer ones by their hash.
+const LONGEST: usize = 300;
+/// Where answers to more than equalities are listed.
+const WIDE: &str = "*";
+/// Where it is noted what a source was asked: its name, or [`WIDE`] for several.
+const ANY: &str = "?";
+/// Where whole answers are listed by when they were asked for.
+const RECENT: &str = "!";
+/// How long an answer to more than equalities is listed when it is no longer fresh, in microseconds.
+const LISTED: i64 = 24 * 3600 * 1_000_000;
+/// Most equalities of which each selection is looked for.
+const MOST_EQUALITIES: usize = 4;
+
+fn name(asked: &str) -> String {
+    if asked.len() <= LONGEST && !asked.contains('\0') { asked.to_owned() } else { blake3::hash(asked.as_bytes()).to_hex().to_string() }
+}
+
+/// Answers of a source.
+pub struct Known<'k> {
+    pub store: &'k dyn Store,
+    pub tenant: &'k Tenant,
+    pub collection: &'k Collection,
+    pub asks: &'k Asks,
+}
+
+impl Known<'_> {
+    fn at(&self, target: &str) -> Result<Vec<Answer>> {
+        let edges = self.store.edges(self.tenant, self.asks.id, target)?;
+        Ok(edges.iter().filter_map(|edge| serde_json::from_slice(&edge.payload).ok()).collect())
+    }
+
+    /// The answer to what was asked exactly so.
+    pub fn of(&self, asked: &str) -> Result<Option<Answer>> {
+        Ok(self.at(&name(asked))?.into_iter().next())
+    }
+
+    /// Whether it was asked anything else before.
+    pub fn has_others(&self, asked: &str) -> Result<bool> {
+        let own = name(asked);
+        Ok(self.store.edges(self.tenant, self.asks.id, ANY)?.iter().any(|edge| edge.payload != own.as_bytes()))
+    }
+
+    /// A whole answer that is enough for a query; the one that is fresh for longest.
+    pub fn covering(&self, conditions: &Conditions<'_>, now: i64) -> Result<Option<Answer>> {
+        let mut best: Option<Answer> = None;
+        let mut consider = |answers: Vec<Answer>| {
+            for answer in answers {
+                let told = if answer.state == State::Complete { self.told(&answer) } else { None };
+                let fits = told.is_some_and(|(call, told)| conditions.are_covered(self.collection, &self.asks.calls[call], &told));
+                if fits && best.as_ref().is_none_or(|best| answer.expires > best.expires) {
+                    best = Some(answer);
+                }
+            }
+            best.as_ref().is_some_and(|best| best.expires > now)
+        };
+        for asked in self.exact(conditions) {
+            if consider(self.at(&name(&asked))?) {
+                return Ok(best);
+            }
+        }
+        consider(self.at(WIDE)?);
+        Ok(best)
+    }
+
+    /// What would have been asked by selections of a query's equalities.
+    fn exact(&self, conditions: &Conditions<'_>) -> Vec<String> {
+        let mut asked = Vec::new();
+        for call in &self.asks.calls {
+            let Ok(all) = conditions.bind(self.collection, call, |_| true) else { continue };
+            let equal: Vec<usize> =
+                all.iter().filter(|(_, test)| matches!(test, Test::Equal(_))).map(|(place, _)| *place).take(MOST_EQUALITIES).collect();
+            for selection in 0_u32..1 << equal.len() {
+                let wanted = |place: usize| equal.iter().position(|own| *own == place).is_some_and(|bit| selection & (1 << bit) != 0);
+                if let Ok(told) = conditions.bind(self.collection, call, wanted)
+                    && told.iter().all(|(_, test)| matches!(test, Test::Equal(_)))
+                    && !told.is_empty()
+                {
+                    asked.push(super::fetch::path(self.collection, call, &told, "*"));
+                }
+            }
+        }
+        asked.dedup();
+        asked
+    }
+
+    /// The call and conditions of an answer, if the definition still has them.
+    pub fn told(&self, answer: &Answer) -> Option<(usize, Told)> {
+        let (index, call) = self.asks.calls.iter().enumerate().find(|(_, call)| call.name == answer.call)?;
+        let mut told = Told::new();
+        for (arg, kind, values) in &answer.told {
+            let place = call.args.iter().position(|own| own.name == *arg)?;
+            told.push((place, test_of(kind, values, self.collection.fields[call.args[place].field].golden_type())?));
+        }
+        Some((index, told))
+    }
+
+    /// Notes an answer.
+    pub fn note(&self, answer: &Answer, is_wide: bool) -> Result<()> {
+        let edge = |target: &str, start: i64, child: &str, payload: Vec<u8>| {
+            EdgeChange::Put(Edge { link: self.asks.id, target: target.to_owned(), group: String::new(), start, child: child.to_owned(), payload })
+        };
+        let payload = serde_json::to_vec(answer).map_err(|error| EngineError::Wrong(error.to_string()))?;
+        let own = name(&answer.asked);
+        let first = self.store.edges(self.tenant, self.asks.id, ANY)?.pop();
+        let any = if first.is_none_or(|first| first.payload == own.as_bytes()) { own.clone() } else { WIDE.to_owned() };
+        let mut edges = vec![edge(ANY, 0, "", any.into_bytes()), edge(&own, 0, "", payload.clone())];
+        if answer.state == State::Complete {
+            edges.push(edge(RECENT, answer.begun, &own, payload.clone()));
+            let old = self.store.between(self.tenant, self.asks.id, &[(RECENT.into(), i64::MIN, answer.begun - LISTED)])?;
+            edges.extend(old.into_iter().map(EdgeChange::Delete));
+        }
+        if is_wide {
+            edges.push(edge(WIDE, 0, &own, payload));
+            let old = self.store.edges(self.tenant, self.asks.id, WIDE)?.into_iter().filter(|old| old.child != own);
+            let is_old =
+                |old: &Edge| serde_json::from_slice::<Answer>(&old.payload).is_ok_and(|old| old.expires.saturating_add(LISTED) < answer.begun);
+            edges.extend(old.filter(is_old).map(EdgeChange::Delete));
+        }
+        let settling = Settling { edges, ..Settling::default() };
+        self.store.commit(Box::new(Telling { tenant: self.tenant.clone(), settling }))?;
+        Ok(())
+    }
+
+    /// Whole answers that were asked for behind a time.
+    pub fn newer(&self, than: i64) -> Result<Vec<Answer>> {
+        let edges = self.store.between(self.tenant, self.asks.id, &[(RECENT.into(), than + 1, i64::MAX)])?;
+        Ok(edges.iter().filter_map(|edge| serde_json::from_slice(&edge.payload).ok()).collect())
+    }
+}
+
+/// Conditions as they are noted.
+pub fn noted(collection: &Collection, call: &Call, told: &Told) -> Vec<(String, String, Json)> {
+    let one = |(place, test): &(usize, Test)| {
+        let arg = &call.args[*place];
+        let ty = collection.fields[arg.field].golden_type();
+        let (kind, values) = match test {
+            Test::Equal(value) => ("is", value.to_json(ty)),
+            Test::In(values) => ("in", values.iter().map(|value| value.to_json(ty)).collect()),
+            Test::Range { low: Some((low, _)), .. } => ("from", low.to_json(ty)),
+            Test::Range { high: Some((high, _)), .. } => ("to", high.to_json(ty)),
+            other => ("like", json!(pieces(other))),
+        };
+        (arg.name.clone(), kind.to_owned(), values)
+    };
+    told.iter().map(one).collect()
+}
+
+fn test_of(kind: &str, json: &Json, ty: &FieldType) -> Option<Test> {
+    let value = |json: &Json| from_json(json, ty, None).ok().filter(|value| *value != Value::Null);
+    Some(match kind {
+        "is" => Test::Equal(value(json)?),
+        "in" => Test::In(json.as_array()?.iter().map(value).collect::<Option<_>>()?),
+        "from" => Test::Range { low: Some((value(json)?, true)), high: None },
+        "to" => Test::Range { low: None, high: Some((value(json)?, true)) },
+        "like" => Test::Wildcard(json.as_array()?.iter().map(|piece| piece.as_str().map(str::to_owned)).collect::<Option<_>>()?),
+        _ => return None,
+    })
+}
+
+/// Whether conditions are more than equalities of arguments that take one value.
+pub fn is_wide(call: &Call, told: &Told) -> bool {
+    told.is_empty() || told.iter().any(|(place, test)| !matches!(test, Test::Equal(_)) || matches!(call.args[*place].takes, Takes::From | Takes::To))
+}

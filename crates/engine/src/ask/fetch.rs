@@ -1,0 +1,437 @@
+//! One question to one service: requests within its limits, pages spooled and imported, and what is not said any more taken back.
+
+use super::answer::{Answer, Known, State, is_wide, noted};
+use super::bind::{Told, holds, key_field, pieces};
+use crate::http::{Attempt, Client, encoded, persist, with_environment};
+use crate::settle::{self, Rules};
+use crate::withdraw::{self, Which};
+use crate::{EngineError, Result, import};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::{Call, Collection, Family, Paging, Service, Source, Takes};
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{Contribution, Said};
+use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
+use stook_formats::Syntax;
+use stook_store::journal::Outcome;
+use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::queue::JobState;
+use stook_store::{Pass, Store, Tenant};
+use ureq::http::{HeaderMap, Uri};
+
+/// The first pause between two attempts; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// Most pages of an answer: a service that always has one more is not asked for ever.
+const MOST_PAGES: u64 = 100_000;
+
+/// What a service bears, of all questions of this process.
+pub struct Limits {
+    /// For all requests of an answer.
+    pub deadline: Duration,
+    timeout: Duration,
+    interval: Duration,
+    parallel: usize,
+    busy: Mutex<Busy>,
+    freed: Condvar,
+}
+
+struct Busy {
+    requests: usize,
+    /// When the next request may begin.
+    next: Instant,
+}
+
+impl Limits {
+    pub fn new(service: &Service) -> Self {
+        let micros = |micros: i64| Duration::from_micros(micros.max(0) as u64);
+        Self {
+            deadline: micros(service.deadline),
+            timeout: micros(service.timeout),
+            interval: service.rate.map_or(Duration::ZERO, |rate| Duration::from_secs(1) / rate),
+            parallel: service.parallel,
+            busy: Mutex::new(Busy { requests: 0, next: Instant::now() }),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Waits until a request may begin; nothing when it is too late for one.
+    fn enter(&self, until: Instant, stop: &AtomicBool) -> Option<Place<'_>> {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let now = Instant::now();
+            if now >= until || stop.load(Ordering::SeqCst) {
+                return None;
+            }
+            let wait = if busy.requests >= self.parallel {
+                until - now
+            } else if busy.next > now {
+                busy.next - now
+            } else {
+                busy.requests += 1;
+                busy.next = busy.next.max(now - self.interval) + self.interval;
+                return Some(Place(self));
+            };
+            // `stop` is not notified
+            let wait = wait.min(Duration::from_millis(200));
+            busy = self.freed.wait_timeout(busy, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// A request on its way.
+struct Place<'l>(&'l Limits);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.busy.lock().unwrap_or_else(PoisonError::into_inner).requests -= 1;
+        self.0.freed.notify_one();
+    }
+}
+
+/// What a service is asked.
+pub struct Question<'q> {
+    /// Whose records.
+    pub tenant: &'q Tenant,
+    /// The source's index.
+    pub source: usize,
+    /// The call's index.
+    pub call: usize,
+    /// What it is told.
+    pub told: Told,
+    /// The same as it is asked.
+    pub asked: &'q str,
+}
+
+/// What a call asks, behind the service's URL.
+pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -> String {
+    let mut path = call.get.clone();
+    for (place, test) in told {
+        let arg = &call.args[*place];
+        let ty = collection.fields[arg.field].golden_type();
+        let show = |value: &Value| match (ty, value) {
+            // a bound may be a little wider, never narrower
+            (FieldType::Timestamp, Value::Int(micros)) if arg.epoch => {
+                let rest = micros.rem_euclid(1_000_000);
+                (micros.div_euclid(1_000_000) + i64::from(arg.takes == Takes::To && rest > 0)).to_string()
+            }
+            _ => value.show(ty),
+        };
+        let texts = match test {
+            Test::Equal(value) => vec![show(value)],
+            Test::In(values) => values.iter().map(show).collect(),
+            Test::Range { low, high } => low.iter().chain(high).map(|(value, _)| show(value)).collect(),
+            other => pieces(other).map(|pieces| pieces.join(wildcard)).into_iter().collect(),
+        };
+        for text in texts {
+            path.push(if path.contains('?') { '&' } else { '?' });
+            path.push_str(&encoded(&arg.name));
+            path.push('=');
+            path.push_str(&encoded(&text));
+        }
+    }
+    path
+}
+
+/// The same for a service.
+pub fn shown(service: &Service, collection: &Collection, call: &Call, told: &Told) -> String {
+    path(collection, call, told, &service.wildcard)
+}
+
+/// Asks, imports, and notes what came of it.
+///
+/// # Errors
+/// When the store fails; what is wrong with a service stands in the answer.
+pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question: &Question<'_>, stop: &AtomicBool) -> Result<Answer> {
+    let catalogue = &rules.catalogue;
+    let source = &catalogue.sources[question.source];
+    let Some(asks) = &source.asks else { return Err(EngineError::Wrong(format!("source `{}` is not asked", source.name))) };
+    let collection = &catalogue.collections[source.feeds[0].collection];
+    let (service, call) = (&catalogue.services[asks.service], &asks.calls[question.call]);
+    let known = Known { store, tenant: question.tenant, collection, asks };
+    let begun = store.clock();
+    if let Some(old) = known.of(question.asked)?.filter(|old| old.state == State::Running && old.expires < begun) {
+        // whoever had asked is gone
+        for job in old.jobs {
+            if store.job_state(job).is_ok_and(|state| !state.is_final()) {
+                store.end_job(job, JobState::Cancelled, "the service is asked again")?;
+            }
+        }
+    }
+    let wide = is_wide(call, &question.told);
+    let mut answer = Answer::begun(question.asked, &call.name, noted(collection, call, &question.told), begun, begun + service.deadline);
+    known.note(&answer, wide)?;
+    let mut fetching = Fetching {
+        rules,
+        store,
+        tenant: question.tenant,
+        source,
+        service,
+        limits: &limits[asks.service],
+        until: Instant::now() + limits[asks.service].deadline,
+        stop,
+        ttl: None,
+    };
+    let fetched = fetching.pages(call, question.asked, &mut answer, &mut |answer| known.note(answer, wide));
+    match fetched {
+        Err(EngineError::Store(error)) => return Err(error.into()),
+        Err(error) => {
+            answer.state = if answer.documents > answer.failed { State::Partial } else { State::Failed };
+            answer.reason = Some(error.to_string());
+        }
+        Ok(()) if answer.failed > 0 => {
+            answer.state = State::Partial;
+            let jobs: Vec<String> = answer.jobs.iter().map(ToString::to_string).collect();
+            answer.reason =
+                Some(format!("{} of {} documents could not be read; see the journal of job {}", answer.failed, answer.documents, jobs.join(", ")));
+        }
+        Ok(()) => answer.state = State::Complete,
+    }
+    if answer.state == State::Complete && known.has_others(question.asked)? {
+        answer.retired += fetching.retire(call, &question.told, begun)?;
+    }
+    let ttl = match answer.state {
+        State::Complete if answer.documents == 0 => service.ttl_empty,
+        State::Complete => fetching.ttl.unwrap_or(service.ttl),
+        _ => service.ttl_failed,
+    };
+    answer.ended = store.clock();
+    answer.expires = answer.ended.saturating_add(ttl);
+    known.note(&answer, wide)?;
+    // what was said here meanwhile may be older than what another one did not say
+    for newer in known.newer(begun)? {
+        if let Some((call, told)) = known.told(&newer) {
+            fetching.retire(&asks.calls[call], &told, newer.begun)?;
+        }
+    }
+    Ok(answer)
+}
+
+struct Fetching<'f> {
+    rules: &'f Arc<Rules>,
+    store: &'f dyn Store,
+    tenant: &'f Tenant,
+    source: &'f Source,
+    service: &'f Service,
+    limits: &'f Limits,
+    until: Instant,
+    stop: &'f AtomicBool,
+    /// How long responses say that they are fresh, in microseconds.
+    ttl: Option<i64>,
+}
+
+impl Fetching<'_> {
+    /// All pages, each imported when it is here.
+    fn pages(&mut self, call: &Call, asked: &str, answer: &mut Answer, note: &mut dyn FnMut(&Answer) -> Result<()>) -> Result<()> {
+        let base = with_environment(&self.service.url)?;
+        let client = Client::new(self.service.credentials.as_deref())?;
+        let folder = tempfile::Builder::new().prefix("stook-asked-").tempdir().map_err(|error| EngineError::Wrong(error.to_string()))?;
+        let first = format!("{}{asked}", base.trim_end_matches('/'));
+        let mut url = match &call.page {
+            Some(Paging::Offset { offset, limit, size }) => with_arguments(&first, &[(offset, "0"), (limit, &size.to_string())]),
+            _ => first.clone(),
+        };
+        let time: String = show_timestamp(answer.begun).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
+        for page in 0..MOST_PAGES {
+            let file = folder.path().join(format!("{}_{time}_{page}.{}", self.source.name, self.source.family.name()));
+            self.request(&client, &url, &file)?;
+            let documents = self.import(&file, answer, note)?;
+            let next = match &call.page {
+                None => None,
+                Some(Paging::Offset { offset, limit, size }) if documents >= *size => {
+                    Some(with_arguments(&first, &[(offset, &answer.documents.to_string()), (limit, &size.to_string())]))
+                }
+                Some(Paging::Offset { .. }) => None,
+                Some(Paging::Next(member)) => member_of(&file, member)?.map(|next| on_same_host(&url, &next)).transpose()?,
+                Some(Paging::Token(element, argument)) => {
+                    // OAI-PMH: nothing stands beside the token but the verb
+                    let verb = first.split_once('?').map_or(first.as_str(), |(path, _)| path);
+                    let kept: Vec<&str> = first
+                        .split_once('?')
+                        .map(|(_, query)| query.split('&').filter(|part| part.starts_with("verb=")).collect())
+                        .unwrap_or_default();
+                    let start = if kept.is_empty() { verb.to_owned() } else { format!("{verb}?{}", kept.join("&")) };
+                    element_of(&file, element)?.map(|token| with_arguments(&start, &[(argument, &token)]))
+                }
+            };
+            let _ = std::fs::remove_file(&file);
+            match next {
+                Some(next) if next == url => return Err(EngineError::Wrong("it gives the same page again and again".into())),
+                Some(next) => url = next,
+                None => return Ok(()),
+            }
+        }
+        Err(EngineError::Wrong(format!("it has more than {MOST_PAGES} pages")))
+    }
+
+    /// One response into a file.
+    fn request(&mut self, client: &Client, url: &str, file: &Path) -> Result<()> {
+        let late = || format!("it has not answered within {} s", self.limits.deadline.as_secs_f64());
+        let pause = |pause: Duration| {
+            let until = Instant::now() + pause;
+            if until >= self.until {
+                return false;
+            }
+            while Instant::now() < until && !self.stop.load(Ordering::SeqCst) {
+                std::thread::sleep(until.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
+            }
+            !self.stop.load(Ordering::SeqCst)
+        };
+        let (accept, family) = match self.source.family {
+            Family::Xml => ("application/xml, text/xml", "xml"),
+            _ => ("application/json", "json"),
+        };
+        let attempt = || {
+            let Some(_place) = self.limits.enter(self.until, self.stop) else { return Attempt::Never(late()) };
+            let time = self.limits.timeout.min(self.until.saturating_duration_since(Instant::now()));
+            client.get(url, accept, (time, self.service.most_bytes), &mut |headers, body| {
+                let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or(family);
+                if !kind.contains(family) {
+                    return Ok(Attempt::Never(format!("it sends {kind}, not {family}")));
+                }
+                let mut out = File::create(file)?;
+                let bytes = std::io::copy(body, &mut out)?;
+                Ok(if bytes == 0 { Attempt::Later("it sends nothing".into(), None) } else { Attempt::Answered(fresh_for(headers)) })
+            })
+        };
+        let fresh = persist(self.service.attempts, FIRST_PAUSE, &pause, attempt).map_err(EngineError::Wrong)?;
+        if let Some(fresh) = fresh {
+            self.ttl = Some(self.ttl.map_or(fresh, |ttl| ttl.min(fresh)));
+        }
+        Ok(())
+    }
+
+    /// Imports a page; returns its documents.
+    fn import(&self, file: &Path, answer: &mut Answer, note: &mut dyn FnMut(&Answer) -> Result<()>) -> Result<u64> {
+        let files: Vec<PathBuf> = vec![file.to_owned()];
+        let request =
+            import::Request { files, profile: None, source: Some(self.source.name.clone()), tenant: self.tenant.clone(), as_of: Some(answer.begun) };
+        let job = import::create(&self.rules.catalogue, self.store, &request)?;
+        answer.jobs.push(job);
+        note(answer)?;
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let job = import::run(&self.rules.catalogue, self.store, job, (workers, true), self.stop, &|_| ())?;
+        let documents = job.counts.documents.max(0) as u64;
+        answer.documents += documents;
+        answer.failed += job.counts.of(Outcome::Failed).max(0) as u64;
+        match job.state {
+            JobState::Completed | JobState::CompletedWithErrors => Ok(documents),
+            state => Err(EngineError::Wrong(format!("job {} is {}", job.id, state.name()))),
+        }
+    }
+
+    /// Takes back what the source said, before a whole answer was asked for, of records that the answer would have had.
+    fn retire(&self, call: &Call, told: &Told, begun: i64) -> Result<u64> {
+        let index = self.source.feeds[0].collection;
+        let collection = &self.rules.catalogue.collections[index];
+        let key = key_field(collection);
+        let tests: Vec<(usize, Test)> = told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect();
+        let column = |field: usize| if key == Some(field) { Column::Key } else { Column::Field(field) };
+        let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
+        let mut keys = Vec::new();
+        self.store.visit(&Plan { conditions, ..Plan::all(self.tenant.clone(), index) }, &mut |row| {
+            keys.extend(row.first().and_then(Value::as_text).and_then(|key| Key::new(key).ok()));
+            Ok(())
+        })?;
+        let name = self.source.name.clone();
+        let which: Which = Arc::new(move |own: &Contribution| match &own.said {
+            Said::Values(values) => {
+                own.source() == name
+                    && own.as_of < begun
+                    && tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value)))
+            }
+            Said::Gone => false,
+        });
+        let caller = format!("answer of {}", self.service.name);
+        let mut retired = 0;
+        for page in keys.chunks(withdraw::PAGE) {
+            retired += withdraw::page(self.rules, self.store, self.tenant, (&which, &caller), index, page)?.records;
+        }
+        if retired > 0 {
+            let rules: Arc<dyn Pass> = self.rules.clone();
+            settle::drain(self.store, &rules, self.stop)?;
+        }
+        Ok(retired)
+    }
+}
+
+/// A URL with further arguments.
+fn with_arguments(url: &str, arguments: &[(&String, &str)]) -> String {
+    let mut url = url.to_owned();
+    for (name, value) in arguments {
+        url.push(if url.contains('?') { '&' } else { '?' });
+        url.push_str(&format!("{}={}", encoded(name), encoded(value)));
+    }
+    url
+}
+
+/// How long a response says that it is fresh, in microseconds.
+fn fresh_for(headers: &HeaderMap) -> Option<i64> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let seconds = |seconds: i64| seconds.clamp(0, 365 * 24 * 3_600) * 1_000_000;
+    if let Some(control) = text("cache-control") {
+        if control.split(',').any(|part| matches!(part.trim(), "no-store" | "no-cache")) {
+            return Some(0);
+        }
+        if let Some(age) = control.split(',').find_map(|part| part.trim().strip_prefix("max-age=")?.parse::<i64>().ok()) {
+            return Some(seconds(age));
+        }
+    }
+    let time = |text: &str| from_text(text, &FieldType::Timestamp, Some("%a, %d %b %Y %H:%M:%S GMT")).ok()?.as_int();
+    let expires = time(text("expires")?)?;
+    let now = text("date").and_then(time)?;
+    Some((expires - now).clamp(0, seconds(i64::MAX)))
+}
+
+/// A URL that a service gave, on the service's own host.
+fn on_same_host(from: &str, next: &str) -> Result<String> {
+    let wrong = || EngineError::Wrong(format!("it goes on at {next}, which is another host"));
+    let own: Uri = from.parse().map_err(|_| wrong())?;
+    let root = format!("{}://{}", own.scheme_str().unwrap_or("http"), own.authority().map_or("", |authority| authority.as_str()));
+    if next.starts_with('/') && !next.starts_with("//") {
+        return Ok(format!("{root}{next}"));
+    }
+    let uri: Uri = next.parse().map_err(|_| wrong())?;
+    if uri.scheme() == own.scheme() && uri.authority() == own.authority() { Ok(next.to_owned()) } else { Err(wrong()) }
+}
+
+/// The text of a member of the top object, without reading the rest into memory.
+fn member_of(file: &Path, name: &str) -> Result<Option<String>> {
+    struct Member<'n>(&'n str);
+    impl<'de> Visitor<'de> for Member<'_> {
+        type Value = Option<String>;
+
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some(name) = map.next_key::<String>()? {
+                if name == self.0 {
+                    found = map.next_value::<Option<String>>()?.filter(|next| !next.is_empty());
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(found)
+        }
+    }
+    let open = File::open(file).map_err(|error| EngineError::Wrong(error.to_string()))?;
+    let mut reader = serde_json::Deserializer::from_reader(BufReader::new(open));
+    reader.deserialize_map(Member(name)).map_err(|error| EngineError::Wrong(format!("its page cannot be read: {error}")))
+}
+
+/// The text of the first element of a name.
+fn element_of(file: &Path, name: &str) -> Result<Option<String>> {
+    let wrong = |error: String| EngineError::Wrong(format!("its page cannot be read: {error}"));
+    let open: Box<dyn Read + Send> = Box::new(BufReader::new(File::open(file).map_err(|error| wrong(error.to_string()))?));
+    let mut elements = stook_formats::read::Documents::new(open, Syntax::Xml, Some(name));
+    let Some((_, bytes)) = elements.next().map_err(|error| wrong(error.to_string()))? else { return Ok(None) };
+    let tree = stook_formats::xml::parse(bytes).map_err(|error| wrong(error.to_string()))?;
+    Ok(tree.root_element().text().map(str::trim).filter(|token| !token.is_empty()).map(str::to_owned))
+}

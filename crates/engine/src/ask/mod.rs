@@ -1,0 +1,334 @@
+//! Services are asked when a query needs what they know.
+//!
+//! A query's conditions choose a call for each source of its collection ([`bind`]). What a service answers is spooled, imported
+//! by jobs like any other documents, and noted in an [`Answer`]: which conditions it was told, whether all of it is here, until when it
+//! is fresh. A later query that a fresh and whole answer covers asks nothing. A whole answer takes the place of what the source said
+//! before of records that satisfy its conditions; time alone removes nothing.
+//!
+//! Every service is asked beside the others, within its own limits and deadline; what is not here when a query's time is over is said
+//! ([`Status`]), and goes on.
+
+mod answer;
+mod bind;
+mod fetch;
+
+pub use answer::{Answer, State};
+
+use crate::Result;
+use crate::settle::Rules;
+use answer::Known;
+use bind::{Conditions, Told};
+use fetch::Limits;
+use serde_json::{Value as Json, json};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stook_catalogue::definition::{Asks, Catalogue, Source};
+use stook_catalogue::value::show_timestamp;
+use stook_store::plan::Plan;
+use stook_store::{Store, Tenant};
+
+/// Whether services are asked for a query.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum When {
+    /// Where no answer is here that is whole and fresh.
+    #[default]
+    Needed,
+    /// Whatever is here.
+    Always,
+    /// Not before the query is answered, if there is any whole answer: a new one is asked for meanwhile.
+    Later,
+    /// Not at all.
+    Never,
+}
+
+/// All of these with their names.
+pub const WHEN: [(&str, When); 4] = [("needed", When::Needed), ("always", When::Always), ("later", When::Later), ("never", When::Never)];
+
+/// How a query wants to be answered.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wish {
+    /// Whether services are asked.
+    pub when: When,
+    /// How long to wait; without it as long as the services may take.
+    pub time: Option<Duration>,
+}
+
+/// What a service had to say to a query.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// The service's name.
+    pub service: String,
+    /// The source whose documents it gives.
+    pub source: String,
+    /// What it was asked, behind its URL.
+    pub asked: Option<String>,
+    /// Its answer, if there is one.
+    pub answer: Option<Answer>,
+    /// Whether that was here before.
+    pub cached: bool,
+    /// Why there is none, or why it is still on its way.
+    pub reason: Option<String>,
+}
+
+impl Status {
+    /// complete, partial, failed, running, or unasked.
+    pub fn state(&self) -> &'static str {
+        match &self.answer {
+            Some(answer) => answer.state.name(),
+            None if self.asked.is_some() => "running",
+            None => "unasked",
+        }
+    }
+
+    /// As it is shown.
+    pub fn to_json(&self) -> Json {
+        let mut shown = json!({ "service": self.service, "source": self.source, "state": self.state() });
+        if let Some(asked) = &self.asked {
+            shown["asked"] = json!(asked);
+        }
+        if let Some(answer) = &self.answer {
+            shown["cached"] = json!(self.cached);
+            shown["at"] = json!(show_timestamp(answer.begun));
+            shown["fresh_until"] = json!(show_timestamp(answer.expires));
+            shown["documents"] = json!(answer.documents);
+            shown["seconds"] = json!((answer.ended - answer.begun).max(0) as f64 / 1e6);
+            shown["jobs"] = json!(answer.jobs);
+            if answer.failed > 0 {
+                shown["failed"] = json!(answer.failed);
+            }
+            if answer.retired > 0 {
+                shown["retired"] = json!(answer.retired);
+            }
+        }
+        if let Some(reason) = self.reason.as_ref().or(self.answer.as_ref().and_then(|answer| answer.reason.as_ref())) {
+            shown["reason"] = json!(reason);
+        }
+        shown
+    }
+}
+
+/// Asks services for one process: what is asked by several queries at once is asked once.
+pub struct Asker {
+    rules: Arc<Rules>,
+    limits: Vec<Limits>,
+    flights: Mutex<HashMap<Place, Arc<Flight>>>,
+    /// Answers that queries were given lately, by tenant, source and conditions.
+    lately: Mutex<HashMap<Place, Answer>>,
+    stop: AtomicBool,
+}
+
+/// Most answers that are remembered without asking the store.
+const MOST_LATELY: usize = 10_000;
+
+/// Tenant, source, and what is asked.
+type Place = (Tenant, usize, String);
+
+/// A question on its way.
+struct Flight {
+    ended: Mutex<Option<Answer>>,
+    changed: Condvar,
+}
+
+impl Flight {
+    fn wait(&self, until: Instant) -> Option<Answer> {
+        let mut ended = lock(&self.ended);
+        while ended.is_none() {
+            let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            ended = self.changed.wait_timeout(ended, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        ended.clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A source that a query may be answered from.
+struct Candidate<'c> {
+    index: usize,
+    source: &'c Source,
+    asks: &'c Asks,
+}
+
+/// What is to be done about a source.
+enum Step {
+    Done(Status),
+    Wait(Status, Arc<Flight>),
+}
+
+impl Asker {
+    /// Nobody has been asked yet.
+    pub fn new(catalogue: &Arc<Catalogue>) -> Arc<Self> {
+        let limits = catalogue.services.iter().map(Limits::new).collect();
+        Arc::new(Self {
+            rules: Arc::new(Rules::new(catalogue)),
+            limits,
+            flights: Mutex::default(),
+            lately: Mutex::default(),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether services know anything of a collection.
+    pub fn concerns(&self, collection: usize) -> bool {
+        self.candidates(collection).next().is_some()
+    }
+
+    /// No more requests are made; those on their way end in failure.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    fn candidates(&self, collection: usize) -> impl Iterator<Item = Candidate<'_>> {
+        self.rules.catalogue.sources.iter().enumerate().filter_map(move |(index, source)| {
+            let asks = source.asks.as_ref().filter(|_| source.feeds.iter().any(|feed| feed.collection == collection))?;
+            Some(Candidate { index, source, asks })
+        })
+    }
+
+    /// Sees to it that the store has what services know of a plan's records. One status for each source of the collection.
+    ///
+    /// # Errors
+    /// When the store fails; a service that does is only said to.
+    pub fn ask(self: &Arc<Self>, store: &Arc<dyn Store>, plan: &Plan, wish: Wish) -> Result<Vec<Status>> {
+        if wish.when == When::Never {
+            return Ok(Vec::new());
+        }
+        let began = Instant::now();
+        let mut steps = Vec::new();
+        let mut longest = Duration::ZERO;
+        for candidate in self.candidates(plan.collection) {
+            let step = self.step(store, plan, wish, &candidate)?;
+            if matches!(step, Step::Wait(..)) {
+                // what was asked already has less left than this
+                longest = longest.max(self.limits[candidate.asks.service].deadline);
+            }
+            steps.push(step);
+        }
+        let until = began + wish.time.unwrap_or(longest);
+        Ok(steps
+            .into_iter()
+            .map(|step| match step {
+                Step::Done(status) => status,
+                Step::Wait(status, flight) => match flight.wait(until) {
+                    Some(answer) => Status { answer: Some(answer), ..status },
+                    None => {
+                        let reason = format!("it has not answered after {:.1} s; it is still asked", began.elapsed().as_secs_f64());
+                        Status { reason: Some(reason), ..status }
+                    }
+                },
+            })
+            .collect())
+    }
+
+    fn step(self: &Arc<Self>, store: &Arc<dyn Store>, plan: &Plan, wish: Wish, candidate: &Candidate<'_>) -> Result<Step> {
+        let collection = &self.rules.catalogue.collections[plan.collection];
+        let conditions = Conditions::of(collection, &plan.conditions);
+        let service = &self.rules.catalogue.services[candidate.asks.service];
+        let (name, source) = (service.name.clone(), candidate.source.name.clone());
+        let status = Status { service: name, source, asked: None, answer: None, cached: false, reason: None };
+        let place = (plan.tenant.clone(), candidate.index, format!("{:?}", plan.conditions));
+        let now = store.clock();
+        if wish.when != When::Always {
+            let lately = lock(&self.lately).get(&place).filter(|answer| answer.expires > now).cloned();
+            let known = Known { store: &**store, tenant: &plan.tenant, collection, asks: candidate.asks };
+            let found = match lately {
+                Some(answer) => Some(answer),
+                None => known.covering(&conditions, now)?,
+            };
+            if let Some(answer) = found {
+                let is_fresh = answer.expires > now;
+                if is_fresh || wish.when == When::Later {
+                    let status = Status { asked: Some(answer.asked.clone()), cached: true, answer: Some(answer.clone()), ..status };
+                    if is_fresh {
+                        let mut lately = lock(&self.lately);
+                        if lately.len() >= MOST_LATELY {
+                            lately.clear();
+                        }
+                        lately.insert(place, answer);
+                    } else if let Ok((call, told)) = choose(candidate, collection, &conditions) {
+                        self.fly(store, &plan.tenant, candidate, (call, told));
+                    }
+                    return Ok(Step::Done(status));
+                }
+            }
+        }
+        let (call, told) = match choose(candidate, collection, &conditions) {
+            Ok(chosen) => chosen,
+            Err(missing) => {
+                let reason = format!("it needs a condition on {missing}");
+                return Ok(Step::Done(Status { reason: Some(reason), ..status }));
+            }
+        };
+        let asked = fetch::shown(service, collection, &candidate.asks.calls[call], &told);
+        // what has just failed is not asked again at once
+        if wish.when != When::Always {
+            let known = Known { store: &**store, tenant: &plan.tenant, collection, asks: candidate.asks };
+            if let Some(answer) = known.of(&asked)?.filter(|answer| matches!(answer.state, State::Failed | State::Partial) && answer.expires > now) {
+                return Ok(Step::Done(Status { asked: Some(asked), answer: Some(answer), cached: true, ..status }));
+            }
+        }
+        lock(&self.lately).remove(&place);
+        let flight = self.fly(store, &plan.tenant, candidate, (call, told));
+        Ok(Step::Wait(Status { asked: Some(asked), ..status }, flight))
+    }
+
+    /// Asks a call on a thread of its own, if that is not on its way.
+    fn fly(self: &Arc<Self>, store: &Arc<dyn Store>, tenant: &Tenant, candidate: &Candidate<'_>, (call, told): (usize, Told)) -> Arc<Flight> {
+        let catalogue = &self.rules.catalogue;
+        let service = &catalogue.services[candidate.asks.service];
+        let collection = &catalogue.collections[candidate.source.feeds[0].collection];
+        let asked = fetch::shown(service, collection, &candidate.asks.calls[call], &told);
+        let place = (tenant.clone(), candidate.index, asked);
+        let mut flights = lock(&self.flights);
+        if let Some(flight) = flights.get(&place) {
+            return flight.clone();
+        }
+        let flight = Arc::new(Flight { ended: Mutex::new(None), changed: Condvar::new() });
+        flights.insert(place.clone(), flight.clone());
+        drop(flights);
+        let (asker, store, source, own) = (self.clone(), store.clone(), candidate.index, flight.clone());
+        std::thread::spawn(move || {
+            let question = fetch::Question { tenant: &place.0, source, call, told, asked: &place.2 };
+            let answer =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fetch::fetch(&asker.rules, &*store, &asker.limits, &question, &asker.stop)));
+            let answer = match answer {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(error)) => Answer::failed(&place.2, store.clock(), error.to_string()),
+                Err(_) => Answer::failed(&place.2, store.clock(), "asking it failed inside of stook".into()),
+            };
+            lock(&asker.flights).remove(&place);
+            *lock(&own.ended) = Some(answer);
+            own.changed.notify_all();
+        });
+        flight
+    }
+}
+
+/// The call that takes most of a query's conditions, and of those the cheapest; or the fields of which a condition is missing.
+fn choose(
+    candidate: &Candidate<'_>,
+    collection: &stook_catalogue::definition::Collection,
+    conditions: &Conditions<'_>,
+) -> std::result::Result<(usize, Told), String> {
+    let mut best: Option<(usize, Told)> = None;
+    let mut missing: Vec<String> = Vec::new();
+    for (place, call) in candidate.asks.calls.iter().enumerate() {
+        match conditions.bind(collection, call, |_| true) {
+            Ok(told) => {
+                let better = |(other, known): &(usize, Told)| {
+                    (told.len(), std::cmp::Reverse(call.cost)) > (known.len(), std::cmp::Reverse(candidate.asks.calls[*other].cost))
+                };
+                if best.as_ref().is_none_or(better) {
+                    best = Some((place, told));
+                }
+            }
+            Err(field) if !missing.contains(&field) => missing.push(field),
+            Err(_) => {}
+        }
+    }
+    best.ok_or_else(|| missing.join(" or "))
+}

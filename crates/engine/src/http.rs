@@ -1,0 +1,148 @@
+//! How services are asked: attempts with growing pauses, limits on time and bytes, no redirects.
+
+use crate::{EngineError, Result};
+use base64::Engine;
+use std::io::Read;
+use std::time::{Duration, SystemTime};
+use ureq::http::HeaderMap;
+
+/// Time to connect.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The longest pause that a service may ask for.
+const MOST_PAUSE: Duration = Duration::from_secs(60);
+/// Most bytes of an error's text that are read.
+const MOST_SAID: u64 = 2_000;
+
+/// What an attempt came to.
+pub enum Attempt<T> {
+    /// An answer.
+    Answered(T),
+    /// It may be better later, perhaps when it says.
+    Later(String, Option<Duration>),
+    /// It is of no use to ask again.
+    Never(String),
+}
+
+/// Who asks, with credentials.
+pub struct Client {
+    agent: ureq::Agent,
+    credentials: Option<String>,
+}
+
+impl Client {
+    /// `credentials` is the beginning of names in the environment: NAME_TOKEN, or NAME_USER and NAME_PASSWORD.
+    ///
+    /// # Errors
+    /// When they are not there.
+    pub fn new(credentials: Option<&str>) -> Result<Self> {
+        let config = ureq::Agent::config_builder()
+            .timeout_connect(Some(CONNECT))
+            // a service that has moved is for people to look at
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .http_status_as_error(false)
+            .user_agent(concat!("stook/", env!("CARGO_PKG_VERSION")));
+        Ok(Self { agent: config.build().into(), credentials: credentials.map(of_environment).transpose()? })
+    }
+
+    /// Asks once, within `time`. `take` reads the answer, at most `most` bytes.
+    pub fn get<T>(
+        &self,
+        url: &str,
+        accept: &str,
+        (time, most): (Duration, u64),
+        take: &mut dyn FnMut(&HeaderMap, &mut dyn Read) -> std::io::Result<Attempt<T>>,
+    ) -> Attempt<T> {
+        let mut request = self.agent.get(url).header("accept", accept).config().timeout_global(Some(time)).build();
+        if let Some(credentials) = &self.credentials {
+            request = request.header("authorization", credentials);
+        }
+        let mut response = match request.call() {
+            Ok(response) => response,
+            Err(ureq::Error::BadUri(reason)) => return Attempt::Never(reason),
+            Err(error) => return Attempt::Later(error.to_string(), None),
+        };
+        let status = response.status();
+        if status.is_success() {
+            let (head, body) = response.into_parts();
+            let mut reader = body.into_with_config().limit(most).reader();
+            return match take(&head.headers, &mut reader) {
+                Ok(attempt) => attempt,
+                Err(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
+                    Some(ureq::Error::BodyExceedsLimit(limit)) => Attempt::Never(format!("it sends more than {limit} bytes")),
+                    _ => Attempt::Later(error.to_string(), None),
+                },
+            };
+        }
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let (wait, place) = (header("retry-after").and_then(|text| text.parse().ok()), header("location"));
+        let said: String = response.body_mut().with_config().limit(MOST_SAID).read_to_string().unwrap_or_default().chars().take(200).collect();
+        let reason = format!("it answers {status}{}{}", place.map(|place| format!(" to {place}")).unwrap_or_default(), quoted(&said));
+        match status.as_u16() {
+            408 | 425 | 429 | 500.. => Attempt::Later(reason, wait.map(Duration::from_secs)),
+            _ => Attempt::Never(reason),
+        }
+    }
+}
+
+/// Tries up to `attempts` times, with pauses that begin with `first` and grow. `pause` returns false when there is no time for one.
+///
+/// # Errors
+/// The reason of the last attempt.
+pub fn persist<T>(
+    attempts: u32,
+    first: Duration,
+    pause: &dyn Fn(Duration) -> bool,
+    mut attempt: impl FnMut() -> Attempt<T>,
+) -> std::result::Result<T, String> {
+    let mut next = first;
+    for number in 1.. {
+        let (reason, asked) = match attempt() {
+            Attempt::Answered(answer) => return Ok(answer),
+            Attempt::Never(reason) => return Err(reason),
+            Attempt::Later(reason, asked) => (reason, asked),
+        };
+        if number >= attempts {
+            return Err(format!("{reason}, {attempts} times"));
+        }
+        // others that failed together do not come back together
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+        let jitter = first.mul_f64(f64::from(now % 1_000) / 4_000.0);
+        if !pause(asked.unwrap_or(next).min(MOST_PAUSE) + jitter) {
+            return Err(reason);
+        }
+        next *= 2;
+    }
+    unreachable!("the last attempt returns")
+}
+
+fn quoted(said: &str) -> String {
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    if said.is_empty() { said } else { format!(" ({said})") }
+}
+
+/// Text as it stands in a query; a space is not a plus, which some services do not know.
+pub fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
+/// A URL with `${NAME}` taken from the environment.
+///
+/// # Errors
+/// When a name is not there.
+pub fn with_environment(url: &str) -> Result<String> {
+    let Some((before, rest)) = url.split_once("${") else { return Ok(url.to_owned()) };
+    let Some((name, after)) = rest.split_once('}') else { return Ok(url.to_owned()) };
+    let value = std::env::var(name).map_err(|_| EngineError::Wrong(format!("{url}: there is no {name} in the environment")))?;
+    Ok(format!("{before}{value}{}", with_environment(after)?))
+}
+
+/// What is said to a service of who asks.
+fn of_environment(name: &str) -> Result<String> {
+    let get = |part: &str| std::env::var(format!("{name}_{part}")).ok();
+    match (get("TOKEN"), get("USER"), get("PASSWORD")) {
+        (Some(token), ..) => Ok(format!("Bearer {token}")),
+        (None, Some(user), Some(password)) => Ok(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}")))),
+        _ => Err(EngineError::Wrong(format!("there is neither {name}_TOKEN nor {name}_USER and {name}_PASSWORD in the environment"))),
+    }
+}
