@@ -166,7 +166,7 @@ pub enum Command {
     },
     /// Make realistic input.
     #[command(
-        after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data"
+        after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data\n  stook sample datasets --records 1000 --serve 127.0.0.1:8190"
     )]
     Sample {
         /// What kind.
@@ -186,9 +186,12 @@ pub enum Command {
         /// Number of the first record.
         #[arg(long, default_value_t = 1, value_name = "N")]
         first: u64,
-        /// The file [default: standard output]; businesses, machines and satellites are files in a folder.
+        /// The file [default: standard output]; all but authorities are files in a folder.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Instead of writing files, be the services that know the datasets, at this address.
+        #[arg(long, value_name = "ADDR", conflicts_with = "output")]
+        serve: Option<std::net::SocketAddr>,
     },
     /// Print completions for a shell.
     #[command(after_help = "Example:\n  stook completions bash > /etc/bash_completion.d/stook")]
@@ -608,6 +611,7 @@ pub enum ExportFormat {
 pub enum SampleName {
     Authorities,
     Businesses,
+    Datasets,
     Machines,
     Sentinel,
 }

@@ -12,8 +12,10 @@ use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
 use stook_lab::sample::authorities::{self, Authorities, Keys};
 use stook_lab::sample::businesses::{self, Businesses};
+use stook_lab::sample::datasets::{self, Datasets};
 use stook_lab::sample::machines::{self, Machines};
 use stook_lab::sample::sentinel::{self, Sentinel};
+use stook_lab::services::Services;
 
 /// The catalogue a new folder begins with.
 const TEMPLATE: &str = include_str!("template.yaml");
@@ -86,6 +88,10 @@ pub fn sample(name: SampleName, size: u64, seed: u64, keys: KeyOrder, first: u64
             let folder = output.ok_or_else(|| Failure::usage("businesses are several files: name a folder with -o"))?;
             businesses::write(&Businesses { records: size, seed, first, versions: SAMPLES }, folder)?;
         }
+        SampleName::Datasets => {
+            let folder = output.ok_or_else(|| Failure::usage("datasets are several files: name a folder with -o, or --serve ADDR"))?;
+            datasets::write(&Datasets { records: size, seed }, folder)?;
+        }
         SampleName::Machines => {
             let folder = output.ok_or_else(|| Failure::usage("machines are several files: name a folder with -o"))?;
             machines::write(&Machines { records: size, seed, first }, folder)?;
@@ -99,6 +105,20 @@ pub fn sample(name: SampleName, size: u64, seed: u64, keys: KeyOrder, first: u64
     if let Some(path) = output {
         eprintln!("wrote {} to {}", count(records, "record"), path.display());
     }
+    Ok(0)
+}
+
+/// The services of a sample, until the process ends.
+pub fn serve_sample(name: SampleName, records: u64, seed: u64, address: std::net::SocketAddr) -> Outcome {
+    if name != SampleName::Datasets {
+        return Err(Failure::usage("only datasets are served; other samples are files: name one with -o"));
+    }
+    let services = Services::new(Datasets { records, seed });
+    services.serve(address, |address| {
+        let url = format!("http://{address}");
+        println!("CATALOG_URL={url}/catalog TRANSFER_URL={url}/transfer SITES_URL={url}/sites RUNS_URL={url}/runs");
+        eprintln!("serving {} of seed {seed}; faults: PUT {url}/fault/SERVICE/KIND", count(records, "dataset"));
+    })?;
     Ok(0)
 }
 

@@ -99,7 +99,8 @@ fn run(arguments: &Arguments) -> Outcome {
             ask::withdraw(&place, source, collection.as_deref(), key.as_deref(), tenant, *json)
         }
         Command::Export { collection, format, output, tenant } => ask::export(&place, collection, *format, output.as_deref(), tenant),
-        Command::Sample { name, records, days, seed, keys, first, output } => {
+        Command::Sample { name, records, seed, serve: Some(address), .. } => definition::serve_sample(*name, *records, *seed, *address),
+        Command::Sample { name, records, days, seed, keys, first, output, serve: None } => {
             let size = if *name == arguments::SampleName::Sentinel { *days } else { *records };
             definition::sample(*name, size, *seed, *keys, *first, output.as_deref())
         }

@@ -3,3 +3,4 @@
 pub mod postgres;
 pub mod random;
 pub mod sample;
+pub mod services;

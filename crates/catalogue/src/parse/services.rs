@@ -112,6 +112,9 @@ impl Reader<'_> {
         if ty.is_list() || *ty == FieldType::Json {
             self.problem(field_node, format!("`{}` is of type {ty}; an argument is a condition on a field with one value", fields[field]));
         }
+        if collection.fields[field].derive.is_some() {
+            self.problem(field_node, format!("`{}` is derived; an argument is a condition on what the service's documents say", fields[field]));
+        }
         let kinds = [("value", Takes::Value), ("pattern", Takes::Pattern), ("list", Takes::List), ("from", Takes::From), ("to", Takes::To)];
         let takes = self.choice(node.get("takes"), "choice for takes", &kinds).unwrap_or(Takes::Value);
         if takes == Takes::Pattern && *ty != FieldType::Text {

@@ -2,5 +2,6 @@
 
 pub mod authorities;
 pub mod businesses;
+pub mod datasets;
 pub mod machines;
 pub mod sentinel;

@@ -1,0 +1,347 @@
+//! Datasets of an experiment, their blocks, sites and runs, as four services know them. Everything is a function of the seed and an
+//! item's number, so services give any part without making the rest, and the truth is known without merging anything. Names are made up.
+
+use crate::random::Random;
+use serde_json::{Value as Json, json};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// What to make.
+#[derive(Debug, Clone, Copy)]
+pub struct Datasets {
+    /// How many datasets.
+    pub records: u64,
+    /// Equal seeds give equal data.
+    pub seed: u64,
+}
+
+/// Blocks of a dataset.
+pub const BLOCKS: u64 = 9;
+/// Sites there are.
+pub const SITES: u64 = 60;
+/// The first run's number.
+pub const FIRST_RUN: u64 = 130_000;
+/// When the first thing was made, in seconds since 1970.
+const BEGIN: u64 = 1_262_304_000;
+const DAY: u64 = 86_400;
+
+const PRIMARIES: [&str; 16] = [
+    "Cosmics",
+    "MinimumBias",
+    "QCD_Pt15",
+    "QCD_Pt80",
+    "RelValZMM",
+    "RelValTTbar",
+    "SingleMu",
+    "DoubleElectron",
+    "Zee",
+    "ZMM",
+    "WJets",
+    "TTJets",
+    "Tau",
+    "Photon",
+    "HT",
+    "MuOnia",
+];
+const TIERS: [&str; 6] = ["RAW", "RECO", "AOD", "AODSIM", "GEN-SIM", "GEN-SIM-RECO"];
+const COUNTRIES: [&str; 12] = ["CH", "US", "DE", "FR", "IT", "UK", "ES", "TW", "CN", "BR", "RU", "PL"];
+const TOWNS: [&str; 10] = ["Alder", "Birch", "Cedar", "Dorn", "Elm", "Fir", "Gorse", "Hazel", "Iris", "Juniper"];
+
+/// A dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dataset {
+    /// Its number, from 0.
+    pub number: u64,
+    /// `/Primary_NUMBER/Era-vN/TIER`
+    pub name: String,
+    /// Seconds since 1970.
+    pub created: u64,
+    /// VALID, or PRODUCTION.
+    pub status: &'static str,
+    /// mc or data.
+    pub datatype: &'static str,
+    /// The software it was made with.
+    pub release: String,
+}
+
+/// A block of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// Its name: the dataset's, and a number of its own.
+    pub name: String,
+    /// The dataset's name.
+    pub dataset: String,
+    /// Seconds since 1970.
+    pub created: u64,
+    /// Bytes, as the catalogue has it.
+    pub size: u64,
+    /// Bytes, as transfers have it: not always the same.
+    pub transferred: u64,
+    /// Files.
+    pub files: u64,
+    /// Events.
+    pub events: u64,
+    /// Where it was made, an index of a site.
+    pub origin: u64,
+    /// Whether it still grows.
+    pub open: bool,
+    /// Where copies are, indexes of sites, ascending.
+    pub replicas: Vec<u64>,
+    /// Whether the catalogue knows it.
+    pub catalogued: bool,
+    /// Whether transfers know it.
+    pub transferable: bool,
+}
+
+/// A file of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredFile {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Events.
+    pub events: u64,
+    /// The run they were taken in.
+    pub run: u64,
+}
+
+/// A site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// `T1_CH_Alder0`
+    pub name: String,
+    /// Its storage's host.
+    pub se: String,
+    /// 0 to 3.
+    pub tier: u64,
+    /// Two letters.
+    pub country: &'static str,
+    /// Who looks after it.
+    pub admins: Vec<String>,
+}
+
+/// A run of the detector.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// Its number.
+    pub number: u64,
+    /// Seconds since 1970.
+    pub start: u64,
+    /// Seconds since 1970.
+    pub stop: u64,
+    /// Tesla, in thousandths.
+    pub bfield: u64,
+    /// Events.
+    pub events: u64,
+    /// Datasets it is in, by number.
+    pub datasets: Vec<u64>,
+}
+
+impl Datasets {
+    /// How many runs there are.
+    pub fn runs(&self) -> u64 {
+        (self.records / 10).clamp(10, 5_000)
+    }
+
+    fn random(&self, kind: u64, item: u64) -> Random {
+        Random::of_item(self.seed.wrapping_mul(31).wrapping_add(kind), item)
+    }
+
+    /// A dataset by its number.
+    pub fn dataset(&self, number: u64) -> Dataset {
+        let mut random = self.random(1, number);
+        let primary = random.one(&PRIMARIES);
+        let (year, era) = (random.between(2010, 2012), random.one(&["A", "B", "C", "D"]));
+        let (version, tier) = (random.between(1, 4), random.one(&TIERS));
+        let is_data = !tier.contains("SIM");
+        let campaign = if is_data { format!("Run{year}{era}") } else { format!("Summer{}", year - 2000) };
+        Dataset {
+            number,
+            name: format!("/{primary}_{number:06}/{campaign}-v{version}/{tier}"),
+            created: BEGIN + random.below(900 * DAY),
+            status: if random.per_mille(950) { "VALID" } else { "PRODUCTION" },
+            datatype: if is_data { "data" } else { "mc" },
+            release: format!("CMSSW_{}_{}_{}", random.between(3, 5), random.below(4), random.below(9)),
+        }
+    }
+
+    /// The number in a dataset's name, if there is such a dataset.
+    pub fn number_of(&self, name: &str) -> Option<u64> {
+        let primary = name.strip_prefix('/')?.split('/').next()?;
+        let number = primary.rsplit('_').next()?.parse().ok().filter(|number| *number < self.records)?;
+        (self.dataset(number).name == name).then_some(number)
+    }
+
+    /// A block of a dataset, from 0 to [`BLOCKS`].
+    pub fn block(&self, dataset: &Dataset, block: u64) -> Block {
+        let mut random = self.random(2, dataset.number * BLOCKS + block);
+        let id = (random.number(), random.number());
+        let (one, two, three) = (id.0 >> 32, (id.0 >> 16) & 0xffff, id.0 & 0xffff);
+        let name = format!("{}#{one:08x}-{two:04x}-{three:04x}-{:04x}-{:012x}", dataset.name, id.1 >> 48, id.1 & 0xffff_ffff_ffff);
+        let files = random.between(1, 40);
+        let size = files * random.between(500_000_000, 4_000_000_000);
+        let transferred = if random.per_mille(995) { size } else { size + random.between(1, 1_000_000) };
+        // of 392 636 blocks one service knew 387 137, the other 189 901
+        let known = random.below(10_000);
+        let mut replicas: Vec<u64> = (0..random.between(1, 4)).map(|_| random.below(SITES)).collect();
+        replicas.sort_unstable();
+        replicas.dedup();
+        Block {
+            name,
+            dataset: dataset.name.clone(),
+            created: dataset.created + random.below(30 * DAY),
+            size,
+            transferred,
+            files,
+            events: files * random.between(100, 20_000),
+            origin: random.below(SITES),
+            open: random.per_mille(20),
+            replicas,
+            catalogued: known < 9_860,
+            transferable: !(4_697..9_860).contains(&known),
+        }
+    }
+
+    /// All blocks of a dataset.
+    pub fn blocks(&self, dataset: &Dataset) -> impl Iterator<Item = Block> {
+        (0..BLOCKS).map(|block| self.block(dataset, block))
+    }
+
+    /// Files of a block.
+    pub fn files(&self, dataset: &Dataset, block: u64) -> impl Iterator<Item = StoredFile> {
+        let own = self.block(dataset, block);
+        let mut random = self.random(3, dataset.number * BLOCKS + block);
+        (0..own.files).map(move |number| StoredFile {
+            name: format!("/store{}/{number:04}.root", own.name.replace('#', "/")),
+            size: random.between(500_000_000, 4_000_000_000),
+            events: random.between(100, 20_000),
+            run: FIRST_RUN + random.below(1_000),
+        })
+    }
+
+    /// A site by its number.
+    pub fn site(&self, number: u64) -> Site {
+        let mut random = self.random(4, number);
+        let tier = if number == 0 { 0 } else { 1 + random.below(3) };
+        let (country, town) = (random.one(&COUNTRIES), random.one(&TOWNS));
+        let admins = (0..random.between(1, 3)).map(|admin| format!("admin{admin}@site{number}.example")).collect();
+        Site { name: format!("T{tier}_{country}_{town}{number}"), se: format!("srm.site{number}.example"), tier, country, admins }
+    }
+
+    /// A run by its number.
+    pub fn run(&self, number: u64) -> Run {
+        let mut random = self.random(5, number);
+        let start = BEGIN + (number - FIRST_RUN) * 5_400;
+        let datasets = (0..random.between(1, 4)).map(|_| random.below(self.records)).collect();
+        Run { number, start, stop: start + random.between(600, 5_000), bfield: random.between(0, 3_811), events: random.below(1 << 24), datasets }
+    }
+}
+
+/// A dataset as the catalogue says it.
+pub fn dataset_json(dataset: &Dataset) -> Json {
+    json!({
+        "dataset": dataset.name, "creation_date": dataset.created, "dataset_access_type": dataset.status, "primary_ds_type": dataset.datatype,
+        "release_version": dataset.release,
+    })
+}
+
+/// A block as the catalogue says it, one member of an array.
+pub fn block_json(data: &Datasets, block: &Block, out: &mut String) {
+    let origin = data.site(block.origin).se;
+    let Block { name, dataset, created, size, files, events, .. } = block;
+    let _ = write!(
+        out,
+        r#"{{"block_name":"{name}","dataset":"{dataset}","block_size":{size},"number_of_files":{files},"number_of_events":{events},"creation_date":{created},"storage_element":"{origin}"}}"#
+    );
+}
+
+/// A block as transfers say it.
+pub fn block_xml(data: &Datasets, block: &Block, out: &mut String) {
+    let Block { name, transferred, files, .. } = block;
+    let open = if block.open { "y" } else { "n" };
+    let _ = write!(out, r#"<block bytes="{transferred}" files="{files}" is_open="{open}" name="{name}">"#);
+    for replica in &block.replicas {
+        let Site { name, se, .. } = data.site(*replica);
+        let _ = write!(out, r#"<replica bytes="{transferred}" complete="y" custodial="n" files="{files}" node="{name}" se="{se}"/>"#);
+    }
+    out.push_str("</block>\n");
+}
+
+/// A file as the catalogue says it.
+pub fn file_json(block: &Block, file: &StoredFile) -> Json {
+    json!({ "logical_file_name": file.name, "block_name": block.name, "file_size": file.size, "event_count": file.events, "run_num": file.run })
+}
+
+/// A site as the site service says it.
+pub fn site_json(site: &Site) -> Json {
+    let admins: Vec<Json> = site.admins.iter().map(|email| json!({ "email": email })).collect();
+    json!({ "cms_name": site.name, "se": [site.se], "tier": site.tier, "country": site.country, "admins": admins })
+}
+
+/// A run as the run service says it.
+pub fn run_json(data: &Datasets, run: &Run) -> Json {
+    let datasets: Vec<String> = run.datasets.iter().map(|number| data.dataset(*number).name).collect();
+    json!({ "run": run.number, "start": run.start, "stop": run.stop, "bfield": run.bfield as f64 / 1_000.0, "events": run.events, "datasets": datasets })
+}
+
+/// Begin and end of what transfers answer.
+pub const TRANSFERS: (&str, &str) = ("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<phedex request_timestamp=\"1290000000\">\n", "</phedex>\n");
+
+/// What all services know, as files.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn write(data: &Datasets, folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let create = |name: &str| File::create(folder.join(name)).map(|file| BufWriter::with_capacity(1 << 20, file));
+    let list = |name: &str, items: &mut dyn Iterator<Item = Json>| {
+        let mut out = create(name)?;
+        for item in items {
+            writeln!(out, "{item}")?;
+        }
+        out.flush()
+    };
+    let (mut blocks, mut replicas) = (create("blocks.ndjson")?, create("replicas.xml")?);
+    replicas.write_all(TRANSFERS.0.as_bytes())?;
+    let mut text = String::new();
+    for dataset in (0..data.records).map(|number| data.dataset(number)) {
+        for block in data.blocks(&dataset) {
+            text.clear();
+            if block.catalogued {
+                block_json(data, &block, &mut text);
+                text.push('\n');
+                blocks.write_all(text.as_bytes())?;
+                text.clear();
+            }
+            if block.transferable {
+                block_xml(data, &block, &mut text);
+                replicas.write_all(text.as_bytes())?;
+            }
+        }
+    }
+    replicas.write_all(TRANSFERS.1.as_bytes())?;
+    (blocks.flush()?, replicas.flush()?);
+    list("datasets.ndjson", &mut (0..data.records).map(|number| dataset_json(&data.dataset(number))))?;
+    list("sites.ndjson", &mut (0..SITES).map(|number| site_json(&data.site(number))))?;
+    list("runs.ndjson", &mut (FIRST_RUN..FIRST_RUN + data.runs()).map(|number| run_json(data, &data.run(number))))
+}
+
+/// What a block is when both services have been heard: the catalogue wins.
+pub fn truth(data: &Datasets, block: &Block) -> Json {
+    let mut sites: Vec<String> = block.replicas.iter().map(|replica| data.site(*replica).name).collect();
+    sites.sort_unstable();
+    let of = |known: bool, value: Json| if known { value } else { Json::Null };
+    json!({
+        "name": block.name,
+        "dataset": block.dataset,
+        "size": if block.catalogued { block.size } else { block.transferred },
+        "nfiles": block.files,
+        "nevents": of(block.catalogued, json!(block.events)),
+        "open": of(block.transferable, json!(block.open)),
+        "site": of(block.transferable, json!(sites)),
+        "conflict": block.catalogued && block.transferable && block.size != block.transferred,
+    })
+}

@@ -1,0 +1,376 @@
+//! The four services of the sample `datasets`, over HTTP, with faults on request: `PUT /fault/SERVICE/KIND?times=N`.
+
+use crate::sample::datasets::{self, BLOCKS, Block, Dataset, Datasets, FIRST_RUN, SITES, TRANSFERS};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use serde_json::{Value as Json, json};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Bytes that are sent at once.
+const PIECE: usize = 64 << 10;
+
+/// What a service does instead of answering as it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It answers 503.
+    Failing,
+    /// It says to come back later.
+    Busy,
+    /// It waits for three seconds first.
+    Slow,
+    /// It never answers.
+    Silent,
+    /// The connection ends in the middle of the answer.
+    Truncated,
+    /// The answer ends in the middle, as if that were its end.
+    Cut,
+    /// It sends a page for people.
+    Wrong,
+    /// It sends bytes for ever.
+    Endless,
+    /// It sends one to another host.
+    Elsewhere,
+    /// It sends a document that would grow without end, or that is nested without end.
+    Bomb,
+}
+
+const FAULTS: [(&str, Fault); 10] = [
+    ("failing", Fault::Failing),
+    ("busy", Fault::Busy),
+    ("slow", Fault::Slow),
+    ("silent", Fault::Silent),
+    ("truncated", Fault::Truncated),
+    ("cut", Fault::Cut),
+    ("wrong", Fault::Wrong),
+    ("endless", Fault::Endless),
+    ("elsewhere", Fault::Elsewhere),
+    ("bomb", Fault::Bomb),
+];
+
+/// The services at work.
+pub struct Services {
+    data: Datasets,
+    faults: Mutex<HashMap<String, (Fault, u64)>>,
+    asked: Mutex<Vec<String>>,
+    changes: Mutex<Changes>,
+}
+
+/// What has changed since the sample was made.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Blocks that the catalogue does not know any more.
+    removed: Vec<String>,
+}
+
+impl Services {
+    /// Services that know a sample.
+    pub fn new(data: Datasets) -> Arc<Self> {
+        Arc::new(Self { data, faults: Mutex::default(), asked: Mutex::default(), changes: Mutex::default() })
+    }
+
+    /// Serves until the process ends; `bound` is told the address.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub fn serve(self: &Arc<Self>, listen: SocketAddr, bound: impl FnOnce(SocketAddr)) -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let app = Router::new()
+            .route("/catalog/datasets", get(catalog_datasets))
+            .route("/catalog/blocks", get(catalog_blocks))
+            .route("/catalog/files", get(catalog_files))
+            .route("/transfer/blockreplicas", get(transfer_replicas))
+            .route("/sites/sites", get(sites))
+            .route("/runs/runs", get(runs))
+            .route("/fault/{service}/{kind}", put(fault))
+            .route("/removed", put(remove))
+            .route("/asked", get(asked))
+            .with_state(self.clone());
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::bind(listen).await?;
+            bound(listener.local_addr()?);
+            axum::serve(listener, app).await
+        })
+    }
+
+    /// The next requests of a service go wrong.
+    pub fn fault(&self, service: &str, fault: Fault, times: u64) {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).insert(service.to_owned(), (fault, times));
+    }
+
+    /// All services answer as they should.
+    pub fn heal(&self) {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The catalogue forgets a block.
+    pub fn remove_block(&self, name: &str) {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).removed.push(name.to_owned());
+    }
+
+    /// What was asked since it was asked last.
+    pub fn take_asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, service: &str, arguments: &HashMap<String, String>) -> Option<Fault> {
+        let mut sorted: Vec<String> = arguments.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        sorted.sort_unstable();
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{service}?{}", sorted.join("&")));
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let (fault, times) = faults.get_mut(service.split('/').next().unwrap_or(service))?;
+        *times = times.checked_sub(1)?;
+        Some(*fault)
+    }
+
+    fn is_removed(&self, block: &Block) -> bool {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).removed.contains(&block.name)
+    }
+}
+
+type Shared = State<Arc<Services>>;
+type Arguments = Query<HashMap<String, String>>;
+
+/// Pieces of a body, made by a thread of its own.
+fn streamed(kind: &'static str, fault: Option<Fault>, make: impl FnOnce(&mut dyn FnMut(&str) -> bool) + Send + 'static) -> Response {
+    let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(8);
+    tokio::task::spawn_blocking(move || {
+        let mut piece = String::with_capacity(PIECE + 4_096);
+        let mut goes_on = true;
+        make(&mut |text| {
+            piece.push_str(text);
+            if piece.len() >= PIECE {
+                goes_on = sender.blocking_send(Ok(std::mem::take(&mut piece).into())).is_ok();
+                piece.reserve(PIECE + 4_096);
+            }
+            goes_on
+        });
+        match fault {
+            Some(Fault::Truncated) => {
+                piece.truncate(piece.len() / 2);
+                let _ = sender.blocking_send(Ok(piece.into()));
+                // what was sent until here is seen before the end is
+                std::thread::sleep(Duration::from_millis(50));
+                let _ = sender.blocking_send(Err(std::io::Error::other("the connection ends")));
+            }
+            Some(Fault::Cut) => {
+                piece.truncate(piece.len() - piece.len() / 3);
+                let _ = sender.blocking_send(Ok(piece.into()));
+            }
+            _ => {
+                let _ = sender.blocking_send(Ok(piece.into()));
+            }
+        }
+    });
+    let stream = futures_util::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+    ([(header::CONTENT_TYPE, kind)], Body::from_stream(stream)).into_response()
+}
+
+/// What a fault answers instead; nothing where the answer is made as usual.
+async fn instead(fault: Option<Fault>, kind: &'static str) -> Option<Response> {
+    match fault? {
+        Fault::Failing => Some((StatusCode::SERVICE_UNAVAILABLE, "out of order").into_response()),
+        Fault::Busy => {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+            Some((StatusCode::TOO_MANY_REQUESTS, headers, "not so fast").into_response())
+        }
+        Fault::Slow => {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            None
+        }
+        Fault::Silent => {
+            std::future::pending::<()>().await;
+            None
+        }
+        Fault::Wrong => Some(([(header::CONTENT_TYPE, "text/html")], "<html>log in, please</html>").into_response()),
+        Fault::Endless => Some(streamed(kind, None, |put| while put("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[") {})),
+        Fault::Elsewhere => Some((StatusCode::FOUND, [(header::LOCATION, "http://127.0.0.1:9/elsewhere")]).into_response()),
+        Fault::Bomb if kind.contains("xml") => {
+            let bomb = "<?xml version=\"1.0\"?><!DOCTYPE b [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;\">]><phedex><block name=\"&b;\"/></phedex>";
+            Some(([(header::CONTENT_TYPE, kind)], bomb).into_response())
+        }
+        Fault::Bomb => Some(([(header::CONTENT_TYPE, kind)], "[".repeat(100_000)).into_response()),
+        Fault::Truncated | Fault::Cut => None,
+    }
+}
+
+/// Whether a text is what an argument wants; `star` stands for any text.
+fn fits(wanted: &str, star: char, text: &str) -> bool {
+    let pieces: Vec<&str> = wanted.split(star).collect();
+    let [first, between @ .., last] = pieces.as_slice() else { return wanted == text };
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    for piece in between {
+        let Some((_, behind)) = rest.split_once(piece) else { return false };
+        rest = behind;
+    }
+    rest.ends_with(last)
+}
+
+/// Datasets by name, or by a pattern.
+fn chosen(data: Datasets, wanted: Option<String>, star: char) -> Box<dyn Iterator<Item = Dataset> + Send> {
+    match wanted {
+        Some(name) if !name.contains(star) => Box::new(data.number_of(&name).map(|number| data.dataset(number)).into_iter()),
+        Some(pattern) => {
+            Box::new((0..data.records).map(move |number| data.dataset(number)).filter(move |dataset| fits(&pattern, star, &dataset.name)))
+        }
+        None => Box::new((0..data.records).map(move |number| data.dataset(number))),
+    }
+}
+
+/// Blocks by name or pattern, or of datasets.
+fn chosen_blocks(data: Datasets, arguments: &HashMap<String, String>, star: char) -> impl Iterator<Item = Block> + Send + use<> {
+    let block = arguments.get("block").cloned();
+    let dataset = match (&block, arguments.get("dataset")) {
+        (Some(block), None) if !block.contains(star) => block.split('#').next().map(str::to_owned),
+        (_, dataset) => dataset.cloned(),
+    };
+    let wanted = move |own: &Block| block.as_ref().is_none_or(|block| fits(block, star, &own.name));
+    chosen(data, dataset, star).flat_map(move |dataset| (0..BLOCKS).map(move |block| data.block(&dataset, block))).filter(wanted)
+}
+
+const JSON: &str = "application/json";
+
+fn array(fault: Option<Fault>, items: impl Iterator<Item = String> + Send + 'static) -> Response {
+    streamed(JSON, fault, |put| {
+        let mut begin = "[";
+        for item in items {
+            if !put(begin) || !put(&item) {
+                return;
+            }
+            begin = ",\n";
+        }
+        put(if begin == "[" { "[]" } else { "]" });
+    })
+}
+
+async fn catalog_datasets(State(services): Shared, Query(arguments): Arguments) -> Response {
+    let fault = services.note("catalog/datasets", &arguments);
+    if let Some(answer) = instead(fault, JSON).await {
+        return answer;
+    }
+    let number = |name: &str, otherwise: usize| arguments.get(name).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
+    let (offset, limit, from, to) = (number("offset", 0), number("limit", usize::MAX), number("min_cdate", 0), number("max_cdate", usize::MAX));
+    let status = arguments.get("status").cloned();
+    let wanted = move |own: &Dataset| (from..=to).contains(&(own.created as usize)) && status.as_ref().is_none_or(|status| own.status == status);
+    let found = chosen(services.data, arguments.get("dataset").cloned(), '*').filter(wanted).skip(offset).take(limit);
+    array(fault, found.map(|dataset| datasets::dataset_json(&dataset).to_string()))
+}
+
+async fn catalog_blocks(State(services): Shared, Query(arguments): Arguments) -> Response {
+    let fault = services.note("catalog/blocks", &arguments);
+    if let Some(answer) = instead(fault, JSON).await {
+        return answer;
+    }
+    let data = services.data;
+    let found = chosen_blocks(data, &arguments, '*').filter(move |block| block.catalogued && !services.is_removed(block));
+    let item = move |block: Block| {
+        let mut text = String::new();
+        datasets::block_json(&data, &block, &mut text);
+        text
+    };
+    array(fault, found.map(item))
+}
+
+async fn catalog_files(State(services): Shared, Query(arguments): Arguments) -> Response {
+    let fault = services.note("catalog/files", &arguments);
+    if let Some(answer) = instead(fault, JSON).await {
+        return answer;
+    }
+    let data = services.data;
+    let block = arguments.get("block").cloned();
+    let dataset = block.as_ref().and_then(|block| block.split('#').next()).or(arguments.get("dataset").map(String::as_str)).unwrap_or_default();
+    let Some(number) = data.number_of(dataset) else { return array(fault, std::iter::empty()) };
+    let dataset = data.dataset(number);
+    let found = (0..BLOCKS).flat_map(move |place| {
+        let own = data.block(&dataset, place);
+        let is_wanted = own.catalogued && block.as_ref().is_none_or(|block| *block == own.name);
+        let files: Vec<String> =
+            if is_wanted { data.files(&dataset, place).map(|file| datasets::file_json(&own, &file).to_string()).collect() } else { Vec::new() };
+        files
+    });
+    array(fault, found)
+}
+
+async fn transfer_replicas(State(services): Shared, Query(arguments): Arguments) -> Response {
+    const XML: &str = "application/xml";
+    let fault = services.note("transfer/blockreplicas", &arguments);
+    if let Some(answer) = instead(fault, XML).await {
+        return answer;
+    }
+    let data = services.data;
+    let found = chosen_blocks(data, &arguments, '%').filter(|block| block.transferable);
+    streamed(XML, fault, move |put| {
+        put(TRANSFERS.0);
+        let mut text = String::new();
+        for block in found {
+            text.clear();
+            datasets::block_xml(&data, &block, &mut text);
+            if !put(&text) {
+                return;
+            }
+        }
+        put(TRANSFERS.1);
+    })
+}
+
+async fn sites(State(services): Shared, Query(arguments): Arguments) -> Response {
+    let fault = services.note("sites/sites", &arguments);
+    if let Some(answer) = instead(fault, JSON).await {
+        return answer;
+    }
+    let all: Vec<Json> = (0..SITES).map(|number| datasets::site_json(&services.data.site(number))).collect();
+    let headers = [(header::CONTENT_TYPE, JSON), (header::CACHE_CONTROL, "max-age=10800")];
+    (headers, json!({ "result": all }).to_string()).into_response()
+}
+
+/// Runs, a hundred on a page.
+async fn runs(State(services): Shared, Query(arguments): Arguments) -> Response {
+    let fault = services.note("runs/runs", &arguments);
+    if let Some(answer) = instead(fault, JSON).await {
+        return answer;
+    }
+    let data = services.data;
+    let number = |name: &str, otherwise: u64| arguments.get(name).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
+    let (min, max, page) = (number("min", 0).max(FIRST_RUN), number("max", u64::MAX).min(FIRST_RUN + data.runs() - 1), number("page", 0));
+    let (from, to) = (number("from", 0), number("to", u64::MAX));
+    let all = (min..=max).map(|number| data.run(number)).filter(|run| (from..=to).contains(&run.start));
+    let mut found: Vec<Json> = all.skip(page as usize * 100).take(101).map(|run| datasets::run_json(&data, &run)).collect();
+    let mut body = json!({});
+    if found.len() > 100 {
+        found.pop();
+        body["next"] = json!(format!("/runs/runs?min={min}&max={max}&from={from}&to={to}&page={}", page + 1));
+    }
+    body["runs"] = found.into();
+    ([(header::CONTENT_TYPE, JSON)], body.to_string()).into_response()
+}
+
+async fn fault(State(services): Shared, Path((service, kind)): Path<(String, String)>, Query(arguments): Arguments) -> Response {
+    if kind == "none" {
+        services.heal();
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    let Some((_, fault)) = FAULTS.iter().find(|(name, _)| *name == kind) else {
+        let names: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
+        return (StatusCode::NOT_FOUND, format!("faults are {}, none\n", names.join(", "))).into_response();
+    };
+    let times = arguments.get("times").and_then(|times| times.parse().ok()).unwrap_or(u64::MAX);
+    services.fault(&service, *fault, times);
+    StatusCode::NO_CONTENT.into_response()
+}
+
+async fn remove(State(services): Shared, Query(arguments): Arguments) -> Response {
+    arguments.get("block").into_iter().for_each(|block| services.remove_block(block));
+    StatusCode::NO_CONTENT.into_response()
+}
+
+async fn asked(State(services): Shared) -> Response {
+    json!(services.take_asked()).to_string().into_response()
+}
