@@ -8,10 +8,10 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint test bench bench-import bench-machines bench-postgres bench-sentinel bench-serve demo build peer reference postgres
+.PHONY: help fmt lint test bench bench-datasets bench-import bench-machines bench-postgres bench-sentinel bench-serve demo build peer reference postgres
 
 help:
-	@echo "make fmt | lint | test | bench | bench-import | bench-machines | bench-postgres | bench-sentinel | bench-serve | demo"
+	@echo "make fmt | lint | test | bench | bench-datasets | bench-import | bench-machines | bench-postgres | bench-sentinel | bench-serve | demo"
 
 build:
 	cargo build --release --quiet --package stook-cli
@@ -42,12 +42,17 @@ postgres:
 test: reference postgres lint
 	cargo test --workspace --quiet --no-fail-fast
 
-bench: bench-import bench-machines bench-postgres bench-sentinel bench-serve
+bench: bench-datasets bench-import bench-machines bench-postgres bench-sentinel bench-serve
 
 bench-import: reference build
 	cargo build --release --quiet --package stook-benches
 	@command -v yaz-marcdump >/dev/null || echo "note: install yaz for the figure beside yaz-marcdump"
 	$(BENCH) import
+
+bench-datasets: build
+	cargo build --release --quiet --package stook-benches
+	@command -v wrk >/dev/null || echo "note: install wrk for the warm figures"
+	$(BENCH) datasets
 
 bench-machines: reference postgres build
 	cargo build --release --quiet --package stook-benches

@@ -24,14 +24,18 @@ const SECONDS: u64 = 3;
 const SERVED: &str = "0";
 const ASKING: &str = "1";
 
-struct Bench<'s> {
-    setting: &'s Setting,
-    folder: PathBuf,
-    server: Option<Server>,
+/// A folder to work in, and perhaps a server.
+pub struct Bench<'s> {
+    /// Programs.
+    pub setting: &'s Setting,
+    /// The folder.
+    pub folder: PathBuf,
+    /// PostgreSQL.
+    pub server: Option<Server>,
 }
 
 /// A program that serves, bound to its core.
-struct Running {
+pub struct Running {
     child: Child,
     address: String,
     token: Option<String>,
@@ -45,7 +49,11 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn start(program: &Path, arguments: &[&str], token: Option<String>) -> Result<Self> {
+    /// Starts a program that says on standard error where it serves.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn start(program: &Path, arguments: &[&str], token: Option<String>) -> Result<Self> {
         let failed = |error: std::io::Error| format!("{}: {error}", program.display());
         let mut command = Command::new("taskset");
         command.args(["-c", SERVED]).arg(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -123,11 +131,16 @@ fn one(value: f64) -> Samples {
 }
 
 impl Bench<'_> {
-    fn path(&self, name: &str) -> String {
+    /// A file of the folder.
+    pub fn path(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }
 
-    fn stook(&self, catalogue: &str, store: &str, words: &[&str]) -> Result<Ran> {
+    /// Runs `stook` on an example, or on a catalogue by its whole path.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn stook(&self, catalogue: &str, store: &str, words: &[&str]) -> Result<Ran> {
         let catalogue = self.setting.root.join("examples").join(catalogue).display().to_string();
         stook(&self.setting.stook, &catalogue, store, words)
     }
@@ -141,7 +154,10 @@ impl Bench<'_> {
     }
 
     /// Serves a store, asked with a token.
-    fn serve(&self, catalogue: &str, store: &str, words: &[&str]) -> Result<Running> {
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn serve(&self, catalogue: &str, store: &str, words: &[&str]) -> Result<Running> {
         let made = self.stook(catalogue, store, &["token", "create", "--role", "admin", "--json"])?.output;
         let made: Json = serde_json::from_str(&made).map_err(|error| format!("{made}: {error}"))?;
         let token = format!("Bearer {}", made["token"].as_str().unwrap_or_default());
@@ -153,23 +169,53 @@ impl Bench<'_> {
 
     /// Closed loop on random paths of a file; requests a second, and processor time of the served side per request in µs.
     fn wrk(&self, running: &Running, paths: &str, connections: &str, with_database: bool) -> Result<(f64, f64)> {
+        let cost = || processor(running.child.id()) + if with_database { self.database() } else { 0.0 };
+        let before = cost();
+        let (rate, _) = self.closed_loop(running, paths, connections)?;
+        Ok((rate, (cost() - before) * 1e6 / (rate * SECONDS as f64)))
+    }
+
+    /// Closed loop on random paths of a file; requests a second, and the 99th percentile of their times in ms.
+    ///
+    /// # Errors
+    /// When not all requests are answered.
+    pub fn closed_loop(&self, running: &Running, paths: &str, connections: &str) -> Result<(f64, f64)> {
         let script = self.setting.root.join("benches/peers/paths.lua").display().to_string();
         let (url, time) = (format!("http://{}", running.address), format!("{SECONDS}s"));
         let header = running.token.as_ref().map(|token| format!("Authorization: {token}")).unwrap_or_else(|| "x-none: 1".into());
-        let cost = || processor(running.child.id()) + if with_database { self.database() } else { 0.0 };
-        let before = cost();
-        let arguments =
-            ["-c", ASKING, "wrk", "-t1", "-c", connections, "-d", &time, "--timeout", "20s", "-H", &header, "-s", &script, &url, "--", paths];
+        let arguments = [
+            "-c",
+            ASKING,
+            "wrk",
+            "--latency",
+            "-t1",
+            "-c",
+            connections,
+            "-d",
+            &time,
+            "--timeout",
+            "20s",
+            "-H",
+            &header,
+            "-s",
+            &script,
+            &url,
+            "--",
+            paths,
+        ];
         let ran = execute(Path::new("taskset"), &arguments)?;
-        let used = cost() - before;
-        let number = |name: &str| -> Option<f64> {
-            ran.output.lines().find_map(|line| line.trim().strip_prefix(name).map(|rest| rest.trim().split([' ', 's']).next()?.parse().ok()))?
-        };
         if ran.output.contains("Non-2xx") || ran.output.contains("Socket errors") {
             return Err(format!("not all requests were answered:\n{}", ran.output));
         }
-        let rate = number("Requests/sec:").ok_or_else(|| ran.output.clone())?;
-        Ok((rate, used * 1e6 / (rate * SECONDS as f64)))
+        let found = |name: &str| ran.output.lines().find_map(|line| line.trim().strip_prefix(name).map(str::trim)).ok_or_else(|| ran.output.clone());
+        let number = |text: &str| text.trim_end_matches(|c: char| c.is_alphabetic()).parse::<f64>().map_err(|error| format!("{text}: {error}"));
+        let (rate, tail) = (found("Requests/sec:")?, found("99%")?);
+        let unit = match tail {
+            tail if tail.ends_with("us") => 0.001,
+            tail if tail.ends_with("ms") => 1.0,
+            _ => 1_000.0,
+        };
+        Ok((number(rate)?, number(tail)? * unit))
     }
 
     /// Open loop: each request with the microsecond at which it begins.
@@ -182,7 +228,11 @@ impl Bench<'_> {
         Ok(Seen(serde_json::from_str(&ran.output).map_err(|error| error.to_string())?))
     }
 
-    fn lines(&self, name: &str, lines: impl Iterator<Item = String>) -> Result<String> {
+    /// Writes lines to a file of the folder.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn lines(&self, name: &str, lines: impl Iterator<Item = String>) -> Result<String> {
         let path = self.path(name);
         std::fs::write(&path, lines.map(|line| line + "\n").collect::<String>()).map_err(|error| error.to_string())?;
         Ok(path)

@@ -35,6 +35,8 @@ pub struct Catalogue {
     pub services: Vec<Service>,
     /// Sources, in the order written.
     pub sources: Vec<Source>,
+    /// Words of queries, in the order written.
+    pub words: Vec<QueryWord>,
     /// Profiles, in the order written.
     pub profiles: Vec<Profile>,
     /// Shares of the workers, by tenant; `else` is everybody else's.
@@ -474,6 +476,26 @@ pub struct Collect {
     pub filter: Option<String>,
     /// How the names of credentials begin in the environment.
     pub credentials: Option<String>,
+}
+
+/// A word of queries: what it selects, and what a condition on it tests.
+#[derive(Debug, Clone)]
+pub struct QueryWord {
+    /// The word.
+    pub name: String,
+    /// The collection that is asked for by it.
+    pub select: Option<usize>,
+    /// What it tests, by what a value looks like: the first that accepts it.
+    pub tests: Vec<WordTest>,
+}
+
+/// What a word tests.
+#[derive(Debug, Clone)]
+pub struct WordTest {
+    /// What a value must look like.
+    pub shape: Option<Regex>,
+    /// The fields, by collection; `key` is a record's key.
+    pub fields: Vec<(usize, String)>,
 }
 
 /// A service that is asked when a query needs what it knows. Times are in microseconds.

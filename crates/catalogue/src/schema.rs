@@ -53,6 +53,7 @@ pub fn schema() -> Json {
     });
     for (name, own, required) in [
         ("service", words::SERVICE, &["url"][..]),
+        ("query_word", words::QUERY_WORD, &[]),
         ("asks", words::ASKS, &["service", "calls"]),
         ("call", words::CALL, &["get"]),
         ("call_arg", words::CALL_ARG, &["field"]),
@@ -91,6 +92,7 @@ mod tests {
             words::SOURCE,
             words::COLLECT,
             words::SERVICE,
+            words::QUERY_WORD,
             words::ASKS,
             words::CALL,
             words::CALL_ARG,

@@ -48,6 +48,11 @@ pub const CATALOGUE: &[Word] = &[
     word("sources", r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/source"}}"##, "Where documents come from."),
     word("collections", r##"{"type":"object","minProperties":1,"additionalProperties":{"$ref":"#/$defs/collection"}}"##, "Named sets of records."),
     word(
+        "words",
+        r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/query_word"}}"##,
+        "Words of queries that stand for fields of several collections.",
+    ),
+    word(
         "profiles",
         r##"{"type":"object","additionalProperties":{"$ref":"#/$defs/profile"}}"##,
         "What an import does with documents that match a record and with those that do not.",
@@ -174,6 +179,16 @@ pub const SOURCE: &[Word] = &[
 /// A document inside a document.
 pub const EMBED: &[Word] =
     &[word("path", TEXT, "Where its text stands."), word("name", TEXT, "What its file would be called, a template over `let` values: `{id}.xml`.")];
+
+/// A word of queries.
+pub const QUERY_WORD: &[Word] = &[
+    word("select", r##"{"$ref":"#/$defs/name"}"##, "The collection that is asked for by the word."),
+    word(
+        "tests",
+        r#"{"oneOf":[{"type":"object","additionalProperties":{"type":"string"}},{"type":"array","minItems":1,"items":{"type":"object","additionalProperties":{"type":"string"}}}]}"#,
+        "The field that a condition on the word tests, by collection; a list of such by `shape`, a regular expression on the value, tried in order.",
+    ),
+];
 
 /// A service.
 pub const SERVICE: &[Word] = &[

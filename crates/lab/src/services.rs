@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use serde_json::{Value as Json, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -60,20 +60,14 @@ pub struct Services {
     data: Datasets,
     faults: Mutex<HashMap<String, (Fault, u64)>>,
     asked: Mutex<Vec<String>>,
-    changes: Mutex<Changes>,
-}
-
-/// What has changed since the sample was made.
-#[derive(Debug, Default)]
-struct Changes {
     /// Blocks that the catalogue does not know any more.
-    removed: Vec<String>,
+    removed: Mutex<HashSet<String>>,
 }
 
 impl Services {
     /// Services that know a sample.
     pub fn new(data: Datasets) -> Arc<Self> {
-        Arc::new(Self { data, faults: Mutex::default(), asked: Mutex::default(), changes: Mutex::default() })
+        Arc::new(Self { data, faults: Mutex::default(), asked: Mutex::default(), removed: Mutex::default() })
     }
 
     /// Serves until the process ends; `bound` is told the address.
@@ -112,7 +106,12 @@ impl Services {
 
     /// The catalogue forgets a block.
     pub fn remove_block(&self, name: &str) {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).removed.push(name.to_owned());
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+    }
+
+    /// The services know what they knew first.
+    pub fn restore(&self) {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// What was asked since it was asked last.
@@ -131,7 +130,7 @@ impl Services {
     }
 
     fn is_removed(&self, block: &Block) -> bool {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).removed.contains(&block.name)
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner).contains(&block.name)
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! query      = lookup { "|" stage }
 //! lookup     = COLLECTION [ comparison ] { [","] condition }     a comparison right behind the collection is of its key
+//!            | condition { [","] condition } [","] COLLECTION { [","] condition }
 //! condition  = path comparison
 //! comparison = ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value | "in" list | "between" "[" value "," value "]" | "last" DURATION
 //! stage      = "grep" item { "," item } | "sort" path ["-"] { "," path ["-"] } | "unique" | aggregate { "," aggregate }
@@ -31,6 +32,8 @@
 //! * A timestamp written as a date (2018-01-31 or 20180131) is the whole day: `=` any moment of it, `<=` and the end of
 //!   `between` up to its last moment, `>` after it. `between` includes both ends. `in` and `!=` do not take days. `last 24h`
 //!   is from then until now, both included.
+//! * A word of the definition (`words:`) in the place of a collection selects one; as a condition it tests the field that it stands for in
+//!   the collection, by what its value looks like. `site=T1_*` alone asks for sites: where no name stands alone, the first one selects.
 //! * `grep` with bare paths chooses columns and never drops rows. Without any, a row is the whole record. The order in which
 //!   stages of different kinds are written does not matter: conditions, then order, then columns, then `unique`, then the
 //!   page; aggregates see all rows, not a page, and with `unique` the unique rows, of which they need a column.
@@ -45,6 +48,7 @@
 mod compile;
 mod parse;
 mod tags;
+mod words;
 
 pub use compile::{Compiled, Heading, compile};
 pub use parse::{Comparison, Item, Lookup, Operator, Path, Query, Stage, ValueText, parse};

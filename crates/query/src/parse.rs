@@ -194,10 +194,13 @@ impl Parser<'_> {
         if self.at_end() {
             return Err(self.error("a query begins with a collection").help("for example: authority heading=Smith*"));
         }
-        let collection = self.path("a collection", "for example: authority heading=Smith*")?;
+        let mut collection = self.path("a collection", "for example: authority heading=Smith*")?;
         let mut conditions = Vec::new();
+        // a name that stands alone selects; without one the first
+        let mut alone = true;
         if let Some(operator) = self.operator() {
             conditions.push(self.comparison(collection.clone(), operator)?);
+            alone = false;
         }
         loop {
             let comma = self.eat(",");
@@ -208,9 +211,18 @@ impl Parser<'_> {
                 return Ok(Lookup { collection, conditions });
             }
             let path = self.path("a condition, `|` or the end", QUOTES)?;
-            let Some(operator) = self.operator() else { return Err(self.no_comparison(&path)) };
-            conditions.push(self.comparison(path, operator)?);
+            match self.operator() {
+                Some(operator) => conditions.push(self.comparison(path, operator)?),
+                None if !alone && self.goes_on() => (collection, alone) = (path, true),
+                None => return Err(self.no_comparison(&path)),
+            }
         }
+    }
+
+    /// Whether a name may end here: another one follows, a stage, or nothing.
+    fn goes_on(&mut self) -> bool {
+        self.blanks();
+        self.at_end() || self.rest().starts_with(['|', ',']) || !leading_name(self.rest()).is_empty()
     }
 
     /// A name is followed by something else than a comparison.

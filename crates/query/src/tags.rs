@@ -128,6 +128,9 @@ pub fn resolve(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Te
         Ok(query) => query,
         Err(problem) => return Ok(Err(problem)),
     };
+    if let Err(problem) = query.apply_words(catalogue) {
+        return Ok(Err(problem));
+    }
     let tagged = catalogue.collection(&query.lookup.collection.text).filter(|(_, collection)| collection.tags.is_some() && query.asks_tags());
     if let Some((index, _)) = tagged
         && let Err(problem) = query.expand_tags(&queries(store, tenant, index)?)

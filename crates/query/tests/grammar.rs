@@ -1382,13 +1382,13 @@ error: expected one value, not a list
   |
   = help: for example: dataset in [a, b]
 
-error: expected a comparison after `file`: = != < <= > >= in between last
- --> query:1:15
+error: expected a comparison after `dataset`: = != < <= > >= in between last
+ --> query:1:23
   |
 1 | file=abc file dataset dataset=x date = 20080201
-  |               ^^^^^^^
+  |                       ^^^^^^^
   |
-  = help: for example file=value; or, if `file` belongs to a value, quotes around all of it
+  = help: for example dataset=value; or, if `dataset` belongs to a value, quotes around all of it
 
 error: an aggregate of unique rows needs a column they have
  --> query:1:36

@@ -102,6 +102,8 @@ pub struct App {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) reads: Reads,
     pub(crate) asker: Arc<Asker>,
+    /// Queries that may wait for services: others find a place while some of these are slow.
+    pub(crate) waiting: Arc<Semaphore>,
     pub(crate) tokens: Tokens,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) interactive: Gate,
@@ -129,6 +131,7 @@ impl App {
         let openapi = openapi::document(&catalogue, None).to_string().into();
         Ok(Arc::new(Self {
             asker: Asker::new(&catalogue),
+            waiting: Arc::new(Semaphore::new((options.interactive.most / 2).max(1))),
             interactive: Gate::new(options.interactive),
             bulk: Gate::new(options.bulk),
             watch: Gate::new(options.watch),

@@ -149,7 +149,14 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
     let app = ctx.app.clone();
     blocking(move || {
         let asks = !page.explain && app.asker.concerns(compiled.plan.collection);
-        let said = if asks { Some(app.asker.ask(&app.store, &compiled.plan, page.wish)?) } else { None };
+        let said = if asks {
+            // where too many wait already, what is here is answered at once; what is missing is asked for all the same
+            let place = app.waiting.try_acquire().ok();
+            let time = if place.is_some() { page.wish.time } else { Some(Duration::ZERO) };
+            Some(app.asker.ask(&app.store, &compiled.plan, Wish { time, ..page.wish })?)
+        } else {
+            None
+        };
         Ok::<_, EngineError>(answer(&app, &compiled, &page, said.as_deref())?)
     })
     .await

@@ -7,6 +7,7 @@ mod links;
 mod routes;
 mod services;
 mod tags;
+mod vocabulary;
 
 use crate::definition::*;
 use crate::diagnostic::{Diagnostic, did_you_mean};
@@ -323,6 +324,7 @@ impl<'t> Reader<'t> {
             let created = links.iter().any(|link| link.create && link.to == index);
             self.collection_is_fed(&collections[index], created, name_node, &sources, &collections);
         }
+        let words = self.vocabulary(root.get("words"), &collections);
         let mut profiles = Vec::new();
         for (name, _, node) in self.named(root.get("profiles"), "profiles") {
             profiles.extend(self.profile(name, node, &source_names));
@@ -346,6 +348,7 @@ impl<'t> Reader<'t> {
             coverages,
             services,
             sources,
+            words,
             profiles,
             tenants,
             routes,

@@ -97,6 +97,8 @@ const LONGEST: usize = 300;
 const WIDE: &str = "*";
 /// Where it is noted what a source was asked: its name, or [`WIDE`] for several.
 const ANY: &str = "?";
+/// What was tried since the last whole answer.
+const TRIED: &str = "tried";
 /// Where whole answers are listed by when they were asked for.
 const RECENT: &str = "!";
 /// How long an answer to more than equalities is listed when it is no longer fresh, in microseconds.
@@ -122,9 +124,9 @@ impl Known<'_> {
         Ok(edges.iter().filter_map(|edge| serde_json::from_slice(&edge.payload).ok()).collect())
     }
 
-    /// The answer to what was asked exactly so.
-    pub fn of(&self, asked: &str) -> Result<Option<Answer>> {
-        Ok(self.at(&name(asked))?.into_iter().next())
+    /// What came of what was asked exactly so: the last whole answer, and what was tried since.
+    pub fn of(&self, asked: &str) -> Result<Vec<Answer>> {
+        self.at(&name(asked))
     }
 
     /// Whether it was asked anything else before.
@@ -196,13 +198,17 @@ impl Known<'_> {
         let own = name(&answer.asked);
         let first = self.store.edges(self.tenant, self.asks.id, ANY)?.pop();
         let any = if first.is_none_or(|first| first.payload == own.as_bytes()) { own.clone() } else { WIDE.to_owned() };
-        let mut edges = vec![edge(ANY, 0, "", any.into_bytes()), edge(&own, 0, "", payload.clone())];
-        if answer.state == State::Complete {
+        let whole = answer.state == State::Complete;
+        // what is tried leaves the last whole answer as it is
+        let mut edges = vec![edge(ANY, 0, "", any.into_bytes()), edge(&own, 0, if whole { "" } else { TRIED }, payload.clone())];
+        if whole {
+            let tried = Edge { link: self.asks.id, target: own.clone(), group: String::new(), start: 0, child: TRIED.into(), payload: Vec::new() };
+            edges.push(EdgeChange::Delete(tried));
             edges.push(edge(RECENT, answer.begun, &own, payload.clone()));
             let old = self.store.between(self.tenant, self.asks.id, &[(RECENT.into(), i64::MIN, answer.begun - LISTED)])?;
             edges.extend(old.into_iter().map(EdgeChange::Delete));
         }
-        if is_wide {
+        if is_wide && whole {
             edges.push(edge(WIDE, 0, &own, payload));
             let old = self.store.edges(self.tenant, self.asks.id, WIDE)?.into_iter().filter(|old| old.child != own);
             let is_old =

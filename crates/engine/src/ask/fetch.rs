@@ -154,7 +154,9 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
     let (service, call) = (&catalogue.services[asks.service], &asks.calls[question.call]);
     let known = Known { store, tenant: question.tenant, collection, asks };
     let begun = store.clock();
-    if let Some(old) = known.of(question.asked)?.filter(|old| old.state == State::Running && old.expires < begun) {
+    let old = known.of(question.asked)?;
+    let asked_before = !old.is_empty();
+    for old in old.into_iter().filter(|old| old.state == State::Running && old.expires < begun) {
         // whoever had asked is gone
         for job in old.jobs {
             if store.job_state(job).is_ok_and(|state| !state.is_final()) {
@@ -191,7 +193,7 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
         }
         Ok(()) => answer.state = State::Complete,
     }
-    if answer.state == State::Complete && known.has_others(question.asked)? {
+    if answer.state == State::Complete && (asked_before || known.has_others(question.asked)?) {
         answer.retired += fetching.retire(call, &question.told, begun)?;
     }
     let ttl = match answer.state {

@@ -267,7 +267,8 @@ impl Asker {
         // what has just failed is not asked again at once
         if wish.when != When::Always {
             let known = Known { store: &**store, tenant: &plan.tenant, collection, asks: candidate.asks };
-            if let Some(answer) = known.of(&asked)?.filter(|answer| matches!(answer.state, State::Failed | State::Partial) && answer.expires > now) {
+            let failed = |answer: &Answer| matches!(answer.state, State::Failed | State::Partial) && answer.expires > now;
+            if let Some(answer) = known.of(&asked)?.into_iter().find(failed) {
                 return Ok(Step::Done(Status { asked: Some(asked), answer: Some(answer), cached: true, ..status }));
             }
         }

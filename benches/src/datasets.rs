@@ -1,0 +1,207 @@
+//! Group `datasets`: two services asked for everything they know of blocks, cold, and queries of one record, warm, by many clients.
+
+use crate::Setting;
+use crate::figures::{Figures, Samples};
+use crate::process::{Result, remove_store};
+use crate::serve::{Bench, Running};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use stook_lab::random::Random;
+use stook_lab::sample::datasets::{BLOCKS, Datasets};
+
+const ROUNDS: usize = 3;
+const SEED: u64 = 1;
+/// Datasets whose 392 634 blocks are nearly as many as the report's, and as many of them known to each service.
+const OF_REPORT: u64 = 43_626;
+/// Datasets of 50 000 and 500 000 blocks; of 5 000 000 with `datasets-large`.
+const SIZES: [(&str, u64); 2] = [("50k", 5_556), ("500k", 55_556)];
+const LARGE: (&str, u64) = ("5M", 555_556);
+/// Clients of the sweep.
+const CLIENTS: [&str; 4] = ["1", "10", "100", "500"];
+/// Random places in a result are below this.
+const MOST_PLACE: u64 = 1_000;
+/// What each request asks for, of so many.
+const PATHS: u64 = 5_000;
+
+/// The sample's services, ended when dropped.
+struct Services {
+    child: Child,
+    /// NAME and URL.
+    urls: Vec<(String, String)>,
+}
+
+impl Services {
+    fn start(setting: &Setting, records: u64) -> Result<Self> {
+        let mut command = Command::new(&setting.stook);
+        command.args(["sample", "datasets", "--records", &records.to_string(), "--seed", &SEED.to_string(), "--serve", "127.0.0.1:0"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(|error| error.to_string())?;
+        let mut first = String::new();
+        let out = child.stdout.take().ok_or("no standard output")?;
+        BufReader::new(out).read_line(&mut first).map_err(|error| error.to_string())?;
+        let urls = first.split_whitespace().filter_map(|part| part.split_once('=')).map(|(name, url)| (name.to_owned(), url.to_owned())).collect();
+        Ok(Self { child, urls })
+    }
+
+    /// The example's catalogue, with these services in it.
+    fn catalogue(&self, setting: &Setting, folder: &Path) -> Result<String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let mut text = std::fs::read_to_string(setting.root.join("examples/datasets/catalogue.yaml")).map_err(failed)?;
+        for (name, url) in &self.urls {
+            text = text.replace(&format!("${{{name}}}"), url);
+        }
+        // what is here stays fresh while it is measured
+        let text = text.replace("ttl: 15m", "ttl: 24h").replace("ttl: 1h", "ttl: 24h");
+        std::fs::write(folder.join("catalogue.yaml"), text).map_err(failed)?;
+        Ok(folder.display().to_string())
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn run(setting: &Setting, figures: &mut Figures, large: bool) -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
+    let bench = Bench { setting, folder: folder.path().to_owned(), server: None };
+    cold(&bench, figures)?;
+    for program in ["wrk", "taskset"] {
+        if Command::new(program).arg("-V").output().is_err() {
+            println!("skipped: {program} is not installed (Debian: apt install wrk util-linux), no warm figures");
+            return Ok(());
+        }
+    }
+    let hello = Running::start(&setting.own, &["hello", "400"], None)?;
+    let mut first: Option<f64> = None;
+    for (name, records) in SIZES.into_iter().chain(large.then_some(LARGE)) {
+        let fixed = warm(&bench, figures, &hello, name, records)?;
+        match first {
+            None => first = Some(fixed),
+            Some(first) => {
+                let mut own = Samples::default();
+                own.push(fixed / first);
+                figures.at_most(&format!("one record, {name} blocks beside {}, p99 at 500 clients", SIZES[0].0), &own, "x", 1.3);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Everything that both services know, by one question.
+fn cold(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
+    let services = Services::start(bench.setting, OF_REPORT)?;
+    let catalogue = services.catalogue(bench.setting, &bench.folder)?;
+    let store = bench.path("cold.sqlite");
+    let (mut seconds, mut memory, mut beside) = <(Samples, Samples, Samples)>::default();
+    for _ in 0..ROUNDS {
+        remove_store(Path::new(&store));
+        let ran = bench.stook(&catalogue, &store, &["query", "block | count(key)", "--format", "csv"])?;
+        let blocks: u64 = ran.output.lines().nth(1).and_then(|line| line.parse().ok()).ok_or_else(|| ran.output.clone())?;
+        if blocks < 392_000 {
+            return Err(format!("there are only {blocks} blocks"));
+        }
+        seconds.push(ran.seconds);
+        memory.push(ran.memory);
+        beside.push(241.8 / ran.seconds);
+    }
+    figures.judged_at_most(
+        "cold block query of both services, file",
+        &seconds,
+        "s",
+        &format!("report 241.8 s, {:.0}x", beside.median()),
+        &seconds,
+        20.0,
+    );
+    figures.at_most("its memory", &memory, "MB", 512.0);
+    Ok(())
+}
+
+/// Queries of what is here; returns the 99th percentile of those for one record at 500 clients, in ms.
+fn warm(bench: &Bench<'_>, figures: &mut Figures, hello: &Running, name: &str, records: u64) -> Result<f64> {
+    let data = Datasets { records, seed: SEED };
+    let store = bench.path(&format!("{name}.sqlite"));
+    let services = Services::start(bench.setting, records)?;
+    let catalogue = services.catalogue(bench.setting, &bench.folder)?;
+    bench.stook(&catalogue, &store, &["query", "block | count(key)", "--format", "csv"])?;
+    // as many places as there are clients: who is turned away is not measured here
+    let served = bench.serve(&catalogue, &store, &["--workers", "0", "--most", "512", "--wait", "2000"])?;
+    let mut random = Random::new(SEED);
+    let path = |query: &str, index: u64| format!("/v1/main/query?limit=1&idx={index}&q={}", encoded(query));
+    let block = |random: &mut Random| {
+        let dataset = data.dataset(random.below(records));
+        loop {
+            let block = data.block(&dataset, random.below(BLOCKS));
+            if block.catalogued || block.transferable {
+                return block.name;
+            }
+        }
+    };
+    let one = block(&mut random);
+    let letter = |random: &mut Random| char::from(b'A' + random.below(26) as u8);
+    let kinds = [
+        ("one record by its key", vec![path(&format!("block name={one}"), 0)]),
+        ("a pattern", vec![path("block name=/QCD*", 0)]),
+        ("random patterns", (0..PATHS).map(|_| path(&format!("block name=/{}*", letter(&mut random)), 0)).collect()),
+        (
+            "random queries, random place",
+            (0..PATHS)
+                .map(|_| {
+                    let dataset = data.dataset(random.below(records)).name;
+                    let length = random.between(2, 4) as usize;
+                    path(&format!("block name={}*", &dataset[..length]), random.below(MOST_PLACE))
+                })
+                .collect(),
+        ),
+    ];
+    let mut fixed = Samples::default();
+    for (place, (kind, paths)) in kinds.iter().enumerate() {
+        let lines = bench.lines("paths.txt", paths.iter().cloned())?;
+        let mut shown = Vec::new();
+        let mut beside = Samples::default();
+        let mut tails = Samples::default();
+        for clients in CLIENTS {
+            let rounds = if clients == "500" { ROUNDS } else { 1 };
+            let mut own = Samples::default();
+            for _ in 0..rounds {
+                let (_, tail) = bench.closed_loop(&served, &lines, clients)?;
+                own.push(tail);
+                if clients == "500" {
+                    let (_, least) = bench.closed_loop(hello, &lines, clients)?;
+                    tails.push(tail);
+                    beside.push(least);
+                }
+            }
+            shown.push(format!("{clients}: {:.2}", own.median()));
+        }
+        println!("  {name} blocks, {kind}, p99 in ms by clients: {}", shown.join(", "));
+        if place == 0 {
+            fixed = tails.clone();
+            figures.judged_at_most(
+                &format!("{name}: {kind}, p99 at 500 clients"),
+                &tails,
+                "ms",
+                &format!("bare axum hello {:.1}", beside.median()),
+                &tails.over(&beside),
+                3.0,
+            );
+        } else {
+            let bar = if place == 3 { 2.5 } else { 1.5 };
+            figures.judged_at_most(
+                &format!("{name}: {kind}, p99 at 500 clients"),
+                &tails,
+                "ms",
+                &format!("by key {:.1}", fixed.median()),
+                &tails.over(&fixed),
+                bar,
+            );
+        }
+    }
+    Ok(fixed.median())
+}
+
+fn encoded(query: &str) -> String {
+    query.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}

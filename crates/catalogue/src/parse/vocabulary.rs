@@ -1,0 +1,66 @@
+//! Words of queries.
+
+use super::Reader;
+use crate::definition::{Collection, QueryWord, WordTest};
+use crate::words;
+use crate::yaml::{Kind, Node};
+use regex::Regex;
+
+impl Reader<'_> {
+    pub(super) fn vocabulary(&mut self, node: Option<&Node>, collections: &[Collection]) -> Vec<QueryWord> {
+        let names: Vec<&str> = collections.iter().map(|collection| collection.name.as_str()).collect();
+        let mut found = Vec::new();
+        for (name, name_node, word) in self.named(node, "words") {
+            if self.section(word, "a word", &[words::QUERY_WORD]).is_none() {
+                continue;
+            }
+            let select = word.get("select").and_then(|node| self.reference(node, "collection", &names));
+            // `site: ...` of a query selects records of the collection `site` whatever else is said
+            if let (Some(own), Some(select)) = (names.iter().position(|own| *own == name), select)
+                && own != select
+            {
+                self.problem(name_node, format!("`{name}` is a collection; a word of its name selects it"));
+            }
+            let tests = match word.get("tests") {
+                None => Vec::new(),
+                Some(tests) => match &tests.kind {
+                    Kind::List(items) => items.iter().map(|item| self.word_test(item, collections, &names)).collect(),
+                    _ => vec![self.word_test(tests, collections, &names)],
+                },
+            };
+            found.push(QueryWord { name: name.to_owned(), select, tests });
+        }
+        found
+    }
+
+    fn word_test(&mut self, node: &Node, collections: &[Collection], names: &[&str]) -> WordTest {
+        let mut test = WordTest { shape: None, fields: Vec::new() };
+        let Kind::Map(entries) = &node.kind else {
+            self.problem(node, "`tests` says for each collection which field is tested: { block: name }");
+            return test;
+        };
+        for (name, value) in entries {
+            if self.text_of(name, "a collection") == Some("shape") {
+                let text = self.text_of(value, "a regular expression").unwrap_or_default().to_owned();
+                match Regex::new(&text) {
+                    Ok(shape) => test.shape = Some(shape),
+                    Err(_) => self.problem(value, format!("`{text}` is not a regular expression")),
+                }
+                continue;
+            }
+            let Some(index) = self.reference(name, "collection", names) else { continue };
+            let collection = &collections[index];
+            let fields: Vec<&str> = collection
+                .fields
+                .iter()
+                .map(|field| field.name.as_str())
+                .chain(collection.states.iter().map(|state| state.name.as_str()))
+                .chain(["key"])
+                .collect();
+            if let Some(field) = self.reference(value, "field", &fields) {
+                test.fields.push((index, fields[field].to_owned()));
+            }
+        }
+        test
+    }
+}

@@ -1,0 +1,85 @@
+//! Words of a definition in queries: the examples of DAS, each beside the query that says the same in fields.
+
+mod support;
+
+use std::sync::LazyLock;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::diagnostic::render;
+use stook_query::{Compiled, compile, parse};
+use support::{NOW, definition, main_tenant};
+
+static DATASETS: LazyLock<Catalogue> = LazyLock::new(|| definition(include_str!("../../../examples/datasets/catalogue.yaml")));
+
+fn asked(query: &str) -> Result<Compiled, String> {
+    let compiled = parse(query).and_then(|mut parsed| {
+        parsed.apply_words(&DATASETS)?;
+        compile(&parsed, &DATASETS, &main_tenant(), NOW)
+    });
+    compiled.map_err(|problem| render("query", query, &[problem], false))
+}
+
+/// The query in fields only.
+fn fields(query: &str) -> Compiled {
+    parse(query).and_then(|parsed| compile(&parsed, &DATASETS, &main_tenant(), NOW)).unwrap_or_else(|problem| panic!("{query}: {}", problem.message))
+}
+
+#[test]
+fn examples_of_das_mean_what_they_say() {
+    for (query, same) in [
+        ("dataset=/A/B/RAW", "dataset name=/A/B/RAW"),
+        ("dataset dataset=/A/B/RAW", "dataset name=/A/B/RAW"),
+        ("dataset=/A*/*/*", "dataset name=/A*/*/*"),
+        ("file dataset=/A/B/RAW", "file dataset=/A/B/RAW"),
+        ("block dataset=/A/B/RAW", "block dataset=/A/B/RAW"),
+        ("block=/A/B/RAW#1", "block name=/A/B/RAW#1"),
+        ("block site=T3_US_Cornell*", "block site=T3_US_Cornell*"),
+        ("block site=srm-cms.cern.ch", "block se=srm-cms.cern.ch"),
+        ("site=T1_CH_CERN", "site name=T1_CH_CERN"),
+        ("site=srm-cms.cern.ch", "site se=srm-cms.cern.ch"),
+        ("site site=T1_CH_CERN", "site name=T1_CH_CERN"),
+        ("site=T1_CH_CERN site", "site name=T1_CH_CERN"),
+        ("dataset release=CMSSW_2_0_8", "dataset release=CMSSW_2_0_8"),
+        ("dataset release=CMSSW_2_0_8 | grep dataset.name, dataset.status", "dataset release=CMSSW_2_0_8 | grep name, status"),
+        ("dataset date=20101101", "dataset created=20101101"),
+        ("date=20101101 dataset", "dataset created=20101101"),
+        ("date=20101101, dataset, datatype=mc", "dataset created=20101101 datatype=mc"),
+        ("dataset date between [20101201, 20101202]", "dataset created between [20101201, 20101202]"),
+        ("dataset=/ZMM*/*/* | grep dataset.name, dataset.name=*14TeV*", "dataset name=/ZMM*/*/* | grep name, name=*14TeV*"),
+        ("dataset dataset=/ZMM*/*/* | unique | grep dataset.name", "dataset name=/ZMM*/*/* | unique | grep name"),
+        ("file dataset=/a/b/c | grep file.name, file.size>1500000000", "file dataset=/a/b/c | grep name, size>1500000000"),
+        ("file dataset=/a/b/c | grep file.size>1, file.size<100", "file dataset=/a/b/c size>1 size<100"),
+        ("file dataset=/a/b/c | sort file.nevents-", "file dataset=/a/b/c | sort nevents-"),
+        ("file dataset=/a/b/c | sum(file.size), count(file.name)", "file dataset=/a/b/c | sum(size), count(name)"),
+        ("file dataset=/a/b/c | grep file.run, run=7", "file dataset=/a/b/c run=7 | grep run"),
+        ("file run=148126 dataset=/a/b/c", "file run=148126 dataset=/a/b/c"),
+        ("block=/a/b/c#1 file", "file block=/a/b/c#1"),
+        ("run between [20853,20859]", "run number between [20853, 20859]"),
+        ("run in [148124,148126]", "run number in [148124, 148126]"),
+        ("run date last 60m", "run start last 60m"),
+        ("run dataset=/A/B/RAW", "run datasets=/A/B/RAW"),
+        ("run between [160910,160920] | sum(run.nevents)", "run number between [160910, 160920] | sum(nevents)"),
+        ("site tier=1", "site tier=1"),
+        ("dataset", "dataset"),
+    ] {
+        let found = asked(query).unwrap_or_else(|problem| panic!("{problem}"));
+        assert_eq!(found, fields(same), "{query}");
+    }
+}
+
+#[test]
+fn what_a_word_cannot_mean_is_an_error() {
+    for (query, message, help) in [
+        ("release=CMSSW_4_1 datatype=mc", "`release` selects nothing by itself", "say what is asked for: dataset, block"),
+        ("latitude=42 longitude=-72", "there is no collection `latitude`", "collections are"),
+        ("block release=CMSSW_4_1", "`release` tests nothing of `block`", "it is a condition on dataset"),
+        ("site=T9", "this is no `site` of `site`", "a value looks like ^T[0-3]_ or"),
+        ("block site in [T1_CH_CERN, srm.cern.ch]", "this is no `site` of `block`", ""),
+        ("run last dataset", "", ""),
+        ("dataset in 2010", "", ""),
+        ("dataset=/a/b/c file block", "expected a comparison after `block`", ""),
+        ("file dataset=/a/b/c | grep file.nosuch", "`file` has no field `nosuch`", ""),
+    ] {
+        let problem = asked(query).expect_err(query);
+        assert!(problem.contains(message) && problem.contains(help), "{query}: {problem}");
+    }
+}

@@ -1,0 +1,436 @@
+//! Services asked when a query needs them: what they know is answered, whole or said not to be, whatever happens to them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stook_lab::random::Random;
+use stook_lab::sample::datasets::{Block, Datasets, FIRST_RUN, truth};
+use stook_lab::services::{Fault, Services};
+use stook_tests::http::Served;
+use stook_tests::{Place, kill_after};
+
+const CATALOGUE: &str = include_str!("../../examples/datasets/catalogue.yaml");
+
+/// Services of a sample on a port of their own.
+fn services(records: u64) -> (Arc<Services>, Datasets, String) {
+    let data = Datasets { records, seed: 5 };
+    let services = Services::new(data);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let own = services.clone();
+    std::thread::spawn(move || own.serve("127.0.0.1:0".parse().unwrap(), |address| sender.send(address).unwrap()).unwrap());
+    let url = format!("http://{}", receiver.recv().unwrap());
+    let mut definition = CATALOGUE.to_owned();
+    for name in ["CATALOG", "TRANSFER", "SITES", "RUNS"] {
+        definition = definition.replace(&format!("${{{name}_URL}}"), &format!("{url}/{}", name.to_lowercase()));
+    }
+    (services, data, definition)
+}
+
+fn all_blocks(data: &Datasets) -> Vec<Block> {
+    let all = (0..data.records).map(|number| data.dataset(number));
+    all.flat_map(|dataset| data.blocks(&dataset).collect::<Vec<_>>()).filter(|block| block.catalogued || block.transferable).collect()
+}
+
+fn rows(answer: &Json) -> BTreeMap<String, Json> {
+    answer["rows"].as_array().unwrap().iter().map(|row| (row["name"].as_str().unwrap().to_owned(), row.clone())).collect()
+}
+
+/// A row without what the truth does not say.
+fn compared(row: &Json) -> Json {
+    let mut sites: Vec<String> = row["site"].as_array().into_iter().flatten().map(|site| site.as_str().unwrap().to_owned()).collect();
+    sites.sort_unstable();
+    let site = if row["site"].is_null() { Json::Null } else { json!(sites) };
+    json!({
+        "name": row["name"], "dataset": row["dataset"], "size": row["size"], "nfiles": row["nfiles"], "nevents": row["nevents"], "open": row["open"],
+        "site": site,
+    })
+}
+
+fn without_conflict(mut truth: Json) -> Json {
+    truth.as_object_mut().unwrap().remove("conflict");
+    truth
+}
+
+fn states(answer: &Json) -> BTreeMap<String, String> {
+    let services = answer["services"].as_array().unwrap();
+    services.iter().map(|one| (one["source"].as_str().unwrap().to_owned(), one["state"].as_str().unwrap().to_owned())).collect()
+}
+
+fn state<'a>(answer: &'a Json, source: &str) -> &'a Json {
+    answer["services"].as_array().unwrap().iter().find(|one| one["source"] == source).unwrap()
+}
+
+fn encoded(query: &str) -> String {
+    query.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+struct Asked<'s>(&'s Served);
+
+impl Asked<'_> {
+    fn get(&self, query: &str, more: &str) -> (u16, Json) {
+        let reply = self.0.get(&format!("/v1/main/query?q={}&limit=10000{more}", encoded(query)));
+        assert!(matches!(reply.status, 200 | 202), "{query}: {}", reply.text());
+        (reply.status, reply.json())
+    }
+
+    fn whole(&self, query: &str, more: &str) -> Json {
+        let (status, answer) = self.get(query, more);
+        assert_eq!(status, 200, "{answer}");
+        assert!(states(&answer).values().all(|state| state == "complete"), "{}", answer["services"]);
+        answer
+    }
+}
+
+#[test]
+fn what_two_services_know_is_one_answer() {
+    let (services, data, definition) = services(120);
+    for place in Place::both(&definition) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let asked = Asked(&stook);
+        let answer = asked.whole("block", "");
+        let expected: BTreeMap<String, Json> = all_blocks(&data).iter().map(|block| (block.name.clone(), truth(&data, block))).collect();
+        let found = rows(&answer);
+        assert_eq!(found.len(), expected.len());
+        for (name, row) in &found {
+            assert_eq!(compared(row), without_conflict(expected[name].clone()));
+        }
+        // who disagrees is known, and why a value was chosen
+        let conflicts: BTreeSet<String> = rows(&asked.whole("block conflict=size", "")).into_keys().collect();
+        let known: BTreeSet<String> = expected.iter().filter(|(_, truth)| truth["conflict"] == true).map(|(name, _)| name.clone()).collect();
+        assert!(!known.is_empty());
+        assert_eq!(conflicts, known);
+        let explained = place.json(&["get", "block", known.first().unwrap(), "--explain", "--format", "json"]);
+        assert_eq!(explained["fields"]["size"]["from"][0], "catalog_block", "{explained}");
+        assert_eq!(explained["fields"]["size"]["lost"][0]["contributor"], "transfer_block", "{explained}");
+        // one more question and all are here; what was said of one is not asked again
+        services.take_asked();
+        let dataset = data.dataset(7);
+        let own = asked.whole(&format!("block dataset={}", dataset.name), "");
+        assert_eq!(own["rows"].as_array().unwrap().len(), expected.values().filter(|truth| truth["dataset"] == dataset.name.as_str()).count());
+        assert_eq!(state(&own, "catalog_block")["cached"], true);
+        asked.whole("block dataset=/Zee* nfiles>20 site=T1_* | sum(size)", "");
+        assert_eq!(services.take_asked(), Vec::<String>::new());
+        // pages of a service that numbers them, and of one that says what follows
+        assert_eq!(asked.whole("dataset", "")["rows"].as_array().unwrap().len(), 120);
+        let runs = asked.whole(&format!("run between [{}, {}]", FIRST_RUN + 3, FIRST_RUN + 8), "");
+        assert_eq!(runs["rows"].as_array().unwrap().len(), 6);
+        assert_eq!(runs["rows"][0]["start"], "2010-01-01T04:30:00Z");
+        let sites = asked.whole("site tier=1", "");
+        let hours = |text: &Json| text.as_str().unwrap()[11..13].parse::<i32>().unwrap();
+        let site = state(&sites, "site_list");
+        assert_eq!((hours(&site["fresh_until"]) - hours(&site["at"]) + 24) % 24, 3, "the service says how long it is fresh: {site}");
+        // only a service that is told enough is asked
+        let files = asked.get("file", "").1;
+        assert_eq!(state(&files, "catalog_file")["state"], "unasked");
+        assert_eq!(state(&files, "catalog_file")["reason"], "it needs a condition on block or dataset");
+        let block = all_blocks(&data).into_iter().find(|block| block.catalogued).unwrap();
+        let files = asked.whole(&format!("file block={} | count(key)", block.name), "");
+        assert_eq!(files["rows"][0]["count(key)"], block.files);
+        assert_eq!(services.take_asked().last().unwrap(), &format!("catalog/files?block={}", block.name));
+    }
+}
+
+#[test]
+fn runs_come_in_pages() {
+    let (services, _, definition) = services(5_000);
+    let place = Place::new(&definition);
+    let answer = place.run(&["query", "run | count(key), min(number), max(number)", "--format", "json"]).exits(0);
+    assert_eq!(answer.json()[0], json!({ "count(key)": 500, "min(number)": FIRST_RUN, "max(number)": FIRST_RUN + 499 }));
+    assert_eq!(services.take_asked().iter().filter(|asked| asked.starts_with("runs/")).count(), 5);
+    let told: Json = serde_json::from_str(answer.err.lines().last().unwrap()).unwrap();
+    assert_eq!((&told["state"], &told["documents"]), (&json!("complete"), &json!(500)));
+}
+
+/// Conditions on what services are told, and on what only the store knows.
+#[derive(Debug, Clone, Default)]
+struct Wanted {
+    dataset: Option<String>,
+    name: Option<String>,
+    nfiles: Option<(i64, i64)>,
+    site: Option<String>,
+}
+
+fn fits(pattern: &str, text: &str) -> bool {
+    let pieces: Vec<&str> = pattern.split('*').collect();
+    let [first, between @ .., last] = pieces.as_slice() else { return pattern == text };
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    for piece in between {
+        let Some((_, behind)) = rest.split_once(piece) else { return false };
+        rest = behind;
+    }
+    rest.ends_with(last)
+}
+
+impl Wanted {
+    fn random(random: &mut Random, data: &Datasets) -> Self {
+        let dataset = data.dataset(random.below(data.records));
+        let block = data.block(&dataset, random.below(9));
+        let parts: Vec<&str> = dataset.name.split('/').collect();
+        let some = |random: &mut Random, choices: Vec<String>| random.per_mille(650).then(|| random.one(&choices).clone());
+        let datasets = vec![
+            dataset.name.clone(),
+            format!("/{}*", &parts[1][..2]),
+            format!("/*/{}/*", parts[2]),
+            format!("*{}", parts[3]),
+            "*".into(),
+            format!("/{}*", &parts[1][..4]),
+        ];
+        let names = vec![block.name.clone(), format!("{}#*", dataset.name), format!("*{}*", parts[2]), format!("/{}*", &parts[1][..3])];
+        Self {
+            dataset: some(random, datasets),
+            name: if random.per_mille(300) { some(random, names) } else { None },
+            nfiles: random.per_mille(300).then(|| (random.between(1, 20) as i64, random.between(21, 40) as i64)),
+            site: random.per_mille(200).then(|| data.site(random.below(60)).name),
+        }
+    }
+
+    fn query(&self) -> String {
+        let mut query = "block".to_owned();
+        query.extend(self.dataset.iter().map(|own| format!(" dataset=\"{own}\"")));
+        query.extend(self.name.iter().map(|own| format!(" name=\"{own}\"")));
+        query.extend(self.nfiles.iter().map(|(low, high)| format!(" nfiles between [{low}, {high}]")));
+        query.extend(self.site.iter().map(|own| format!(" site={own}")));
+        query
+    }
+
+    /// What services are told holds of a block.
+    fn is_told(&self, block: &Block) -> bool {
+        self.dataset.as_ref().is_none_or(|own| fits(own, &block.dataset)) && self.name.as_ref().is_none_or(|own| fits(own, &block.name))
+    }
+
+    fn holds(&self, row: &Json) -> bool {
+        let files = row["nfiles"].as_i64().unwrap();
+        let sites = row["site"].as_array().cloned().unwrap_or_default();
+        self.nfiles.is_none_or(|(low, high)| (low..=high).contains(&files)) && self.site.as_ref().is_none_or(|own| sites.contains(&json!(own)))
+    }
+}
+
+/// The law: whatever was asked before, an answer is what its services know, as of when they were asked about it last.
+#[test]
+fn an_answer_is_what_was_last_said_of_what_is_asked() {
+    for seed in 0..3 {
+        let (services, data, definition) = services(40);
+        for place in Place::both(&definition) {
+            let stook = Served::new(&place, &["--workers", "1"]);
+            let asked = Asked(&stook);
+            let mut random = Random::new(seed);
+            let blocks = all_blocks(&data);
+            // what the catalogue has removed, and of which of that it has been asked since
+            let (mut removed, mut gone) = (BTreeSet::<String>::new(), BTreeSet::<String>::new());
+            let (mut asks, mut spared) = (0, 0);
+            for step in 0..120 {
+                if random.per_mille(150) {
+                    let block = random.one(&blocks);
+                    if block.catalogued && removed.insert(block.name.clone()) {
+                        services.remove_block(&block.name);
+                    }
+                    continue;
+                }
+                let wanted = Wanted::random(&mut random, &data);
+                let always = random.per_mille(250);
+                services.take_asked();
+                let answer = asked.whole(&wanted.query(), if always { "&ask=always" } else { "" });
+                let was_asked = services.take_asked().iter().any(|asked| asked.starts_with("catalog/"));
+                assert!(was_asked || !always);
+                (asks, spared) = (asks + u32::from(was_asked), spared + u32::from(!was_asked));
+                if was_asked {
+                    gone.extend(blocks.iter().filter(|block| wanted.is_told(block) && removed.contains(&block.name)).map(|block| block.name.clone()));
+                }
+                let known = blocks.iter().filter(|block| wanted.is_told(block)).filter_map(|block| {
+                    let catalogued = block.catalogued && !gone.contains(&block.name);
+                    let now = Block { catalogued, ..block.clone() };
+                    (now.catalogued || now.transferable).then(|| without_conflict(truth(&data, &now)))
+                });
+                let expected: Vec<Json> = known.filter(|row| wanted.holds(row)).collect();
+                let mut found: Vec<Json> = rows(&answer).values().map(compared).collect();
+                let mut expected = expected;
+                let by_name = |row: &Json| row["name"].as_str().unwrap().to_owned();
+                (found.sort_by_key(by_name), expected.sort_by_key(by_name));
+                assert_eq!(found, expected, "seed {seed}, step {step}: {} {}", wanted.query(), answer["services"]);
+            }
+            assert!(asks > 10 && spared > 10, "{asks} {spared}");
+            // the other store begins with the same services
+            services.restore();
+        }
+    }
+}
+
+#[test]
+fn one_service_s_trouble_is_its_own() {
+    let (services, data, definition) = services(60);
+    let definition =
+        definition.replace("timeout: 60s", "timeout: 2s").replace("deadline: 120s", "deadline: 5s\n    most_bytes: 8MiB\n    ttl_failed: 1ms");
+    for place in Place::both(&definition) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let asked = Asked(&stook);
+        let troubles = [
+            ("transfer", Fault::Failing, "it answers 503 Service Unavailable (out of order), 3 times"),
+            ("catalog", Fault::Failing, "it answers 503 Service Unavailable (out of order), 3 times"),
+            ("transfer", Fault::Wrong, "it sends text/html, not xml"),
+            ("catalog", Fault::Wrong, "it sends text/html, not json"),
+            ("catalog", Fault::Elsewhere, "it answers 302 Found to http://127.0.0.1:9/elsewhere"),
+            ("catalog", Fault::Endless, "it sends more than 8388608 bytes"),
+            ("transfer", Fault::Endless, "it sends more than 8388608 bytes"),
+            ("transfer", Fault::Bomb, "could not be read"),
+            ("catalog", Fault::Bomb, "could not be read"),
+            ("catalog", Fault::Cut, "could not be read"),
+            ("transfer", Fault::Cut, "could not be read"),
+            ("catalog", Fault::Truncated, ""),
+            ("transfer", Fault::Silent, ""),
+        ];
+        for (number, (service, fault, reason)) in troubles.into_iter().enumerate() {
+            services.fault(service, fault, u64::MAX);
+            // a dataset of its own each time, of which nothing is here
+            let dataset = data.dataset(number as u64);
+            let query = format!("block dataset={}", dataset.name);
+            let began = Instant::now();
+            let (_, answer) = asked.get(&query, "");
+            assert!(began.elapsed() < Duration::from_secs(12), "{fault:?}");
+            let (bad, good) = if service == "catalog" { ("catalog_block", "transfer_block") } else { ("transfer_block", "catalog_block") };
+            let told = state(&answer, bad);
+            assert!(matches!(told["state"].as_str(), Some("failed" | "partial" | "running")), "{fault:?}: {told}");
+            assert!(told["reason"].as_str().unwrap().contains(reason), "{fault:?}: {told}");
+            assert_eq!(state(&answer, good)["state"], "complete", "{fault:?}");
+            let known = |block: &Block| if service == "catalog" { block.transferable } else { block.catalogued };
+            let of_good: BTreeSet<String> = data.blocks(&dataset).filter(known).map(|block| block.name).collect();
+            let found: BTreeSet<String> = rows(&answer).into_keys().collect();
+            assert!(found.is_superset(&of_good), "{fault:?}: what the other service says is here");
+            // nothing is retired by an answer that is not whole, and a whole one comes when the service is well
+            services.heal();
+            std::thread::sleep(Duration::from_millis(5));
+            let healed = loop {
+                let (status, answer) = asked.get(&query, "");
+                if status == 200 && states(&answer).values().all(|state| state == "complete") {
+                    break answer;
+                }
+                assert!(began.elapsed() < Duration::from_secs(30), "{}", answer["services"]);
+                std::thread::sleep(Duration::from_millis(100));
+            };
+            assert_eq!(rows(&healed).len(), all_blocks(&data).iter().filter(|block| block.dataset == dataset.name).count(), "{fault:?}");
+        }
+        // a service that is busy for a moment is asked again
+        services.fault("catalog", Fault::Busy, 1);
+        let answer = asked.whole(&format!("block dataset={}", data.dataset(40).name), "");
+        assert!(state(&answer, "catalog_block")["seconds"].as_f64().unwrap() >= 1.0, "it said when to come back");
+        services.heal();
+        // the command says the same, with its exit code
+        services.fault("transfer", Fault::Wrong, u64::MAX);
+        let query = format!("block dataset={}", data.dataset(41).name);
+        let answer = place.run(&["query", &query, "--format", "ndjson"]);
+        answer.clone().exits(2).complains(&["\"state\":\"failed\"", "it sends text/html, not xml"]);
+        services.heal();
+        place.run(&["query", &query, "--ask", "never"]).exits(0);
+    }
+}
+
+#[test]
+fn equal_questions_at_once_are_asked_once() {
+    let (services, data, definition) = services(200);
+    let place = Place::new(&definition);
+    let stook = Served::new(&place, &["--workers", "1"]);
+    services.fault("transfer", Fault::Slow, 1);
+    let query = "block dataset=/Z*";
+    let expected = all_blocks(&data).iter().filter(|block| block.dataset.starts_with("/Z")).count();
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let answer = Asked(&stook).whole(query, "");
+                assert_eq!(answer["rows"].as_array().unwrap().len(), expected);
+            });
+        }
+    });
+    let asked = services.take_asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    // who does not want to wait is told so, and asks again until it is here
+    services.fault("transfer", Fault::Slow, 1);
+    let (status, answer) = Asked(&stook).get("block dataset=/W*", "&wait=1");
+    assert_eq!(status, 202, "{answer}");
+    assert_eq!(states(&answer)["transfer_block"], "running");
+    assert_eq!(states(&answer)["catalog_block"], "complete");
+    Asked(&stook).whole("block dataset=/W*", "");
+    assert_eq!(services.take_asked().len(), 2);
+}
+
+#[test]
+fn what_is_not_fresh_is_asked_again() {
+    let (services, data, definition) = services(20);
+    let place = Place::new(&definition.replace("ttl: 15m", "ttl: 1s"));
+    let stook = Served::new(&place, &["--workers", "1"]);
+    let asked = Asked(&stook);
+    let of = |number: u64| format!("block dataset={}", data.dataset(number).name);
+    asked.whole(&of(1), "");
+    asked.whole(&of(1), "");
+    assert_eq!(services.take_asked().len(), 2);
+    std::thread::sleep(Duration::from_millis(1_100));
+    // later: what is here is answered, and asked for again meanwhile
+    let answer = asked.whole(&of(1), "&ask=later");
+    assert_eq!(state(&answer, "catalog_block")["cached"], true);
+    let until = Instant::now() + Duration::from_secs(10);
+    while services.take_asked().is_empty() {
+        assert!(Instant::now() < until, "nobody asked");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(1_300));
+    let answer = asked.whole(&of(1), "");
+    assert_eq!((&state(&answer, "catalog_block")["cached"], &state(&answer, "transfer_block")["cached"]), (&json!(false), &json!(true)));
+    // what a service does not say any more is gone; a block that the other one still knows stays
+    let dataset = data.dataset(1);
+    let blocks: Vec<Block> = data.blocks(&dataset).filter(|block| block.catalogued).collect();
+    blocks.iter().for_each(|block| services.remove_block(&block.name));
+    let answer = asked.whole(&of(1), "&ask=always");
+    let left: BTreeSet<String> = rows(&answer).into_keys().collect();
+    assert_eq!(left, data.blocks(&dataset).filter(|block| block.transferable).map(|block| block.name).collect());
+    assert_eq!(state(&answer, "catalog_block")["retired"], blocks.len());
+    // nothing of the others is touched
+    assert_eq!(rows(&asked.whole(&of(2), "")).len(), all_blocks(&data).iter().filter(|block| block.dataset == data.dataset(2).name).count());
+}
+
+#[test]
+fn who_is_killed_while_asking_asks_again() {
+    let (_, data, definition) = services(4_000);
+    let expected = all_blocks(&data).len();
+    for place in Place::both(&definition) {
+        for milliseconds in [40, 120, 300, 500] {
+            kill_after(place.command(&["query", "block | count(key)"]), Duration::from_millis(milliseconds));
+        }
+        let answer = place.run(&["query", "block | count(key)", "--format", "json"]).exits(0);
+        assert_eq!(answer.json()[0]["count(key)"], expected);
+        let jobs = place.json(&["jobs", "--json", "--limit", "1000"]);
+        // what the killed had begun is not left behind as if somebody worked on it, once its time is over
+        assert!(jobs.as_array().unwrap().iter().filter(|job| job["state"] == "completed").count() >= 2, "{jobs}");
+    }
+}
+
+#[test]
+fn mistakes_in_calls_are_found() {
+    let place = Place::new("catalogue: x\ncollections: { a: { key: id, fields: { id: text } } }\n");
+    let with = |asks: &str, more: &str| {
+        format!(
+            "catalogue: x\nservices: {{ s: {{ url: 'http://localhost' }} }}\nsources:\n  j:\n    format: json\n    as_of: meta.received\n    into: a\n    asks: {asks}\n{more}\
+             collections:\n  a:\n    key: id\n    fields: {{ id: text, at: timestamp, list: [text], long: {{ type: integer, derive: size(id) }} }}\n"
+        )
+    };
+    for (asks, message) in [
+        ("{ service: t, calls: { c: { get: /c } } }", "there is no service `t`"),
+        ("{ service: s, calls: { c: { get: c } } }", "a path begins with /"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: ids } } } }", "there is no field `ids`"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: list } } } }", "an argument is a condition on a field with one value"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: long } } } }", "`long` is derived"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: { field: at, takes: pattern } } } } }", "patterns are for text"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: { field: id, as: epoch } } } } }", "`as: epoch` is for timestamps"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: { field: id, takes: many } } } } }", "`many`"),
+        ("{ service: s, calls: { c: { get: /c, page: { token: t } } } }", "a page has `offset` and `limit`"),
+        ("{ service: s }", "calls"),
+    ] {
+        place.define(&with(asks, ""));
+        place.run(&["check"]).exits(1).complains(&[message]);
+    }
+    place.define(&with("{ service: s, calls: { c: { get: /c } } }", "").replace("meta.received", "at"));
+    place.run(&["check"]).exits(1).complains(&["add `as_of: meta.received`"]);
+    place.define(&with("{ service: s, calls: { c: { get: /c } } }", ""));
+    place.ok(&["check"]);
+    place.run(&["query", "a"]).exits(2).complains(&["s (j) is failed"]);
+}
