@@ -354,6 +354,71 @@ fn equal_questions_at_once_are_asked_once() {
     assert_eq!(services.take_asked().len(), 2);
 }
 
+/// The original's protocol: a ticket while services are asked, then the answer.
+#[test]
+fn clients_of_the_original_are_answered() {
+    let (services, data, definition) = services(100);
+    for place in Place::both(&definition) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let cache = |query: &str, more: &str| stook.get(&format!("/das/cache?input={}{more}", encoded(query)));
+        services.fault("transfer", Fault::Slow, 1);
+        let dataset = data.dataset(3);
+        let query = format!("block dataset={} | sort block.name", dataset.name);
+        let ticket = cache(&query, "").text();
+        assert!(ticket.len() == 32 && ticket.bytes().all(|byte| byte.is_ascii_hexdigit()), "{ticket}");
+        let until = Instant::now() + Duration::from_secs(20);
+        let answer = loop {
+            let reply = cache(&query, &format!("&idx=0&limit=5&pid={ticket}"));
+            assert_eq!(reply.status, 200, "{}", reply.text());
+            if reply.text() != ticket {
+                break reply.json();
+            }
+            assert!(Instant::now() < until);
+        };
+        let blocks: Vec<Block> = all_blocks(&data).into_iter().filter(|block| block.dataset == dataset.name).collect();
+        assert_eq!((&answer["status"], &answer["nresults"]), (&json!("ok"), &json!(blocks.len())));
+        let parsed = json!({ "fields": ["block"], "spec": { "dataset": dataset.name }, "filters": { "sort": ["block.name"] } });
+        assert_eq!(answer["mongo_query"], parsed);
+        assert_eq!(answer["apilist"], json!(["catalog_block", "transfer_block"]));
+        let rows = answer["data"].as_array().unwrap();
+        assert_eq!(rows.len(), blocks.len().min(5));
+        for row in rows {
+            let block = blocks.iter().find(|block| row["block"][0]["name"] == block.name.as_str()).unwrap();
+            assert_eq!(row["das"]["primary_key"], "block.name");
+            let systems: Vec<&str> =
+                [(block.catalogued, "catalog"), (block.transferable, "transfer")].iter().filter(|(known, _)| *known).map(|(_, name)| *name).collect();
+            assert_eq!(row["das"]["system"], json!(systems));
+            // each service's own words, in its place
+            for (place, system) in systems.iter().enumerate() {
+                let size = if *system == "catalog" { block.size } else { block.transferred };
+                assert_eq!(row["block"][place]["size"], size);
+            }
+        }
+        // what is here is answered at once; columns, and numbers about all
+        let names = cache(&format!("{query} | grep block.name"), "&limit=1").json();
+        assert_eq!(names["data"][0]["block"][0], json!({ "name": rows[0]["block"][0]["name"] }));
+        let total = cache(&format!("block dataset={} | sum(block.size), count(block.name)", dataset.name), "").json();
+        assert_eq!(total["data"][1], json!({ "function": "count", "key": "block.name", "result": { "value": blocks.len() } }));
+        assert_eq!((&total["incache"], &total["nresults"]), (&json!(true), &json!(2)));
+        // the rest as it is wrong
+        assert_eq!(cache("block dataset=", "").status, 400);
+        assert_eq!(cache(&query, "&pid=00000000000000000000000000000000").status, 400);
+        assert_eq!(cache(&query, "&limit=x").status, 400);
+        assert_eq!(cache(&query, "&view=plain").status, 400);
+        services.fault("catalog", Fault::Wrong, u64::MAX);
+        let query = format!("block dataset={}", data.dataset(4).name);
+        let partial = loop {
+            let reply = cache(&query, "");
+            if reply.text().starts_with('{') {
+                break reply.json();
+            }
+        };
+        assert_eq!(partial["status"], "partial");
+        assert!(partial["reason"].as_str().unwrap().contains("catalog_block is failed: it sends text/html"), "{partial}");
+        services.heal();
+    }
+}
+
 #[test]
 fn what_is_not_fresh_is_asked_again() {
     let (services, data, definition) = services(20);

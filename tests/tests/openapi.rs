@@ -4,7 +4,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use stook_lab::sample::datasets::Datasets;
 use stook_lab::sample::machines;
+use stook_lab::services::Services;
 use stook_tests::http::Served;
 use stook_tests::{Place, authorities, repository};
 
@@ -50,6 +52,21 @@ fn authorities_are_served_as_documented() {
     let place = Place::new(&std::fs::read_to_string(repository().join("examples/authorities/catalogue.yaml")).unwrap());
     place.import(&[&place.file("names.mrc", authorities(50, 1, 1))]);
     place.import(&[&place.file("items.csv", "barcode,lccn\nb1,x\nb2,y\n"), "--profile", "stock"]);
+    check(&place);
+}
+
+#[test]
+fn datasets_are_served_as_documented() {
+    let services = Services::new(Datasets { records: 20, seed: 1 });
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || services.serve("127.0.0.1:0".parse().unwrap(), |address| sender.send(address).unwrap()).unwrap());
+    let url = format!("http://{}", receiver.recv().unwrap());
+    let mut definition = std::fs::read_to_string(repository().join("examples/datasets/catalogue.yaml")).unwrap();
+    for name in ["CATALOG", "TRANSFER", "SITES", "RUNS"] {
+        definition = definition.replace(&format!("${{{name}_URL}}"), &format!("{url}/{}", name.to_lowercase()));
+    }
+    let place = Place::new(&definition);
+    place.ok(&["query", "block | count(key)"]);
     check(&place);
 }
 

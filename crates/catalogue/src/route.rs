@@ -96,7 +96,65 @@ pub enum Action {
         /// Arguments of the transition and the parameters (index) that give them.
         args: Vec<(String, usize)>,
     },
+    /// Asks a query of the language; where services are still asked the answer is a ticket to come back with.
+    Ask(Ask),
 }
+
+/// A query by a route. Parameters are given by their indexes.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// The parameter with the query.
+    pub query: usize,
+    /// The parameter with how many rows are left out.
+    pub offset: Option<usize>,
+    /// The parameter with how many rows are answered; 0 for as many as there may be.
+    pub limit: Option<usize>,
+    /// The parameter with the ticket.
+    pub ticket: usize,
+    /// Whether a row says what each source says of its record.
+    pub by_source: bool,
+    /// Members of the answer.
+    pub answer: Vec<(String, AskPart)>,
+}
+
+/// A part of the answer to a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskPart {
+    /// The rows.
+    Rows,
+    /// Their number, the page aside.
+    Total,
+    /// ok, partial or fail.
+    Status,
+    /// Seconds since 1970.
+    At,
+    /// Seconds that the services took.
+    Seconds,
+    /// The query as it was asked.
+    Query,
+    /// The query in its parts: fields, spec, filters, aggregators.
+    Parsed,
+    /// Whether nobody had to be asked.
+    Cached,
+    /// The sources that were asked.
+    Services,
+    /// Why it is not ok.
+    Reason,
+}
+
+/// All of these with their words.
+pub const ASK_PARTS: [(&str, AskPart); 10] = [
+    ("rows", AskPart::Rows),
+    ("total", AskPart::Total),
+    ("status", AskPart::Status),
+    ("at", AskPart::At),
+    ("seconds", AskPart::Seconds),
+    ("query", AskPart::Query),
+    ("parsed", AskPart::Parsed),
+    ("cached", AskPart::Cached),
+    ("services", AskPart::Services),
+    ("reason", AskPart::Reason),
+];
 
 /// A look-up of a route.
 #[derive(Debug, Clone)]

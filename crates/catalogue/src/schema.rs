@@ -54,6 +54,7 @@ pub fn schema() -> Json {
     for (name, own, required) in [
         ("service", words::SERVICE, &["url"][..]),
         ("query_word", words::QUERY_WORD, &[]),
+        ("route_ask", words::ROUTE_ASK, &["query", "ticket"]),
         ("asks", words::ASKS, &["service", "calls"]),
         ("call", words::CALL, &["get"]),
         ("call_arg", words::CALL_ARG, &["field"]),
@@ -93,6 +94,7 @@ mod tests {
             words::COLLECT,
             words::SERVICE,
             words::QUERY_WORD,
+            words::ROUTE_ASK,
             words::ASKS,
             words::CALL,
             words::CALL_ARG,

@@ -85,11 +85,25 @@ pub const ROUTE: &[Word] = &[
     word("missing", TEXT, "What is said, with 404, where there is no record."),
     word("distinct", BOOLEAN, "Equal rows once."),
     word("page", r##"{"$ref":"#/$defs/page"}"##, "The part of the rows that is answered."),
-    word("answer", r#"{"type":"object","additionalProperties":{"enum":["rows","total"]}}"#, "Members of the answer; default: the rows alone."),
+    word(
+        "answer",
+        r#"{"type":"object","additionalProperties":{"enum":["rows","total","status","at","seconds","query","parsed","cached","services","reason"]}}"#,
+        "Members of the answer; default: the rows alone. All but rows and total are of `ask`.",
+    ),
+    word("ask", r##"{"$ref":"#/$defs/route_ask"}"##, "Asks a query of the language that a parameter gives."),
     word("transition", TEXT, "A transition to do."),
     word("of", r##"{"$ref":"#/$defs/name"}"##, "The collection of the transition's record."),
     word("key", TEXT, "The record's key, a template over parameters."),
     word("args", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "Arguments of the transition: params.NAME."),
+];
+
+/// A query by a route.
+pub const ROUTE_ASK: &[Word] = &[
+    word("query", TEXT, "The parameter with the query."),
+    word("offset", TEXT, "The parameter with how many rows are left out."),
+    word("limit", TEXT, "The parameter with how many rows are answered; 0 for all that may be."),
+    word("ticket", TEXT, "The parameter with the ticket: where services are still asked, the answer is 32 letters to come back with."),
+    word("by_source", BOOLEAN, "Whether a row says what each source says of its record, under the collection's name."),
 ];
 
 /// A look-up: of a route, or included.

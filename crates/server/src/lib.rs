@@ -7,6 +7,7 @@
 
 pub mod access;
 pub mod admission;
+mod asks;
 pub mod cache;
 mod connection;
 mod guard;

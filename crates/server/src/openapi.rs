@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use stook_catalogue::definition::{Argument, Catalogue, Collection, Field, KeyRule};
 use stook_catalogue::key::MAX_KEY_BYTES;
-use stook_catalogue::route::{Action, Find, Leaf, Look, Param, ParamPlace, Part, Route};
+use stook_catalogue::route::{Action, AskPart, Find, Leaf, Look, Param, ParamPlace, Part, Route};
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::Tenant;
 use stook_store::tag::MOST_NAME;
@@ -588,11 +588,13 @@ fn of_tags(collection: &Collection, add: &mut impl FnMut(String, &str, Json)) {
 }
 
 fn of_route(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
-    let mut operation = Operation::new(&format!("route_{}", index + 1), "routes", &format!("{} {}", route.method.name().to_uppercase(), route.path));
+    let asks = if let Action::Ask(ask) = &route.action { Some(ask.query) } else { None };
+    let id = format!("{}route_{}", if asks.is_some() { "ask_" } else { "" }, index + 1);
+    let mut operation = Operation::new(&id, "routes", &format!("{} {}", route.method.name().to_uppercase(), route.path));
     let (mut members, mut needed) = (Map::new(), Vec::new());
-    for param in &route.params {
+    for (place, param) in route.params.iter().enumerate() {
         let required = param.required.is_some() && param.default.is_none();
-        let own = param_schema(param);
+        let own = if asks == Some(place) { query_text() } else { param_schema(param) };
         match param.place {
             ParamPlace::Path => operation = operation.parameter(&param.name, "path", true, own, ""),
             ParamPlace::Query => operation = operation.parameter(&param.name, "query", required, own, ""),
@@ -625,6 +627,22 @@ fn of_route(catalogue: &Catalogue, index: usize, route: &Route) -> Json {
             refusals(&find.look).into_iter().fold(operation.json(200, "What was found.", answer), |operation, (status, sentence)| {
                 if operation.0["responses"].get(status.to_string()).is_some() { operation } else { said(operation, status, &sentence) }
             })
+        }
+        Action::Ask(ask) => {
+            let schema = |part: AskPart| match part {
+                AskPart::Rows => json!({ "type": "array", "items": { "type": "object" } }),
+                AskPart::Total | AskPart::At => json!({ "type": "integer" }),
+                AskPart::Seconds => json!({ "type": "number" }),
+                AskPart::Parsed => json!({ "type": "object" }),
+                AskPart::Cached => json!({ "type": "boolean" }),
+                AskPart::Services => json!({ "type": "array", "items": { "type": "string" } }),
+                AskPart::Status => json!({ "enum": ["ok", "partial", "fail"] }),
+                AskPart::Query | AskPart::Reason => json!({ "type": "string" }),
+            };
+            let members: Map<String, Json> = ask.answer.iter().map(|(name, part)| (name.clone(), schema(*part))).collect();
+            let needed: Vec<&String> = ask.answer.iter().filter(|(_, part)| *part != AskPart::Reason).map(|(name, _)| name).collect();
+            let answer = json!({ "type": "object", "properties": members, "required": needed, "additionalProperties": false });
+            operation.json(200, "The answer.", answer).answer(200, "A ticket: services are still asked.", "text/plain", json!({ "type": "string" }))
         }
         Action::Change { collection, transition, .. } => {
             operation = operation.call_once().json(200, "What was done.", done_schema());

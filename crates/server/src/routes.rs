@@ -4,6 +4,7 @@
 //! is for. Nothing of an answer is kept: records and lists of keys are, by the cache.
 
 use crate::App;
+use crate::asks;
 use crate::problem::{Answer, Problem};
 use crate::reads::{Looking, MOST_LISTED, Record, Way, packed};
 use crate::records::{blocking, json_answer};
@@ -90,6 +91,7 @@ async fn run(mut ctx: Ctx, body: Body, index: usize) -> Answer {
             Ok(json_answer(StatusCode::OK, found.ok_or_else(missing)?.to_string()))
         }
         Action::Change { .. } => change(ctx, route, &given).await,
+        Action::Ask(ask) => asks::answer(ctx, ask, &given).await,
     }
 }
 
@@ -148,13 +150,17 @@ async fn change(ctx: Ctx, route: &Route, given: &Params<'_>) -> Answer {
 }
 
 /// Parameters as they were sent.
-struct Params<'p> {
+pub(crate) struct Params<'p> {
     all: &'p [Param],
     values: Vec<Option<Value>>,
 }
 
 impl Params<'_> {
-    fn number(&self, index: usize) -> u64 {
+    pub(crate) fn text(&self, index: usize) -> &str {
+        self.values[index].as_ref().and_then(Value::as_text).unwrap_or_default()
+    }
+
+    pub(crate) fn number(&self, index: usize) -> u64 {
         self.values[index].as_ref().and_then(Value::as_int).map_or(0, |number| number.max(0) as u64)
     }
 

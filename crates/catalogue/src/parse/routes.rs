@@ -5,7 +5,9 @@ use crate::definition::Collection;
 use crate::diagnostic::Diagnostic;
 use crate::expr::Expression;
 use crate::key::Template;
-use crate::route::{Action, Column, Find, Given, How, Leaf, Look, METHODS, Match, Method, Page, Param, ParamPlace, Part, Required, Route};
+use crate::route::{
+    ASK_PARTS, Action, Ask, AskPart, Column, Find, Given, How, Leaf, Look, METHODS, Match, Method, Page, Param, ParamPlace, Part, Required, Route,
+};
 use crate::value::{FieldType, from_text};
 use crate::words;
 use crate::yaml::{Kind, Node};
@@ -52,15 +54,44 @@ impl Reader<'_> {
             self.problem(path_node, format!("the parameter {{{name}}} of the path has no type under `params`"));
         }
         let scope = Scope { collections, params: &params, parent: None, depth: 0 };
-        let action = match node.get("transition") {
-            Some(transition) => self.change(node, transition, &scope)?,
-            None => Action::Find(Box::new(self.find(node, &scope)?)),
+        let action = match (node.get("transition"), node.get("ask")) {
+            (Some(transition), _) => self.change(node, transition, &scope)?,
+            (None, Some(ask)) => Action::Ask(self.route_ask(node, ask, &scope)?),
+            (None, None) => Action::Find(Box::new(self.find(node, &scope)?)),
         };
         if matches!(action, Action::Change { .. }) && *method == Method::Get {
             self.problem(path_node, "`get` changes nothing; a transition is a post, put, patch or delete");
         }
         let missing = node.get("missing").and_then(|node| self.text_of(node, "a sentence")).map(str::to_owned);
         Some(Route { method: *method, path, params, action, missing })
+    }
+
+    fn route_ask(&mut self, node: &Node, ask: &Node, scope: &Scope<'_>) -> Option<Ask> {
+        self.section(ask, "ask", &[words::ROUTE_ASK])?;
+        let names: Vec<&str> = scope.params.iter().map(|param| param.name.as_str()).collect();
+        let mut param = |word: &str, ty: &FieldType| {
+            let own = ask.get(word)?;
+            let index = self.reference(own, "parameter", &names)?;
+            if scope.params[index].ty != *ty {
+                self.problem(own, format!("the parameter is of type {ty}"));
+            }
+            Some(index)
+        };
+        let (query, ticket) = (param("query", &FieldType::Text), param("ticket", &FieldType::Text));
+        let (offset, limit) = (param("offset", &FieldType::Integer), param("limit", &FieldType::Integer));
+        let by_source = self.boolean(ask.get("by_source"), "by_source");
+        let mut answer = Vec::new();
+        for (name, _, part) in self.named(node.get("answer"), "members") {
+            answer.extend(self.choice(Some(part), "part of an answer", &ASK_PARTS).map(|part| (name.to_owned(), part)));
+        }
+        if !answer.iter().any(|(_, part)| *part == AskPart::Rows) {
+            self.problem(ask, "`answer` says which member holds the rows, and which the status: { data: rows, status: status }");
+        }
+        if query.is_some_and(|query| scope.params[query].required.is_none()) {
+            self.problem(ask, "the parameter with the query is required");
+        }
+        (self.required(ask, "query"), self.required(ask, "ticket"));
+        Some(Ask { query: query?, offset, limit, ticket: ticket?, by_source, answer })
     }
 
     fn route_path(&mut self, node: &Node) -> Option<String> {

@@ -309,6 +309,14 @@ impl Asker {
     }
 }
 
+/// The name of the field that is a collection's key; `key` where it is not one.
+pub fn key_name(collection: &stook_catalogue::definition::Collection) -> &str {
+    match collection.key {
+        stook_catalogue::definition::KeyRule::Field(field) => &collection.fields[field].name,
+        _ => "key",
+    }
+}
+
 /// The call that takes most of a query's conditions, and of those the cheapest; or the fields of which a condition is missing.
 fn choose(
     candidate: &Candidate<'_>,

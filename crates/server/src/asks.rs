@@ -1,0 +1,189 @@
+//! Declared routes that ask a query: the answer when it is here, else a ticket to come back with.
+
+use crate::App;
+use crate::problem::{Answer, Problem};
+use crate::query::{MOST_ROWS, ROWS, compiled};
+use crate::records::{blocking, json_answer};
+use crate::request::Ctx;
+use crate::routes::Params;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
+use std::time::Duration;
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{Said, unpack};
+use stook_catalogue::route::{Ask, AskPart};
+use stook_catalogue::value::Value;
+use stook_engine::EngineError;
+use stook_engine::ask::{Status, When, Wish};
+use stook_query::{Comparison, Compiled, Item, Stage};
+use stook_store::plan::{Column, FUNCTIONS, Plan};
+use stook_store::{Detail, Tenant};
+
+/// How long a caller that comes back is kept waiting.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Answers a query, or gives a ticket.
+pub async fn answer(ctx: Ctx, ask: &Ask, given: &Params<'_>) -> Answer {
+    let query = given.text(ask.query).to_owned();
+    let mut compiled = compiled(&ctx, &query).await?;
+    let ticket = blake3::hash(format!("{}\n{query}", ctx.tenant).as_bytes()).to_hex()[..32].to_owned();
+    let returns = given.text(ask.ticket);
+    if !returns.is_empty() && returns != ticket {
+        return Err(Problem::bad("the ticket is not this query's"));
+    }
+    let limit = ask.limit.map_or(ROWS, |limit| given.number(limit));
+    compiled.plan.limit = Some(if limit == 0 { MOST_ROWS } else { limit.min(MOST_ROWS) });
+    compiled.plan.offset = ask.offset.map_or(0, |offset| given.number(offset));
+    let time = if returns.is_empty() { Duration::from_millis(50) } else { PATIENCE };
+    ctx.reaches_store();
+    let (app, own, tenant) = (ctx.app.clone(), ask.clone(), ctx.tenant.clone());
+    let found = blocking(move || {
+        let place = app.waiting.try_acquire().ok();
+        let time = if place.is_some() { time } else { Duration::ZERO };
+        let said = app.asker.ask(&app.store, &compiled.plan, Wish { when: When::Needed, time: Some(time) })?;
+        if said.iter().any(|status| status.state() == "running") {
+            return Ok(None);
+        }
+        shown(&app, &own, &tenant, &query, &compiled, &said).map(Some)
+    })
+    .await?;
+    Ok(match found {
+        Some(found) => json_answer(StatusCode::OK, found.to_string()),
+        None => ([(header::CONTENT_TYPE, "text/plain")], ticket).into_response(),
+    })
+}
+
+fn shown(app: &App, ask: &Ask, tenant: &Tenant, query: &str, compiled: &Compiled, said: &[Status]) -> Result<Json, EngineError> {
+    let is_good = |status: &Status| status.state() == "complete";
+    let (good, rest) = (said.iter().filter(|status| is_good(status)).count(), said.iter().filter(|status| !is_good(status)));
+    let reasons: Vec<String> = rest
+        .map(|status| {
+            let reason = status.reason.as_ref().or(status.answer.as_ref().and_then(|answer| answer.reason.as_ref()));
+            format!("{} is {}: {}", status.source, status.state(), reason.map_or("", String::as_str))
+        })
+        .collect();
+    let state = match (good, reasons.is_empty()) {
+        (_, true) => "ok",
+        (0, false) => "fail",
+        _ => "partial",
+    };
+    let took = |status: &Status| status.answer.as_ref().map_or(0, |answer| (answer.ended - answer.begun).max(0));
+    let (rows, total) = rows(app, ask, tenant, compiled, said)?;
+    let mut shown = Map::new();
+    for (name, part) in &ask.answer {
+        let value = match part {
+            AskPart::Rows => Json::Array(rows.clone()),
+            AskPart::Total => json!(total),
+            AskPart::Status => json!(state),
+            AskPart::At => json!(app.store.clock() / 1_000_000),
+            AskPart::Seconds => json!(said.iter().filter(|status| !status.cached).map(took).max().unwrap_or(0) as f64 / 1e6),
+            AskPart::Query => json!(query),
+            AskPart::Parsed => parsed(query, &app.catalogue.collections[compiled.plan.collection].name),
+            AskPart::Cached => json!(said.iter().all(|status| status.cached)),
+            AskPart::Services => said.iter().map(|status| status.source.as_str()).collect(),
+            AskPart::Reason if reasons.is_empty() => continue,
+            AskPart::Reason => json!(reasons.join("; ")),
+        };
+        shown.insert(name.clone(), value);
+    }
+    Ok(Json::Object(shown))
+}
+
+/// A query in its parts, as clients of the original expect it.
+fn parsed(text: &str, collection: &str) -> Json {
+    let Ok(query) = stook_query::parse(text) else { return json!({}) };
+    let whole = |path: &str| if path.contains('.') { path.to_owned() } else { format!("{collection}.{path}") };
+    let values = |condition: &Comparison| condition.values.iter().map(|value| value.pieces.join("*")).collect::<Vec<_>>().join(",");
+    let spec: Map<String, Json> = query.lookup.conditions.iter().map(|condition| (condition.path.text.clone(), values(condition).into())).collect();
+    let (mut filters, mut aggregators) = (Map::new(), Vec::new());
+    let mut grep: Vec<String> = Vec::new();
+    for stage in &query.stages {
+        match stage {
+            Stage::Grep(items) => grep.extend(items.iter().map(|item| match item {
+                Item::Column(path) => whole(&path.text),
+                Item::Condition(condition) => format!("{}={}", whole(&condition.path.text), values(condition)),
+            })),
+            Stage::Sort(order) => {
+                let shown = order.iter().map(|(path, descending)| format!("{}{}", whole(&path.text), if *descending { "-" } else { "" }));
+                filters.insert("sort".into(), shown.collect());
+            }
+            Stage::Unique => {
+                filters.insert("unique".into(), json!(1));
+            }
+            Stage::Aggregates(wanted) => aggregators.extend(wanted.iter().map(|(function, path)| {
+                let function = FUNCTIONS.iter().find(|(known, _)| known == function).map_or("?", |(_, name)| *name);
+                json!([function, whole(&path.text)])
+            })),
+        }
+    }
+    if !grep.is_empty() {
+        filters.insert("grep".into(), json!(grep));
+    }
+    let mut parts = json!({ "fields": [collection], "spec": spec });
+    if !filters.is_empty() {
+        parts["filters"] = filters.into();
+    }
+    if !aggregators.is_empty() {
+        parts["aggregators"] = aggregators.into();
+    }
+    parts
+}
+
+/// Rows of the page, and how many there are.
+fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Status]) -> Result<(Vec<Json>, u64), EngineError> {
+    let collection = &app.catalogue.collections[compiled.plan.collection];
+    if !compiled.aggregates.is_empty() {
+        let values = app.store.aggregate(&compiled.plan, &compiled.aggregates)?;
+        let row = |((value, heading), aggregate): ((&Value, &stook_query::Heading), &stook_store::plan::Aggregate)| {
+            let function = FUNCTIONS.iter().find(|(known, _)| *known == aggregate.function).map_or("?", |(_, name)| *name);
+            let key = heading.name.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
+            json!({ "function": function, "key": format!("{}.{key}", collection.name), "result": { "value": value.to_json(&heading.ty) } })
+        };
+        let rows: Vec<Json> = values.iter().zip(&compiled.headings).zip(&compiled.aggregates).map(row).collect();
+        let total = rows.len() as u64;
+        return Ok((rows, total));
+    }
+    let total = app.store.count(&compiled.plan)?;
+    if !ask.by_source || compiled.plan.distinct {
+        let found = app.store.find(&compiled.plan)?.rows;
+        let cells = |row: &Vec<Value>| -> Map<String, Json> {
+            let cells = compiled.headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty)));
+            cells.filter(|(_, value)| !value.is_null()).collect()
+        };
+        let rows = found.iter().map(|row| {
+            let own = Json::Object(cells(row));
+            if ask.by_source { json!({ collection.name.as_str(): [own], "das": about(collection, &[]) }) } else { own }
+        });
+        return Ok((rows.collect(), total));
+    }
+    let keys = app.store.find(&Plan { columns: vec![Column::Key], ..compiled.plan.clone() })?.rows;
+    let keys: Vec<Key> = keys.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
+    let wanted: Vec<usize> =
+        compiled.plan.columns.iter().filter_map(|column| if let Column::Field(field) = column { Some(*field) } else { None }).collect();
+    let services: HashMap<&str, &str> = said.iter().map(|status| (status.source.as_str(), status.service.as_str())).collect();
+    let mut rows = Vec::with_capacity(keys.len());
+    for record in app.store.read(tenant, compiled.plan.collection, &keys, Detail::Full)?.into_iter().flatten() {
+        let contributions =
+            unpack(&record.contributions, collection, &record.golden, record.raw.as_deref()).map_err(stook_store::StoreError::from)?;
+        let (mut said, mut sources) = (Vec::new(), Vec::new());
+        for own in contributions.iter().filter(|own| own.is_heard()) {
+            let Said::Values(values) = &own.said else { continue };
+            let cells = wanted.iter().filter(|field| !matches!(values[**field], Value::Null | Value::Cleared));
+            let cells: Map<String, Json> =
+                cells.map(|field| (collection.fields[*field].name.clone(), values[*field].to_json(&collection.fields[*field].ty))).collect();
+            said.push(Json::Object(cells));
+            sources.push((services.get(own.source()).copied().unwrap_or(own.source()), own.source()));
+        }
+        rows.push(json!({ collection.name.as_str(): said, "das": about(collection, &sources) }));
+    }
+    Ok((rows, total))
+}
+
+/// Where the values of a row are from, as clients of the original expect it.
+fn about(collection: &stook_catalogue::definition::Collection, sources: &[(&str, &str)]) -> Json {
+    let key = stook_engine::ask::key_name(collection);
+    let (systems, calls): (Vec<&str>, Vec<&str>) = sources.iter().copied().unzip();
+    json!({ "primary_key": format!("{}.{key}", collection.name), "record": 1, "system": systems, "api": calls })
+}
