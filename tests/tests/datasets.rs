@@ -244,11 +244,11 @@ fn an_answer_is_what_was_last_said_of_what_is_asked() {
                     let now = Block { catalogued, ..block.clone() };
                     (now.catalogued || now.transferable).then(|| without_conflict(truth(&data, &now)))
                 });
-                let expected: Vec<Json> = known.filter(|row| wanted.holds(row)).collect();
+                let mut expected: Vec<Json> = known.filter(|row| wanted.holds(row)).collect();
                 let mut found: Vec<Json> = rows(&answer).values().map(compared).collect();
-                let mut expected = expected;
                 let by_name = |row: &Json| row["name"].as_str().unwrap().to_owned();
-                (found.sort_by_key(by_name), expected.sort_by_key(by_name));
+                found.sort_by_key(by_name);
+                expected.sort_by_key(by_name);
                 assert_eq!(found, expected, "seed {seed}, step {step}: {} {}", wanted.query(), answer["services"]);
             }
             assert!(asks > 10 && spared > 10, "{asks} {spared}");
@@ -274,6 +274,7 @@ fn one_service_s_trouble_is_its_own() {
             ("catalog", Fault::Elsewhere, "it answers 302 Found to http://127.0.0.1:9/elsewhere"),
             ("catalog", Fault::Endless, "it sends more than 8388608 bytes"),
             ("transfer", Fault::Endless, "it sends more than 8388608 bytes"),
+            ("catalog", Fault::Swollen, "it sends more than 8388608 bytes"),
             ("transfer", Fault::Bomb, "could not be read"),
             ("catalog", Fault::Bomb, "could not be read"),
             ("catalog", Fault::Cut, "could not be read"),
@@ -451,6 +452,23 @@ fn what_is_not_fresh_is_asked_again() {
     assert_eq!(state(&answer, "catalog_block")["retired"], blocks.len());
     // nothing of the others is touched
     assert_eq!(rows(&asked.whole(&of(2), "")).len(), all_blocks(&data).iter().filter(|block| block.dataset == data.dataset(2).name).count());
+}
+
+#[test]
+fn what_is_needed_again_and_again_is_asked_ahead() {
+    let (services, data, definition) = services(20);
+    let place = Place::new(&definition.replace("ttl: 15m", "ttl: 3s\n    ahead: 2s").replace("ttl: 1h", "ttl: 1h\n"));
+    let stook = Served::new(&place, &["--workers", "1"]);
+    let asked = Asked(&stook);
+    let of = |number: u64| format!("block dataset={}", data.dataset(number).name);
+    (0..4).for_each(|_| drop(asked.whole(&of(1), "")));
+    asked.whole(&of(2), "");
+    services.take_asked();
+    std::thread::sleep(Duration::from_millis(4_500));
+    let again = services.take_asked();
+    let catalog = |number: u64| format!("catalog/blocks?dataset={}", data.dataset(number).name);
+    assert_eq!(again.iter().filter(|own| **own == catalog(1)).count(), 1, "{again:?}");
+    assert!(!again.contains(&catalog(2)), "{again:?}");
 }
 
 #[test]

@@ -523,6 +523,8 @@ pub struct Service {
     pub ttl_empty: i64,
     /// How long it is not asked the same again after it has failed.
     pub ttl_failed: i64,
+    /// How long before they are no longer fresh answers are asked for again that queries go on needing.
+    pub ahead: Option<i64>,
     /// What stands for any text in an argument.
     pub wildcard: String,
     /// How the names of credentials begin in the environment.

@@ -216,6 +216,7 @@ pub const SERVICE: &[Word] = &[
     word("ttl", TEXT, "How long an answer is fresh, where the response does not say; 10m if nothing is said."),
     word("ttl_empty", TEXT, "The same for answers without documents; 20s if nothing is said."),
     word("ttl_failed", TEXT, "How long nothing is asked again that has failed; 10s if nothing is said."),
+    word("ahead", TEXT, "A server asks again so long before an answer is no longer fresh, if queries go on needing it: `60s`."),
     word("wildcard", TEXT, "What stands for any text in its arguments; * if nothing is said."),
     word("credentials", TEXT, "NAME of NAME_TOKEN, or of NAME_USER and NAME_PASSWORD, in the environment."),
 ];

@@ -23,6 +23,9 @@ pub enum Attempt<T> {
     Never(String),
 }
 
+/// What reads an answer.
+pub type Take<'t, T> = &'t mut dyn FnMut(&HeaderMap, &mut dyn Read) -> std::io::Result<Attempt<T>>;
+
 /// Who asks, with credentials.
 pub struct Client {
     agent: ureq::Agent,
@@ -46,13 +49,7 @@ impl Client {
     }
 
     /// Asks once, within `time`. `take` reads the answer, at most `most` bytes.
-    pub fn get<T>(
-        &self,
-        url: &str,
-        accept: &str,
-        (time, most): (Duration, u64),
-        take: &mut dyn FnMut(&HeaderMap, &mut dyn Read) -> std::io::Result<Attempt<T>>,
-    ) -> Attempt<T> {
+    pub fn get<T>(&self, url: &str, accept: &str, (time, most): (Duration, u64), take: Take<'_, T>) -> Attempt<T> {
         let mut request = self.agent.get(url).header("accept", accept).config().timeout_global(Some(time)).build();
         if let Some(credentials) = &self.credentials {
             request = request.header("authorization", credentials);
@@ -65,14 +62,12 @@ impl Client {
         let status = response.status();
         if status.is_success() {
             let (head, body) = response.into_parts();
-            let mut reader = body.into_with_config().limit(most).reader();
-            return match take(&head.headers, &mut reader) {
-                Ok(attempt) => attempt,
-                Err(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
-                    Some(ureq::Error::BodyExceedsLimit(limit)) => Attempt::Never(format!("it sends more than {limit} bytes")),
-                    _ => Attempt::Later(error.to_string(), None),
-                },
-            };
+            let mut reader = Limited { inner: body.into_with_config().limit(u64::MAX).reader(), left: most, exceeded: false };
+            let taken = take(&head.headers, &mut reader);
+            if reader.exceeded {
+                return Attempt::Never(format!("it sends more than {most} bytes"));
+            }
+            return taken.unwrap_or_else(|error| Attempt::Later(error.to_string(), None));
         }
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (wait, place) = (header("retry-after").and_then(|text| text.parse().ok()), header("location"));
@@ -82,6 +77,27 @@ impl Client {
             408 | 425 | 429 | 500.. => Attempt::Later(reason, wait.map(Duration::from_secs)),
             _ => Attempt::Never(reason),
         }
+    }
+}
+
+/// What is read, not what is sent: a small compressed answer can be a large one.
+struct Limited<R> {
+    inner: R,
+    left: u64,
+    exceeded: bool,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        match self.left.checked_sub(read as u64) {
+            Some(left) => self.left = left,
+            None => {
+                self.exceeded = true;
+                return Err(std::io::Error::other("too many bytes"));
+            }
+        }
+        Ok(read)
     }
 }
 

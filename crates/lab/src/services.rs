@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,13 +37,15 @@ pub enum Fault {
     Wrong,
     /// It sends bytes for ever.
     Endless,
+    /// It sends few bytes that unpack to many.
+    Swollen,
     /// It sends one to another host.
     Elsewhere,
     /// It sends a document that would grow without end, or that is nested without end.
     Bomb,
 }
 
-const FAULTS: [(&str, Fault); 10] = [
+const FAULTS: [(&str, Fault); 11] = [
     ("failing", Fault::Failing),
     ("busy", Fault::Busy),
     ("slow", Fault::Slow),
@@ -51,6 +54,7 @@ const FAULTS: [(&str, Fault); 10] = [
     ("cut", Fault::Cut),
     ("wrong", Fault::Wrong),
     ("endless", Fault::Endless),
+    ("swollen", Fault::Swollen),
     ("elsewhere", Fault::Elsewhere),
     ("bomb", Fault::Bomb),
 ];
@@ -191,6 +195,11 @@ async fn instead(fault: Option<Fault>, kind: &'static str) -> Option<Response> {
         }
         Fault::Wrong => Some(([(header::CONTENT_TYPE, "text/html")], "<html>log in, please</html>").into_response()),
         Fault::Endless => Some(streamed(kind, None, |put| while put("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[") {})),
+        Fault::Swollen => {
+            let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+            let packed = packed.write_all(&vec![b' '; 64 << 20]).and_then(|()| packed.finish()).unwrap_or_default();
+            Some(([(header::CONTENT_TYPE, kind), (header::CONTENT_ENCODING, "gzip")], packed).into_response())
+        }
         Fault::Elsewhere => Some((StatusCode::FOUND, [(header::LOCATION, "http://127.0.0.1:9/elsewhere")]).into_response()),
         Fault::Bomb if kind.contains("xml") => {
             let bomb = "<?xml version=\"1.0\"?><!DOCTYPE b [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;&a;&a;\">]><phedex><block name=\"&b;\"/></phedex>";

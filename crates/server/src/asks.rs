@@ -11,6 +11,7 @@ use axum::response::IntoResponse;
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::time::Duration;
+use stook_catalogue::definition::Collection;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{Said, unpack};
 use stook_catalogue::route::{Ask, AskPart};
@@ -182,7 +183,7 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
 }
 
 /// Where the values of a row are from, as clients of the original expect it.
-fn about(collection: &stook_catalogue::definition::Collection, sources: &[(&str, &str)]) -> Json {
+fn about(collection: &Collection, sources: &[(&str, &str)]) -> Json {
     let key = stook_engine::ask::key_name(collection);
     let (systems, calls): (Vec<&str>, Vec<&str>) = sources.iter().copied().unzip();
     json!({ "primary_key": format!("{}.{key}", collection.name), "record": 1, "system": systems, "api": calls })

@@ -43,6 +43,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
     let places = Arc::new(Semaphore::new(app.options.connections.max(1)));
     let graceful = GracefulShutdown::new();
     let refresher = tokio::spawn(refresh_tokens(app.clone()));
+    let ahead = tokio::spawn(ask_ahead(app.clone()));
     let mut stop = std::pin::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -84,7 +85,23 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
         log::write("end", [("error", "requests in work were given up after 30 s".into())]);
     }
     refresher.abort();
+    ahead.abort();
     Ok(())
+}
+
+/// What queries go on needing of services is asked for again before it is old.
+async fn ask_ahead(app: Arc<App>) {
+    if app.catalogue.services.iter().all(|service| service.ahead.is_none()) {
+        return;
+    }
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let own = app.clone();
+        let refreshed = tokio::task::spawn_blocking(move || own.asker.refresh(&own.store)).await;
+        if let Ok(Err(error)) = refreshed {
+            log::write("ask", [("error", error.to_string().into())]);
+        }
+    }
 }
 
 async fn refresh_tokens(app: Arc<App>) {

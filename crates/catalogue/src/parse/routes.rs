@@ -90,7 +90,8 @@ impl Reader<'_> {
         if query.is_some_and(|query| scope.params[query].required.is_none()) {
             self.problem(ask, "the parameter with the query is required");
         }
-        (self.required(ask, "query"), self.required(ask, "ticket"));
+        self.required(ask, "query");
+        self.required(ask, "ticket");
         Some(Ask { query: query?, offset, limit, ticket: ticket?, by_source, answer })
     }
 

@@ -31,6 +31,7 @@ impl Reader<'_> {
         };
         let (timeout, deadline) = (time("timeout", 30 * SECOND), time("deadline", 120 * SECOND));
         let (ttl, ttl_empty, ttl_failed) = (time("ttl", 600 * SECOND), time("ttl_empty", 20 * SECOND), time("ttl_failed", 10 * SECOND));
+        let ahead = node.get("ahead").and_then(|node| self.length(node, "ahead"));
         let mut number = |word: &str, most: u32| node.get(word).and_then(|node| self.number_of(node, word, 1..=most));
         let (parallel, rate, attempts) =
             (number("parallel", 64).unwrap_or(4) as usize, number("rate", 1_000_000), number("attempts", 20).unwrap_or(4));
@@ -46,7 +47,7 @@ impl Reader<'_> {
         let (wildcard, credentials) = (text("wildcard").unwrap_or_else(|| "*".into()), text("credentials"));
         let most_bytes = most_bytes.map_or(2 << 30, |size| size as u64);
         let name = name.to_owned();
-        Some(Service { name, url, timeout, deadline, parallel, rate, attempts, most_bytes, ttl, ttl_empty, ttl_failed, wildcard, credentials })
+        Some(Service { name, url, timeout, deadline, parallel, rate, attempts, most_bytes, ttl, ttl_empty, ttl_failed, ahead, wildcard, credentials })
     }
 
     pub(super) fn asks(

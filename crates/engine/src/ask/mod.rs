@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{Asks, Catalogue, Source};
+use stook_catalogue::definition::{Asks, Catalogue, Collection, KeyRule, Source};
 use stook_catalogue::value::show_timestamp;
 use stook_store::plan::Plan;
 use stook_store::{Store, Tenant};
@@ -116,9 +116,15 @@ pub struct Asker {
     flights: Mutex<HashMap<Place, Arc<Flight>>>,
     /// Answers that queries were given lately, by tenant, source and conditions.
     lately: Mutex<HashMap<Place, Answer>>,
+    /// Answers that queries needed, of services that are asked ahead, by what was asked, with how often that was.
+    needed: Mutex<HashMap<Place, (Answer, u32)>>,
     stop: AtomicBool,
 }
 
+/// How often an answer must have been needed to be asked for ahead.
+const OFTEN: u32 = 2;
+/// Most questions that are asked ahead at once.
+const MOST_AHEAD: usize = 32;
 /// Most answers that are remembered without asking the store.
 const MOST_LATELY: usize = 10_000;
 
@@ -153,6 +159,12 @@ struct Candidate<'c> {
     asks: &'c Asks,
 }
 
+impl Candidate<'_> {
+    fn known<'k>(&'k self, store: &'k dyn Store, tenant: &'k Tenant, collection: &'k Collection) -> Known<'k> {
+        Known { store, tenant, collection, asks: self.asks }
+    }
+}
+
 /// What is to be done about a source.
 enum Step {
     Done(Status),
@@ -168,6 +180,7 @@ impl Asker {
             limits,
             flights: Mutex::default(),
             lately: Mutex::default(),
+            needed: Mutex::default(),
             stop: AtomicBool::new(false),
         })
     }
@@ -234,13 +247,15 @@ impl Asker {
         let now = store.clock();
         if wish.when != When::Always {
             let lately = lock(&self.lately).get(&place).filter(|answer| answer.expires > now).cloned();
-            let known = Known { store: &**store, tenant: &plan.tenant, collection, asks: candidate.asks };
             let found = match lately {
                 Some(answer) => Some(answer),
-                None => known.covering(&conditions, now)?,
+                None => candidate.known(&**store, &plan.tenant, collection).covering(&conditions, now)?,
             };
             if let Some(answer) = found {
                 let is_fresh = answer.expires > now;
+                if is_fresh && service.ahead.is_some() {
+                    self.note_need(&plan.tenant, candidate.index, &answer);
+                }
                 if is_fresh || wish.when == When::Later {
                     let status = Status { asked: Some(answer.asked.clone()), cached: true, answer: Some(answer.clone()), ..status };
                     if is_fresh {
@@ -266,7 +281,7 @@ impl Asker {
         let asked = fetch::shown(service, collection, &candidate.asks.calls[call], &told);
         // what has just failed is not asked again at once
         if wish.when != When::Always {
-            let known = Known { store: &**store, tenant: &plan.tenant, collection, asks: candidate.asks };
+            let known = candidate.known(&**store, &plan.tenant, collection);
             let failed = |answer: &Answer| matches!(answer.state, State::Failed | State::Partial) && answer.expires > now;
             if let Some(answer) = known.of(&asked)?.into_iter().find(failed) {
                 return Ok(Step::Done(Status { asked: Some(asked), answer: Some(answer), cached: true, ..status }));
@@ -275,6 +290,47 @@ impl Asker {
         lock(&self.lately).remove(&place);
         let flight = self.fly(store, &plan.tenant, candidate, (call, told));
         Ok(Step::Wait(Status { asked: Some(asked), ..status }, flight))
+    }
+
+    fn note_need(&self, tenant: &Tenant, source: usize, answer: &Answer) {
+        let mut needed = lock(&self.needed);
+        if needed.len() < MOST_LATELY {
+            let own = needed.entry((tenant.clone(), source, answer.asked.clone())).or_insert_with(|| (answer.clone(), 0));
+            own.0.clone_from(answer);
+            own.1 += 1;
+        }
+    }
+
+    /// Asks again for answers that will soon be no longer fresh and that queries have needed since they came, those that were needed
+    /// most first. To be called now and then.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn refresh(self: &Arc<Self>, store: &Arc<dyn Store>) -> Result<()> {
+        let now = store.clock();
+        let ahead = |source: usize| {
+            let asks = self.rules.catalogue.sources[source].asks.as_ref()?;
+            self.rules.catalogue.services[asks.service].ahead
+        };
+        let mut due: Vec<(u32, Place, Answer)> = Vec::new();
+        lock(&self.needed).retain(|place, (answer, times)| {
+            let soon = answer.expires - ahead(place.1).unwrap_or(0) <= now;
+            if soon && *times >= OFTEN && answer.expires > now {
+                due.push((*times, place.clone(), answer.clone()));
+            }
+            !soon
+        });
+        due.sort_by_key(|(times, ..)| std::cmp::Reverse(*times));
+        for (_, (tenant, source, _), answer) in due.into_iter().take(MOST_AHEAD) {
+            let own = &self.rules.catalogue.sources[source];
+            let Some(asks) = &own.asks else { continue };
+            let candidate = Candidate { index: source, source: own, asks };
+            let collection = &self.rules.catalogue.collections[own.feeds[0].collection];
+            if let Some(told) = candidate.known(&**store, &tenant, collection).told(&answer) {
+                self.fly(store, &tenant, &candidate, told);
+            }
+        }
+        Ok(())
     }
 
     /// Asks a call on a thread of its own, if that is not on its way.
@@ -310,19 +366,15 @@ impl Asker {
 }
 
 /// The name of the field that is a collection's key; `key` where it is not one.
-pub fn key_name(collection: &stook_catalogue::definition::Collection) -> &str {
+pub fn key_name(collection: &Collection) -> &str {
     match collection.key {
-        stook_catalogue::definition::KeyRule::Field(field) => &collection.fields[field].name,
+        KeyRule::Field(field) => &collection.fields[field].name,
         _ => "key",
     }
 }
 
 /// The call that takes most of a query's conditions, and of those the cheapest; or the fields of which a condition is missing.
-fn choose(
-    candidate: &Candidate<'_>,
-    collection: &stook_catalogue::definition::Collection,
-    conditions: &Conditions<'_>,
-) -> std::result::Result<(usize, Told), String> {
+fn choose(candidate: &Candidate<'_>, collection: &Collection, conditions: &Conditions<'_>) -> std::result::Result<(usize, Told), String> {
     let mut best: Option<(usize, Told)> = None;
     let mut missing: Vec<String> = Vec::new();
     for (place, call) in candidate.asks.calls.iter().enumerate() {

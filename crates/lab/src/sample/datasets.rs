@@ -323,7 +323,8 @@ pub fn write(data: &Datasets, folder: &Path) -> io::Result<()> {
         }
     }
     replicas.write_all(TRANSFERS.1.as_bytes())?;
-    (blocks.flush()?, replicas.flush()?);
+    blocks.flush()?;
+    replicas.flush()?;
     list("datasets.ndjson", &mut (0..data.records).map(|number| dataset_json(&data.dataset(number))))?;
     list("sites.ndjson", &mut (0..SITES).map(|number| site_json(&data.site(number))))?;
     list("runs.ndjson", &mut (FIRST_RUN..FIRST_RUN + data.runs()).map(|number| run_json(data, &data.run(number))))
