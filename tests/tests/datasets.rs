@@ -457,7 +457,7 @@ fn what_is_not_fresh_is_asked_again() {
 #[test]
 fn what_is_needed_again_and_again_is_asked_ahead() {
     let (services, data, definition) = services(20);
-    let place = Place::new(&definition.replace("ttl: 15m", "ttl: 3s\n    ahead: 2s").replace("ttl: 1h", "ttl: 1h\n"));
+    let place = Place::new(&definition.replace("ttl: 15m", "ttl: 3s\n    ahead: 2s"));
     let stook = Served::new(&place, &["--workers", "1"]);
     let asked = Asked(&stook);
     let of = |number: u64| format!("block dataset={}", data.dataset(number).name);
@@ -516,4 +516,53 @@ fn mistakes_in_calls_are_found() {
     place.define(&with("{ service: s, calls: { c: { get: /c } } }", ""));
     place.ok(&["check"]);
     place.run(&["query", "a"]).exits(2).complains(&["s (j) is failed"]);
+}
+
+/// Free text: what is meant is among the first four.
+#[test]
+fn free_text_becomes_queries() {
+    let (_, data, definition) = services(400);
+    let place = Place::new(&definition);
+    for query in ["dataset | count(key)", "block dataset=/Zee* | count(key)", "site | count(key)", "run | count(key)"] {
+        place.run(&["query", query]).exits(0);
+    }
+    let site = data.site(3).name;
+    let dataset = data.dataset(5).name;
+    for (text, wanted) in [
+        ("Zee mc", "dataset name=*Zee* datatype=mc"),
+        ("zee MC", "dataset name=*Zee* datatype=mc"),
+        ("find all datasets of Zee with CMSSW_4_*", "dataset name=*Zee* release=CMSSW_4_*"),
+        ("4_1 Zee", "dataset release=CMSSW_4_1* name=*Zee*"),
+        ("gen-sim-reco", "dataset name=*GEN-SIM-RECO*"),
+        (&format!("blocks at {site}"), &format!("block site={site}")),
+        (&format!("blocks {dataset}"), &format!("block dataset={dataset}")),
+        (&dataset, &format!("dataset name={dataset}")),
+        ("run 130004", "run number=130004"),
+        ("magnetic field of run=130004", "run number=130004 | grep bfield"),
+        ("runs with nevents more than 16000000", "run nevents>16000000"),
+        ("runs nevents > 16000000", "run nevents>16000000"),
+        ("datsets Cosmis", "dataset name=*Cosmics*"),
+        ("sites in DE", "site country=DE"),
+        ("status of RelValTTbar", "dataset name=*RelValTTbar* | grep status"),
+    ] {
+        let found = place.json(&["suggest", "--json", text]);
+        let queries: Vec<&str> = found.as_array().unwrap().iter().map(|own| own["query"].as_str().unwrap()).collect();
+        assert!(queries.iter().take(4).any(|query| query == &wanted), "{text}: {wanted} is not in {found:#}");
+        assert!(found.as_array().unwrap().iter().all(|own| !own["reasons"].as_array().unwrap().is_empty()));
+        // each of them is a query
+        for query in queries {
+            place.run(&["query", query, "--ask", "never", "--limit", "1"]).exits(0);
+        }
+    }
+    let stook = Served::new(&place, &["--workers", "0"]);
+    let found = stook.get("/v1/main/suggest?text=zee%20mc").with(200);
+    assert_eq!(found["suggestions"][0]["query"], "dataset name=*Zee* datatype=mc");
+    for odd in ["", "   ", "\"", "'", "=", ">", "* *", "a=b=c", "ä ö ü", "<<<>>>", "site=", "=T1"] {
+        assert_eq!(
+            stook.get(&format!("/v1/main/suggest?text={}", odd.bytes().map(|b| format!("%{b:02X}")).collect::<String>())).status,
+            200,
+            "{odd}"
+        );
+    }
+    place.run(&["suggest", "qqqqqqqq"]).exits(1).complains(&["nothing here has to do with these words"]);
 }

@@ -124,6 +124,19 @@ pub enum Command {
         after_help = "Examples:\n  stook query 'authority heading=Smith*'\n  stook query 'authority changed>=2018-01-01 kind=personal | sort changed- | grep heading, changed'\n  stook query 'authority | count(lccn), max(changed)'"
     )]
     Query(Query),
+    /// Make queries of free text.
+    #[command(after_help = "Examples:\n  stook suggest smith personal\n  stook suggest 'blocks at T1_CH_CERN larger than 1e12'")]
+    Suggest {
+        /// The text.
+        #[arg(required = true)]
+        text: Vec<String>,
+        /// Whose records.
+        #[arg(long, default_value = "main", value_name = "T")]
+        tenant: String,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Settle what is marked: links, rollups and coverage. Imports, workers and servers do it by themselves.
     #[command(after_help = "Example:\n  stook settle")]
     Settle {
@@ -166,7 +179,7 @@ pub enum Command {
     },
     /// Make realistic input.
     #[command(
-        after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data\n  stook sample datasets --records 1000 --serve 127.0.0.1:8190"
+        after_help = "Examples:\n  stook sample authorities --records 50000 --seed 1 -o names.mrc\n  stook sample businesses --records 10000 -o register\n  stook sample sentinel --days 2 -o data\n  stook sample datasets --records 1000 -o services"
     )]
     Sample {
         /// What kind.

@@ -17,7 +17,7 @@ use stook_engine::export::{self, Format};
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
-use stook_query::{Compiled, carried, resolve};
+use stook_query::{Compiled, Vocabulary, carried, resolve};
 use stook_store::Store;
 use stook_store::plan::Plan;
 
@@ -104,6 +104,26 @@ fn explain_table(explained: &Json) {
         println!("\ntags: {}", if tags.is_empty() { "none" } else { &tags });
     }
     println!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
+}
+
+pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcome {
+    let (catalogue, store) = place.open_existing()?;
+    let tenant = open::tenant(tenant)?;
+    let vocabulary = Vocabulary::learn(&catalogue, &*store, &tenant)?;
+    let found = stook_query::suggest(&vocabulary, &catalogue, &*store, &tenant, text)?;
+    if as_json {
+        let shown: Vec<Json> = found.iter().map(|own| json!({ "query": own.query, "score": own.score, "reasons": own.reasons })).collect();
+        println!("{}", Json::Array(shown));
+        return Ok(0);
+    }
+    for own in &found {
+        println!("{}", own.query);
+        println!("    {:.2}: {}", own.score, own.reasons.join("; "));
+    }
+    if found.is_empty() {
+        return Err(Failure::new("nothing here has to do with these words"));
+    }
+    Ok(0)
 }
 
 /// Asks services for what a query needs, and says on standard error what they answered; false if anything is missing.

@@ -95,6 +95,7 @@ fn run(arguments: &Arguments) -> Outcome {
         Command::Queue { command } => queue::run(&place, command),
         Command::Get(get) => ask::get(&place, get),
         Command::Query(query) => ask::query(&place, query),
+        Command::Suggest { text, tenant, json } => ask::suggest(&place, &text.join(" "), tenant, *json),
         Command::Withdraw { source, collection, key, tenant, json } => {
             ask::withdraw(&place, source, collection.as_deref(), key.as_deref(), tenant, *json)
         }

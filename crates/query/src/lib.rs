@@ -47,11 +47,13 @@
 
 mod compile;
 mod parse;
+mod suggest;
 mod tags;
 mod words;
 
 pub use compile::{Compiled, Heading, compile};
 pub use parse::{Comparison, Item, Lookup, Operator, Path, Query, Stage, ValueText, parse};
+pub use suggest::{MOST_TEXT, SUGGESTIONS, Suggestion, Vocabulary, suggest};
 pub use tags::{TagQueries, carried, check_tag, conditions_of, queries, resolve};
 
 /// Longest query in bytes.

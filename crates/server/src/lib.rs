@@ -21,6 +21,7 @@ mod reads;
 mod records;
 mod request;
 mod routes;
+mod suggest;
 mod tags;
 mod tokens;
 mod transitions;
@@ -103,6 +104,7 @@ pub struct App {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) reads: Reads,
     pub(crate) asker: Arc<Asker>,
+    pub(crate) vocabularies: suggest::Vocabularies,
     /// Queries that may wait for services: others find a place while some of these are slow.
     pub(crate) waiting: Arc<Semaphore>,
     pub(crate) tokens: Tokens,
@@ -132,6 +134,7 @@ impl App {
         let openapi = openapi::document(&catalogue, None).to_string().into();
         Ok(Arc::new(Self {
             asker: Asker::new(&catalogue),
+            vocabularies: suggest::Vocabularies::default(),
             waiting: Arc::new(Semaphore::new((options.interactive.most / 2).max(1))),
             interactive: Gate::new(options.interactive),
             bulk: Gate::new(options.bulk),
@@ -175,6 +178,7 @@ pub fn router(app: &Arc<App>) -> Router {
     let v1 = Router::new()
         .route("/v1/{tenant}", get(records::overview))
         .route("/v1/{tenant}/query", get(query::get).post(query::post).layer(CompressionLayer::new()))
+        .route("/v1/{tenant}/suggest", get(suggest::get))
         .route("/v1/{tenant}/lookup", post(records::lookup))
         .route("/v1/{tenant}/pick", post(transitions::pick))
         .route("/v1/{tenant}/jobs", get(jobs::list))

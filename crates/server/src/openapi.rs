@@ -343,6 +343,13 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .json(202, "Rows that are here; services are still asked. The same query goes on waiting for them.", rows())
         .answer(200, "Rows.", "text/csv", json!({ "type": "string" }));
     add("/v1/{tenant}/query".into(), "get", asked.guarded());
+    let suggestion = json!({ "type": "object", "properties": { "query": text(), "score": { "type": "number" }, "reasons": { "type": "array", "items": text() } }, "required": ["query", "score", "reasons"] });
+    let suggestions = json!({ "type": "object", "properties": { "suggestions": { "type": "array", "maxItems": 4, "items": suggestion } }, "required": ["suggestions"] });
+    let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": 250 });
+    let suggest = Operation::new("suggest", "catalogue", "Queries that a free text may mean, best first")
+        .parameter("text", "query", true, free, "The text, for example `smith personal`.")
+        .json(200, "Queries.", suggestions);
+    add("/v1/{tenant}/suggest".into(), "get", suggest.guarded());
     let body = json!({
         "type": "object",
         "properties": { "q": query, "idx": offset(), "limit": counted(MOST_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" }, "ask": asking(), "wait": { "type": "integer", "minimum": 0, "maximum": MOST_WAIT } },

@@ -1,0 +1,474 @@
+//! Free text to queries: what its words may mean in a catalogue, and the queries that make most of them.
+//!
+//! A word of the text may name what is asked for, be a value that records have, a part of values, a field, or a comparison; spelling
+//! mistakes cost. For each collection the best meaning of each word is taken; words without any cost most. Every suggestion compiles.
+
+use crate::compile::compile;
+use crate::parse::parse;
+use std::collections::{BTreeMap, HashMap};
+use stook_catalogue::definition::{Catalogue, Collection, Index as FieldIndex, KeyRule};
+use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::{Result, Store, Tenant};
+
+/// Suggestions that are made.
+pub const SUGGESTIONS: usize = 4;
+/// Longest text, in bytes.
+pub const MOST_TEXT: usize = 1_000;
+/// Most words of a text that are looked at.
+const MOST_WORDS: usize = 12;
+/// Most words that are learnt, and most whole values of a field.
+const MOST_LEARNT: usize = 1_000_000;
+const MOST_VALUES: usize = 2_000;
+/// Spelled less alike than this, words are not the same.
+const ALIKE: f64 = 0.7;
+/// What a word without a meaning leaves of a suggestion.
+const MEANINGLESS: f64 = 0.3;
+/// What is left where nothing says what is asked for.
+const UNNAMED: f64 = 0.8;
+
+/// Words that mean nothing here.
+const SILENT: [&str; 26] = [
+    "a", "all", "an", "and", "any", "are", "at", "by", "find", "for", "from", "get", "give", "have", "in", "is", "list", "me", "of", "on", "show",
+    "that", "the", "what", "which", "with",
+];
+
+/// What has been learnt of the values of a tenant's records.
+#[derive(Debug, Default)]
+pub struct Vocabulary {
+    /// Fields that were learnt: collection and field.
+    fields: Vec<(usize, usize)>,
+    /// Words inside values, in small letters, with the fields that have them, by their places.
+    words: HashMap<Box<str>, Vec<u16>>,
+    /// Whole values of fields that have few, by field, in small letters with how they are written.
+    values: HashMap<u16, BTreeMap<Box<str>, Box<str>>>,
+}
+
+/// A query that a text may mean.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Suggestion {
+    /// The query.
+    pub query: String,
+    /// How well it fits, 1 at best.
+    pub score: f64,
+    /// What each word was taken for.
+    pub reasons: Vec<String>,
+}
+
+impl Vocabulary {
+    /// Reads the values of all indexed text fields.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn learn(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) -> Result<Self> {
+        let mut own = Self::default();
+        for (collection, definition) in catalogue.collections.iter().enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
+            for (field, found) in definition.fields.iter().enumerate() {
+                let is_key = matches!(definition.key, KeyRule::Field(key) if key == field);
+                let is_indexed = found.index != FieldIndex::default() || is_key;
+                if found.golden_type().element() != &FieldType::Text || !is_indexed {
+                    continue;
+                }
+                let Ok(place) = u16::try_from(own.fields.len()) else { break };
+                own.fields.push((collection, field));
+                own.read(store, Plan { columns: vec![Column::Field(field)], ..Plan::all(tenant.clone(), collection) }, place)?;
+            }
+        }
+        Ok(own)
+    }
+
+    fn read(&mut self, store: &dyn Store, plan: Plan, place: u16) -> Result<()> {
+        let mut values: Option<BTreeMap<Box<str>, Box<str>>> = Some(BTreeMap::new());
+        store.visit(&plan, &mut |row| {
+            let texts: Vec<&str> = match row.first() {
+                Some(Value::Text(text)) => vec![text],
+                Some(Value::List(items)) => items.iter().filter_map(Value::as_text).collect(),
+                _ => Vec::new(),
+            };
+            for text in texts {
+                if let Some(known) = &mut values {
+                    known.entry(text.to_lowercase().into()).or_insert_with(|| text.into());
+                    if known.len() > MOST_VALUES {
+                        values = None;
+                    }
+                }
+                for word in words_of(text) {
+                    let word = word.to_lowercase();
+                    if let Some(fields) = self.words.get_mut(word.as_str()) {
+                        if fields.last() != Some(&place) {
+                            fields.push(place);
+                        }
+                    } else if self.words.len() < MOST_LEARNT {
+                        self.words.insert(word.into(), vec![place]);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        if let Some(values) = values {
+            self.values.insert(place, values);
+        }
+        Ok(())
+    }
+
+    /// Words that were learnt.
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Whether nothing was learnt.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+}
+
+/// The words of a value that people may remember: not numbers, nor what looks like a part of an identifier.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    let remembered = |word: &&str| {
+        let digits = word.bytes().filter(u8::is_ascii_digit).count();
+        let hex = digits > 0 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        word.chars().count() >= 2 && digits < word.len() && !(hex && word.len() >= 4)
+    };
+    text.split(|c: char| !c.is_alphanumeric()).filter(remembered)
+}
+
+/// A meaning of a word in a collection.
+#[derive(Debug, Clone)]
+enum Meaning {
+    /// It names the collection.
+    Selects,
+    /// A condition, as it is written.
+    Condition(String),
+    /// A column.
+    Shows(String),
+    /// A column, and the comparison behind it.
+    Silent,
+}
+
+#[derive(Debug, Clone)]
+struct Guess {
+    meaning: Meaning,
+    score: f64,
+    reason: String,
+}
+
+/// The queries that a text may mean, best first.
+///
+/// # Errors
+/// When the store fails.
+pub fn suggest(vocabulary: &Vocabulary, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, text: &str) -> Result<Vec<Suggestion>> {
+    let tokens = tokens(text);
+    let mut found: Vec<Suggestion> = Vec::new();
+    for (index, collection) in catalogue.collections.iter().enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
+        let reader = Reader { vocabulary, catalogue, store, tenant, index, collection };
+        found.extend(reader.suggestion(&tokens)?);
+    }
+    found.retain(|own| {
+        let compiled = parse(&own.query).and_then(|mut query| {
+            query.apply_words(catalogue)?;
+            compile(&query, catalogue, tenant, store.clock())
+        });
+        compiled.is_ok()
+    });
+    found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.query.len().cmp(&b.query.len())));
+    found.truncate(SUGGESTIONS);
+    Ok(found)
+}
+
+/// Words and quoted texts; comparisons with what they compare, also where they are said in words.
+fn tokens(text: &str) -> Vec<String> {
+    let text: String = text.chars().take(MOST_TEXT).filter(|c| *c != '\0').collect();
+    let mut words: Vec<String> = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (word, behind) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        };
+        let word = if rest.starts_with('"') { word } else { word.trim_end_matches([',', '?', '.', '!', ';']) };
+        if !word.is_empty() {
+            words.push(word.to_owned());
+        }
+        rest = behind.trim_start();
+    }
+    // "more than 33" is >33; a comparison belongs to the word before it
+    let mut joined: Vec<String> = Vec::new();
+    let mut words = words.into_iter().peekable();
+    while let Some(word) = words.next() {
+        let small = word.to_lowercase();
+        let said = match small.as_str() {
+            "more" | "greater" | "larger" | "above" | "over" => Some(">"),
+            "less" | "fewer" | "smaller" | "below" | "under" => Some("<"),
+            "since" | "after" => Some(">="),
+            "before" => Some("<"),
+            _ => None,
+        };
+        let is_operator = !word.is_empty() && word.chars().all(|c| matches!(c, '=' | '<' | '>' | '!'));
+        let operator = if is_operator { Some(word.as_str()) } else { said };
+        if let Some(operator) = operator {
+            if words.peek().is_some_and(|next| next.eq_ignore_ascii_case("than")) {
+                words.next();
+            }
+            if let Some(value) = words.next_if(|next| next.starts_with(|c: char| c.is_ascii_digit()) || is_operator) {
+                let comparison = format!("{operator}{value}");
+                match joined.last_mut().filter(|last| !last.contains(['=', '<', '>'])) {
+                    Some(last) => last.push_str(&comparison),
+                    None => joined.push(comparison),
+                }
+                continue;
+            }
+        }
+        match joined.last_mut() {
+            Some(last) if last.ends_with(['=', '<', '>']) => last.push_str(&word),
+            _ => joined.push(word),
+        }
+    }
+    joined.truncate(MOST_WORDS);
+    joined
+}
+
+struct Reader<'r> {
+    vocabulary: &'r Vocabulary,
+    catalogue: &'r Catalogue,
+    store: &'r dyn Store,
+    tenant: &'r Tenant,
+    index: usize,
+    collection: &'r Collection,
+}
+
+impl Reader<'_> {
+    fn suggestion(&self, tokens: &[String]) -> Result<Option<Suggestion>> {
+        let (mut conditions, mut columns, mut reasons) = (Vec::<String>::new(), Vec::<String>::new(), Vec::new());
+        let (mut named, mut product, mut counted) = (false, 1.0_f64, 0);
+        for token in tokens {
+            let guess = self.guesses(token, named)?.into_iter().max_by(|a, b| a.score.total_cmp(&b.score));
+            let Some(guess) = guess else {
+                product *= MEANINGLESS;
+                counted += 1;
+                reasons.push(format!("`{token}` means nothing here"));
+                continue;
+            };
+            match guess.meaning {
+                Meaning::Silent => continue,
+                Meaning::Selects => named = true,
+                Meaning::Condition(text) if !conditions.contains(&text) => conditions.push(text),
+                Meaning::Shows(column) if !columns.contains(&column) => columns.push(column),
+                Meaning::Condition(_) | Meaning::Shows(_) => {}
+            }
+            product *= guess.score;
+            counted += 1;
+            reasons.push(guess.reason);
+        }
+        if counted == 0 || (!named && conditions.is_empty()) {
+            return Ok(None);
+        }
+        let mut query = self.collection.name.clone();
+        conditions.iter().for_each(|condition| query.push_str(&format!(" {condition}")));
+        if !columns.is_empty() {
+            query.push_str(&format!(" | grep {}", columns.join(", ")));
+        }
+        let score = product.powf(1.0 / f64::from(counted)) * if named { 1.0 } else { UNNAMED };
+        Ok(Some(Suggestion { query, score: (score * 1_000.0).round() / 1_000.0, reasons }))
+    }
+
+    fn guesses(&self, token: &str, named: bool) -> Result<Vec<Guess>> {
+        let small = token.to_lowercase();
+        let mut guesses = Vec::new();
+        if SILENT.contains(&small.as_str()) {
+            guesses.push(Guess { meaning: Meaning::Silent, score: 1.0, reason: String::new() });
+            return Ok(guesses);
+        }
+        let mut guess = |meaning: Meaning, score: f64, reason: String| guesses.push(Guess { meaning, score, reason });
+        if let Some(at) = token.find(['=', '<', '>']) {
+            let (name, comparison) = token.split_at(at);
+            let name = name.trim_end_matches('!');
+            if let Some((field, score)) = self.field_called(name) {
+                let (operator, value) = comparison.split_at(comparison.find(|c| !matches!(c, '=' | '<' | '>')).unwrap_or(comparison.len()));
+                guess(Meaning::Condition(format!("{field}{operator}{}", quoted(value))), score, format!("`{token}` compares {field}"));
+            }
+            return Ok(guesses);
+        }
+        // what is asked for
+        let selects = self.catalogue.words.iter().filter(|word| word.select == Some(self.index)).map(|word| word.name.as_str());
+        let best = selects.chain([self.collection.name.as_str()]).map(|name| alike(&small, name)).fold(0.0, f64::max);
+        if best >= ALIKE && !named {
+            guess(Meaning::Selects, best, format!("`{token}` asks for {}", self.collection.name));
+        }
+        // what a value looks like
+        for word in &self.catalogue.words {
+            for test in word.tests.iter().filter(|test| test.shape.as_ref().is_some_and(|shape| shape.is_match(token))) {
+                if let Some((_, field)) = test.fields.iter().find(|(own, _)| *own == self.index) {
+                    guess(Meaning::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` looks like a {}", word.name));
+                    break;
+                }
+            }
+        }
+        self.values(token, &small, &mut guess);
+        if !token.contains('*') {
+            match self.has_exactly(token)? {
+                Some(field) => guess(Meaning::Condition(format!("{field}={}", quoted(token))), 1.0, format!("`{token}` is a {field}")),
+                None => {
+                    if let Some((word, field)) = self.is_of_others(token)? {
+                        guess(Meaning::Condition(format!("{field}={}", quoted(token))), 0.9, format!("`{token}` is a {word}"));
+                    }
+                }
+            }
+        }
+        // what is to be shown
+        if let Some((field, score)) = self.field_called(&small) {
+            guess(Meaning::Shows(field.clone()), score * 0.9, format!("`{token}` is the field {field}"));
+        }
+        Ok(guesses)
+    }
+
+    /// The field that a name means, by itself or by a word of the definition.
+    fn field_called(&self, name: &str) -> Option<(String, f64)> {
+        let small = name.to_lowercase();
+        let small = small.strip_prefix(self.collection.name.as_str()).and_then(|rest| rest.strip_prefix('.')).unwrap_or(&small);
+        let tests = self.catalogue.words.iter().filter_map(|word| {
+            let (_, field) = word.tests.iter().flat_map(|test| &test.fields).find(|(own, _)| *own == self.index)?;
+            Some((word.name.as_str(), field.as_str()))
+        });
+        let fields = self.collection.fields.iter().map(|field| (field.name.as_str(), field.name.as_str()));
+        let states = self.collection.states.iter().map(|state| (state.name.as_str(), state.name.as_str()));
+        let scored = fields.chain(states).chain(tests).map(|(name, field)| (field, alike(small, name)));
+        let (field, score) = scored.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, score)| *score >= ALIKE)?;
+        Some((field.to_owned(), score))
+    }
+
+    /// Values that records have, or parts of them.
+    fn values(&self, token: &str, small: &str, guess: &mut impl FnMut(Meaning, f64, String)) {
+        for (place, (collection, field)) in self.vocabulary.fields.iter().enumerate() {
+            if *collection != self.index {
+                continue;
+            }
+            let (place, name) = (place as u16, self.collection.fields[*field].name.as_str());
+            let values = self.vocabulary.values.get(&place);
+            if let Some(written) = values.and_then(|values| values.get(small)) {
+                let score = if **written == *token { 1.0 } else { 0.95 };
+                guess(Meaning::Condition(format!("{name}={}", quoted(written))), score, format!("`{token}` is a {name}"));
+                continue;
+            }
+            if let Some((begin, _)) = small.split_once('*').filter(|(begin, _)| !begin.is_empty()) {
+                if values.is_some_and(|values| values.keys().any(|value| value.starts_with(begin))) {
+                    guess(Meaning::Condition(format!("{name}={}", quoted(token))), 0.85, format!("`{token}` begins values of {name}"));
+                }
+                continue;
+            }
+            // a part that begins behind a separator: 4_1 of CMSSW_4_1_2
+            let part = |value: &str| value.find(small).is_some_and(|at| at > 0 && !value[..at].ends_with(char::is_alphanumeric));
+            if small.len() >= 3
+                && small.bytes().any(|byte| byte.is_ascii_digit())
+                && let Some(value) = values.and_then(|values| values.iter().find(|(value, _)| part(value)))
+            {
+                let begin = &value.1[..value.0.find(small).unwrap_or(0)];
+                guess(
+                    Meaning::Condition(format!("{name}={}", quoted(&format!("{begin}{token}*")))),
+                    0.85,
+                    format!("`{token}` stands in values of {name}"),
+                );
+                continue;
+            }
+            let parts: Vec<&str> = words_of(small).collect();
+            let known = |word: &str| self.vocabulary.words.get(word).is_some_and(|fields| fields.contains(&place));
+            if !parts.is_empty() && parts.iter().all(|part| known(part)) {
+                let written = self.as_written(small, place).unwrap_or_else(|| token.to_owned());
+                guess(
+                    Meaning::Condition(format!("{name}={}", quoted(&format!("*{written}*")))),
+                    0.8,
+                    format!("`{token}` stands in values of {name}"),
+                );
+            } else if small.chars().count() >= 4
+                && let Some((meant, score)) = self.spelled(small, place)
+            {
+                guess(
+                    Meaning::Condition(format!("{name}={}", quoted(&format!("*{meant}*")))),
+                    0.8 * score,
+                    format!("`{token}` may be {meant}, which stands in values of {name}"),
+                );
+            }
+        }
+    }
+
+    /// Patterns are exact: a word in the letters in which a value has it.
+    fn as_written(&self, small: &str, place: u16) -> Option<String> {
+        if let Some(values) = self.vocabulary.values.get(&place) {
+            return values.iter().find_map(|(value, written)| value.find(small).and_then(|at| written.get(at..at + small.len())).map(str::to_owned));
+        }
+        let (collection, field) = self.vocabulary.fields[usize::from(place)];
+        let title: String = small.chars().enumerate().map(|(at, c)| if at == 0 { c.to_ascii_uppercase() } else { c }).collect();
+        // of fields with many values: as it is usually written
+        [small.to_owned(), small.to_uppercase(), title].into_iter().find(|written| {
+            let pieces = vec![String::new(), written.clone(), String::new()];
+            let condition = Condition { column: Column::Field(field), test: Test::Wildcard(pieces) };
+            let plan = Plan { conditions: vec![condition], limit: Some(1), ..Plan::all(self.tenant.clone(), collection) };
+            self.store.find(&plan).is_ok_and(|found| !found.rows.is_empty())
+        })
+    }
+
+    /// A word of a field's values that is spelled nearly so.
+    fn spelled(&self, small: &str, place: u16) -> Option<(String, f64)> {
+        let length = small.chars().count();
+        let near = self.vocabulary.words.iter().filter(|(word, fields)| word.chars().count().abs_diff(length) <= 2 && fields.contains(&place));
+        let scored = near.map(|(word, _)| (word, strsim::normalized_damerau_levenshtein(small, word)));
+        let (word, score) = scored.max_by(|a, b| a.1.total_cmp(&b.1).then_with(|| b.0.cmp(a.0))).filter(|(_, score)| *score >= ALIKE)?;
+        Some((self.as_written(word, place)?, score))
+    }
+
+    /// The indexed field that has exactly this value.
+    fn has_exactly(&self, token: &str) -> Result<Option<String>> {
+        for (index, field) in self.collection.fields.iter().enumerate() {
+            let is_key = matches!(self.collection.key, KeyRule::Field(key) if key == index);
+            if field.index == FieldIndex::default() && !is_key {
+                continue;
+            }
+            let Ok(value) = from_text(token, field.golden_type().element(), None) else { continue };
+            if value.is_null() || matches!(value, Value::Bool(_)) {
+                continue;
+            }
+            let column = if is_key { Column::Key } else { Column::Field(index) };
+            let value = if is_key { Value::text(value.show(&field.ty)) } else { value };
+            let plan = Plan {
+                conditions: vec![Condition { column, test: Test::Equal(value) }],
+                limit: Some(1),
+                ..Plan::all(self.tenant.clone(), self.index)
+            };
+            if !self.store.find(&plan)?.rows.is_empty() {
+                return Ok(Some(field.name.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The word, and the field that it tests here, of which another collection has exactly this value.
+    fn is_of_others(&self, token: &str) -> Result<Option<(String, String)>> {
+        for word in &self.catalogue.words {
+            let Some(other) = word.select.filter(|other| *other != self.index) else { continue };
+            let test = word.tests.iter().find(|test| test.shape.as_ref().is_none_or(|shape| shape.is_match(token)));
+            let own = test.and_then(|test| test.fields.iter().find(|(own, _)| *own == self.index));
+            let Some((_, field)) = own else { continue };
+            let reader = Reader { index: other, collection: &self.catalogue.collections[other], ..*self };
+            if reader.has_exactly(token)?.is_some() {
+                return Ok(Some((word.name.clone(), field.clone())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// How much a word is like a name; several of what is named are as good as one.
+fn alike(word: &str, name: &str) -> f64 {
+    let one = word.strip_suffix("es").filter(|one| *one == name).or_else(|| word.strip_suffix('s'));
+    match (word == name, one) {
+        (true, _) => 1.0,
+        (_, Some(one)) if one == name => 0.98,
+        _ if word.chars().count() < 4 => 0.0,
+        (_, one) => strsim::normalized_damerau_levenshtein(one.filter(|_| !name.ends_with('s')).unwrap_or(word), name).min(0.95),
+    }
+}
+
+/// A value as it stands in a query.
+fn quoted(value: &str) -> String {
+    let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || ",|[]()=<>!'\"".contains(c));
+    if plain { value.to_owned() } else { format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")) }
+}
