@@ -199,7 +199,35 @@ fn warm(bench: &Bench<'_>, figures: &mut Figures, hello: &Running, name: &str, r
             );
         }
     }
+    free_text(bench, figures, &served, name, &data, &mut random)?;
     Ok(fixed.median())
+}
+
+/// Free text: a dataset's parts as people remember them, and a site.
+fn free_text(bench: &Bench<'_>, figures: &mut Figures, served: &Running, name: &str, data: &Datasets, random: &mut Random) -> Result<()> {
+    let text = |random: &mut Random| {
+        let dataset = data.dataset(random.below(data.records));
+        let parts: Vec<&str> = dataset.name.split('/').collect();
+        let primary = parts[1].rsplit_once('_').map_or(parts[1], |(primary, _)| primary).to_lowercase();
+        match random.below(4) {
+            0 => format!("{primary} {}", dataset.datatype),
+            1 => format!("datsets {primary} {}", parts[3].to_lowercase()),
+            2 => format!("blocks at {} of {primary}", data.site(random.below(60)).name),
+            _ => format!("{} {}", parts[2], dataset.release),
+        }
+    };
+    let paths = (0..PATHS).map(|_| format!("/v1/main/suggest?text={}", encoded(&text(random))));
+    let lines = bench.lines("paths.txt", paths.collect::<Vec<_>>().into_iter())?;
+    // what is there is learnt with the first
+    bench.closed_loop(served, &lines, "1")?;
+    let (mut one, mut twenty) = (Samples::default(), Samples::default());
+    for _ in 0..ROUNDS {
+        one.push(bench.closed_loop(served, &lines, "1")?.1);
+        twenty.push(bench.closed_loop(served, &lines, "20")?.1);
+    }
+    figures.at_most(&format!("{name}: free text, p99 at 1 client"), &one, "ms", 50.0);
+    figures.at_most(&format!("{name}: free text, p99 at 20 clients"), &twenty, "ms", 100.0);
+    Ok(())
 }
 
 fn encoded(query: &str) -> String {

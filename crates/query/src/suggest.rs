@@ -5,7 +5,9 @@
 
 use crate::compile::compile;
 use crate::parse::parse;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use stook_catalogue::definition::{Catalogue, Collection, Index as FieldIndex, KeyRule};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Column, Condition, Plan, Test};
@@ -18,7 +20,7 @@ pub const MOST_TEXT: usize = 1_000;
 /// Most words of a text that are looked at.
 const MOST_WORDS: usize = 12;
 /// Most words that are learnt, and most whole values of a field.
-const MOST_LEARNT: usize = 1_000_000;
+const MOST_LEARNT: usize = 400_000;
 const MOST_VALUES: usize = 2_000;
 /// Spelled less alike than this, words are not the same.
 const ALIKE: f64 = 0.7;
@@ -38,10 +40,19 @@ const SILENT: [&str; 26] = [
 pub struct Vocabulary {
     /// Fields that were learnt: collection and field.
     fields: Vec<(usize, usize)>,
-    /// Words inside values, in small letters, with the fields that have them, by their places.
-    words: HashMap<Box<str>, Vec<u16>>,
+    /// Words inside values, in small letters.
+    words: BTreeMap<Box<str>, Learnt>,
     /// Whole values of fields that have few, by field, in small letters with how they are written.
     values: HashMap<u16, BTreeMap<Box<str>, Box<str>>>,
+}
+
+/// What is known of a word.
+#[derive(Debug)]
+struct Learnt {
+    /// How it is written, where that is not in small letters.
+    written: Option<Box<str>>,
+    /// The fields that have it, by their places.
+    fields: Vec<u16>,
 }
 
 /// A query that a text may mean.
@@ -93,13 +104,14 @@ impl Vocabulary {
                     }
                 }
                 for word in words_of(text) {
-                    let word = word.to_lowercase();
-                    if let Some(fields) = self.words.get_mut(word.as_str()) {
-                        if fields.last() != Some(&place) {
-                            fields.push(place);
+                    let small = word.to_lowercase();
+                    if let Some(learnt) = self.words.get_mut(small.as_str()) {
+                        if learnt.fields.last() != Some(&place) {
+                            learnt.fields.push(place);
                         }
                     } else if self.words.len() < MOST_LEARNT {
-                        self.words.insert(word.into(), vec![place]);
+                        let written = (small != word).then(|| word.into());
+                        self.words.insert(small.into(), Learnt { written, fields: vec![place] });
                     }
                 }
             }
@@ -159,8 +171,9 @@ struct Guess {
 pub fn suggest(vocabulary: &Vocabulary, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, text: &str) -> Result<Vec<Suggestion>> {
     let tokens = tokens(text);
     let mut found: Vec<Suggestion> = Vec::new();
+    let exact = RefCell::default();
     for (index, collection) in catalogue.collections.iter().enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
-        let reader = Reader { vocabulary, catalogue, store, tenant, index, collection };
+        let reader = Reader { vocabulary, catalogue, store, tenant, index, collection, found: &exact };
         found.extend(reader.suggestion(&tokens)?);
     }
     found.retain(|own| {
@@ -234,6 +247,8 @@ struct Reader<'r> {
     tenant: &'r Tenant,
     index: usize,
     collection: &'r Collection,
+    /// Fields that have a value, by collection and value: the store is asked once.
+    found: &'r RefCell<HashMap<(usize, String), Option<String>>>,
 }
 
 impl Reader<'_> {
@@ -370,9 +385,9 @@ impl Reader<'_> {
                 continue;
             }
             let parts: Vec<&str> = words_of(small).collect();
-            let known = |word: &str| self.vocabulary.words.get(word).is_some_and(|fields| fields.contains(&place));
+            let known = |word: &str| self.vocabulary.words.get(word).is_some_and(|learnt| learnt.fields.contains(&place));
             if !parts.is_empty() && parts.iter().all(|part| known(part)) {
-                let written = self.as_written(small, place).unwrap_or_else(|| token.to_owned());
+                let written = self.as_written(small);
                 guess(
                     Meaning::Condition(format!("{name}={}", quoted(&format!("*{written}*")))),
                     0.8,
@@ -390,40 +405,64 @@ impl Reader<'_> {
         }
     }
 
-    /// Patterns are exact: a word in the letters in which a value has it.
-    fn as_written(&self, small: &str, place: u16) -> Option<String> {
-        if let Some(values) = self.vocabulary.values.get(&place) {
-            return values.iter().find_map(|(value, written)| value.find(small).and_then(|at| written.get(at..at + small.len())).map(str::to_owned));
+    /// Patterns are exact: words in the letters in which values have them.
+    fn as_written(&self, small: &str) -> String {
+        let mut written = String::with_capacity(small.len());
+        let mut rest = small;
+        for part in words_of(small) {
+            let Some((before, behind)) = rest.split_once(part) else { continue };
+            written.push_str(before);
+            written.push_str(self.vocabulary.words.get(part).and_then(|learnt| learnt.written.as_deref()).unwrap_or(part));
+            rest = behind;
         }
-        let (collection, field) = self.vocabulary.fields[usize::from(place)];
-        let title: String = small.chars().enumerate().map(|(at, c)| if at == 0 { c.to_ascii_uppercase() } else { c }).collect();
-        // of fields with many values: as it is usually written
-        [small.to_owned(), small.to_uppercase(), title].into_iter().find(|written| {
-            let pieces = vec![String::new(), written.clone(), String::new()];
-            let condition = Condition { column: Column::Field(field), test: Test::Wildcard(pieces) };
-            let plan = Plan { conditions: vec![condition], limit: Some(1), ..Plan::all(self.tenant.clone(), collection) };
-            self.store.find(&plan).is_ok_and(|found| !found.rows.is_empty())
-        })
+        written + rest
     }
 
-    /// A word of a field's values that is spelled nearly so.
+    /// A word of a field's values that is spelled nearly so, and begins with the same letter.
     fn spelled(&self, small: &str, place: u16) -> Option<(String, f64)> {
         let length = small.chars().count();
-        let near = self.vocabulary.words.iter().filter(|(word, fields)| word.chars().count().abs_diff(length) <= 2 && fields.contains(&place));
+        let first = small.get(..small.chars().next()?.len_utf8())?;
+        let from = self.vocabulary.words.range::<str, _>((Bound::Included(first), Bound::Unbounded));
+        let near = from
+            .take_while(|(word, _)| word.starts_with(first))
+            .filter(|(word, learnt)| word.chars().count().abs_diff(length) <= 2 && learnt.fields.contains(&place));
         let scored = near.map(|(word, _)| (word, strsim::normalized_damerau_levenshtein(small, word)));
         let (word, score) = scored.max_by(|a, b| a.1.total_cmp(&b.1).then_with(|| b.0.cmp(a.0))).filter(|(_, score)| *score >= ALIKE)?;
-        Some((self.as_written(word, place)?, score))
+        Some((self.as_written(word), score))
     }
 
     /// The indexed field that has exactly this value.
     fn has_exactly(&self, token: &str) -> Result<Option<String>> {
+        let place = (self.index, token.to_owned());
+        if let Some(found) = self.found.borrow().get(&place) {
+            return Ok(found.clone());
+        }
+        let found = self.look_for(token)?;
+        self.found.borrow_mut().insert(place, found.clone());
+        Ok(found)
+    }
+
+    fn look_for(&self, token: &str) -> Result<Option<String>> {
+        let small = token.to_lowercase();
         for (index, field) in self.collection.fields.iter().enumerate() {
             let is_key = matches!(self.collection.key, KeyRule::Field(key) if key == index);
-            if field.index == FieldIndex::default() && !is_key {
+            if !field.index.ordered && !is_key {
                 continue;
             }
-            let Ok(value) = from_text(token, field.golden_type().element(), None) else { continue };
-            if value.is_null() || matches!(value, Value::Bool(_)) {
+            let ty = field.golden_type().element();
+            if !matches!(ty, FieldType::Text | FieldType::Integer | FieldType::Uuid) {
+                continue;
+            }
+            // all values of the field are known
+            let place = self.vocabulary.fields.iter().position(|own| *own == (self.index, index));
+            if let Some(values) = place.and_then(|place| self.vocabulary.values.get(&(place as u16))) {
+                if values.get(small.as_str()).is_some_and(|written| **written == *token) {
+                    return Ok(Some(field.name.clone()));
+                }
+                continue;
+            }
+            let Ok(value) = from_text(token, ty, None) else { continue };
+            if value.is_null() {
                 continue;
             }
             let column = if is_key { Column::Key } else { Column::Field(index) };
@@ -448,7 +487,8 @@ impl Reader<'_> {
             let own = test.and_then(|test| test.fields.iter().find(|(own, _)| *own == self.index));
             let Some((_, field)) = own else { continue };
             let reader = Reader { index: other, collection: &self.catalogue.collections[other], ..*self };
-            if reader.has_exactly(token)?.is_some() {
+            let tested = test.and_then(|test| test.fields.iter().find(|(own, _)| *own == other)).map(|(_, field)| field);
+            if tested.is_some() && reader.has_exactly(token)?.as_ref() == tested {
                 return Ok(Some((word.name.clone(), field.clone())));
             }
         }
