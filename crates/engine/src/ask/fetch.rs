@@ -250,14 +250,7 @@ impl Fetching<'_> {
                 Some(Paging::Offset { .. }) => None,
                 Some(Paging::Next(member)) => member_of(&file, member)?.map(|next| on_same_host(&url, &next)).transpose()?,
                 Some(Paging::Token(element, argument)) => {
-                    // OAI-PMH: nothing stands beside the token but the verb
-                    let verb = first.split_once('?').map_or(first.as_str(), |(path, _)| path);
-                    let kept: Vec<&str> = first
-                        .split_once('?')
-                        .map(|(_, query)| query.split('&').filter(|part| part.starts_with("verb=")).collect())
-                        .unwrap_or_default();
-                    let start = if kept.is_empty() { verb.to_owned() } else { format!("{verb}?{}", kept.join("&")) };
-                    element_of(&file, element)?.map(|token| with_arguments(&start, &[(argument, &token)]))
+                    element_of(&file, element)?.map(|token| with_arguments(&with_verb_only(&first), &[(argument, &token)]))
                 }
             };
             let _ = std::fs::remove_file(&file);
@@ -371,6 +364,12 @@ fn with_arguments(url: &str, arguments: &[(&String, &str)]) -> String {
     url
 }
 
+/// OAI-PMH: nothing stands beside a token but the verb.
+fn with_verb_only(url: &str) -> String {
+    let Some((path, query)) = url.split_once('?') else { return url.to_owned() };
+    query.split('&').find(|part| part.starts_with("verb=")).map_or(path.to_owned(), |verb| format!("{path}?{verb}"))
+}
+
 /// How long a response says that it is fresh, in microseconds.
 fn fresh_for(headers: &HeaderMap) -> Option<i64> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -436,4 +435,62 @@ fn element_of(file: &Path, name: &str) -> Result<Option<String>> {
     let Some((_, bytes)) = elements.next().map_err(|error| wrong(error.to_string()))? else { return Ok(None) };
     let tree = stook_formats::xml::parse(bytes).map_err(|error| wrong(error.to_string()))?;
     Ok(tree.root_element().text().map(str::trim).filter(|token| !token.is_empty()).map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+    use super::*;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_follows_is_found_in_a_page() {
+        let json = |text: &str| member_of(file(text).path(), "next").map_err(|error| error.to_string());
+        assert_eq!(json(r#"{"rows":[{"next":"inner"}],"next":"/b"}"#), Ok(Some("/b".into())));
+        assert_eq!(json(r#"{"next":null,"rows":[]}"#), Ok(None));
+        assert_eq!(json(r#"{"next":"","rows":[]}"#), Ok(None));
+        assert_eq!(json("{}"), Ok(None));
+        assert!(json("[]").is_err() && json(r#"{"next": 1}"#).is_err() && json(r#"{"next": "/b""#).is_err());
+        let xml = |text: &str| element_of(file(text).path(), "resumptionToken").unwrap();
+        let page = |token: &str| format!("<OAI-PMH><ListRecords><record/>{token}</ListRecords></OAI-PMH>");
+        assert_eq!(xml(&page("<resumptionToken cursor='0'> a&amp;b </resumptionToken>")), Some("a&b".into()));
+        assert_eq!(xml(&page("<resumptionToken cursor='9'/>")), None);
+        assert_eq!(xml(&page("<!-- <resumptionToken>x</resumptionToken> -->")), None);
+        assert_eq!(xml(&page("")), None);
+        assert_eq!(with_verb_only("http://a/oai?verb=ListRecords&from=2"), "http://a/oai?verb=ListRecords");
+        assert_eq!(with_arguments("http://a/oai?verb=L", &[(&"token".to_owned(), "a&b c")]), "http://a/oai?verb=L&token=a%26b%20c");
+    }
+
+    #[test]
+    fn nobody_is_followed_to_another_host() {
+        let from = "http://host:81/a?b=c";
+        assert_eq!(on_same_host(from, "/d?e=f").unwrap(), "http://host:81/d?e=f");
+        assert_eq!(on_same_host(from, "http://host:81/g").unwrap(), "http://host:81/g");
+        for other in ["http://host/g", "https://host:81/g", "//other/g", "http://host:81@other/g", "file:///etc/passwd", "g", ""] {
+            assert!(on_same_host(from, other).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_response_says_how_long_it_is_fresh() {
+        let fresh = |headers: &[(&'static str, &'static str)]| {
+            let mut map = HeaderMap::new();
+            headers.iter().for_each(|(name, value)| drop(map.insert(*name, value.parse().unwrap())));
+            fresh_for(&map)
+        };
+        assert_eq!(fresh(&[("cache-control", "public, max-age=60")]), Some(60_000_000));
+        assert_eq!(fresh(&[("cache-control", "no-store")]), Some(0));
+        assert_eq!(fresh(&[("cache-control", "max-age=99999999999999999")]), Some(365 * 24 * 3_600 * 1_000_000));
+        let dates = [("date", "Mon, 04 Oct 2010 18:57:42 GMT"), ("expires", "Mon, 04 Oct 2010 18:59:42 GMT")];
+        assert_eq!(fresh(&dates), Some(120_000_000));
+        assert_eq!(fresh(&[("expires", "Mon, 04 Oct 2010 18:59:42 GMT"), ("date", "Mon, 04 Oct 2010 19:59:42 GMT")]), Some(0));
+        assert_eq!(fresh(&[("expires", "0")]), None);
+        assert_eq!(fresh(&[]), None);
+    }
 }
