@@ -15,7 +15,7 @@ use stook_store::{Result, Store, Tenant};
 
 /// Suggestions that are made.
 pub const SUGGESTIONS: usize = 4;
-/// Longest text, in bytes.
+/// Longest text, in characters.
 pub const MOST_TEXT: usize = 1_000;
 /// Most words of a text that are looked at.
 const MOST_WORDS: usize = 12;

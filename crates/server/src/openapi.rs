@@ -16,6 +16,7 @@ use stook_catalogue::definition::{Argument, Catalogue, Collection, Field, KeyRul
 use stook_catalogue::key::MAX_KEY_BYTES;
 use stook_catalogue::route::{Action, AskPart, Find, Leaf, Look, Param, ParamPlace, Part, Route};
 use stook_catalogue::value::{FieldType, Value};
+use stook_query::MOST_TEXT;
 use stook_store::Tenant;
 use stook_store::tag::MOST_NAME;
 
@@ -345,7 +346,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     add("/v1/{tenant}/query".into(), "get", asked.guarded());
     let suggestion = json!({ "type": "object", "properties": { "query": text(), "score": { "type": "number" }, "reasons": { "type": "array", "items": text() } }, "required": ["query", "score", "reasons"] });
     let suggestions = json!({ "type": "object", "properties": { "suggestions": { "type": "array", "maxItems": 4, "items": suggestion } }, "required": ["suggestions"] });
-    let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": 250 });
+    let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TEXT });
     let suggest = Operation::new("suggest", "catalogue", "Queries that a free text may mean, best first")
         .parameter("text", "query", true, free, "The text, for example `smith personal`.")
         .json(200, "Queries.", suggestions);

@@ -66,8 +66,8 @@ pub async fn get(mut ctx: Ctx) -> Answer {
         return Err(Problem::bad("say ?text=TEXT, for example ?text=smith%20personal"));
     };
     ctx.params.end()?;
-    if text.len() > MOST_TEXT || text.contains('\0') {
-        return Err(Problem::bad(format!("a text has at most {MOST_TEXT} bytes, and no NUL character")));
+    if text.chars().count() > MOST_TEXT || text.contains('\0') {
+        return Err(Problem::bad(format!("a text has at most {MOST_TEXT} characters, and no NUL")));
     }
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
