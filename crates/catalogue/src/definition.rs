@@ -196,6 +196,14 @@ impl TagDocument {
 }
 
 impl Collection {
+    /// The field that is the key, if the key is one.
+    pub fn key_field(&self) -> Option<usize> {
+        match self.key {
+            KeyRule::Field(field) => Some(field),
+            _ => None,
+        }
+    }
+
     /// What the XPath of a tag is asked of.
     pub fn tag_document(&self) -> Option<&TagDocument> {
         self.tags.as_ref()?.document.as_ref()

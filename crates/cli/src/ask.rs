@@ -1,4 +1,4 @@
-//! `get`, `query`, `withdraw`, `export`.
+//! `get`, `query`, `suggest`, `withdraw`, `export`.
 
 use crate::arguments::{Asking, ExportFormat, Get, GetFormat, Query, QueryFormat};
 use crate::open::{self, Place};
@@ -17,7 +17,7 @@ use stook_engine::export::{self, Format};
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
-use stook_query::{Compiled, Vocabulary, carried, resolve};
+use stook_query::{Compiled, Suggestion, Vocabulary, carried, resolve};
 use stook_store::Store;
 use stook_store::plan::Plan;
 
@@ -112,7 +112,7 @@ pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcom
     let vocabulary = Vocabulary::learn(&catalogue, &*store, &tenant)?;
     let found = stook_query::suggest(&vocabulary, &catalogue, &*store, &tenant, text)?;
     if as_json {
-        let shown: Vec<Json> = found.iter().map(|own| json!({ "query": own.query, "score": own.score, "reasons": own.reasons })).collect();
+        let shown: Vec<Json> = found.iter().map(Suggestion::to_json).collect();
         println!("{}", Json::Array(shown));
         return Ok(0);
     }
@@ -128,6 +128,9 @@ pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcom
 
 /// Asks services for what a query needs, and says on standard error what they answered; false if anything is missing.
 fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, plan: &Plan, arguments: &Query) -> Result<bool, Failure> {
+    if catalogue.services.is_empty() {
+        return Ok(true);
+    }
     let asker = Asker::new(catalogue);
     if !asker.concerns(plan.collection) {
         return Ok(true);
@@ -152,12 +155,10 @@ fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, plan: &Plan,
 
 fn shown_status(status: &Status) -> String {
     let name = format!("{} ({})", status.service, status.source);
-    let reason = status.reason.as_ref().or(status.answer.as_ref().and_then(|answer| answer.reason.as_ref()));
     let documents = status.answer.as_ref().map_or(0, |answer| answer.documents);
-    let took = status.answer.as_ref().map_or(Duration::ZERO, |answer| Duration::from_micros((answer.ended - answer.begun).max(0) as u64));
-    match (status.state(), reason) {
+    match (status.state(), status.reason()) {
         ("complete", _) if status.cached => format!("{name}: {}, here since an earlier question", count(documents, "document")),
-        ("complete", _) => format!("{name}: {} in {}", count(documents, "document"), seconds(took)),
+        ("complete", _) => format!("{name}: {} in {}", count(documents, "document"), seconds(status.took())),
         (state, Some(reason)) => format!("{name} is {state}: {reason}"),
         (state, None) => format!("{name} is {state}"),
     }

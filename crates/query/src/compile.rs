@@ -1,11 +1,11 @@
 //! [`Query`] to a store plan: names and types are resolved against the definition.
 
 use crate::parse::{Comparison, Item, Operator, Path, Query, Stage, ValueText};
-use stook_catalogue::definition::{Catalogue, Collection, KeyRule};
+use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_catalogue::value::{FieldType, Value, duration_from_text, from_text};
 use stook_store::Tenant;
-use stook_store::plan::{Aggregate, Column, Condition, FUNCTIONS, Plan, Sort, Test};
+use stook_store::plan::{Aggregate, Column, Condition, Plan, Sort, Test};
 
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
@@ -90,7 +90,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
                 for (function, path) in wanted {
                     let (column, ty) = resolver.resolve(path)?;
                     aggregates.push(Aggregate { function: *function, column });
-                    let name = FUNCTIONS.iter().find(|(known, _)| known == function).map_or("?", |(_, name)| *name);
+                    let name = function.name();
                     let ty = resolver.aggregate_type(*function, path, ty)?;
                     results.push(Heading { name: format!("{name}({})", resolver.short(path)), ty });
                     needed.push((path, column, "an aggregate of unique rows needs a column they have"));
@@ -131,7 +131,7 @@ impl<'c> Resolver<'c> {
 
     /// The field that is the key, if the key is one and its values are more than their text.
     fn typed_key(&self) -> Option<(usize, &'c FieldType)> {
-        let KeyRule::Field(index) = self.collection.key else { return None };
+        let index = self.collection.key_field()?;
         let field = self.collection.fields.get(index)?;
         (field.ty != FieldType::Text && field.golden_type() == &field.ty).then_some((index, &field.ty))
     }
@@ -254,7 +254,7 @@ impl<'c> Resolver<'c> {
 
     /// What a condition on the field that is the key says of the key, by which records are found.
     fn implied(&self, column: Column, test: &Test) -> Option<Condition> {
-        let KeyRule::Field(index) = self.collection.key else { return None };
+        let index = self.collection.key_field()?;
         let field = self.collection.fields.get(index)?;
         if column != Column::Field(index) || field.golden_type() != &field.ty || matches!(test, Test::NotEqual(_) | Test::NotWildcard(_)) {
             return None;

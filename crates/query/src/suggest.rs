@@ -5,10 +5,11 @@
 
 use crate::compile::compile;
 use crate::parse::parse;
+use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use stook_catalogue::definition::{Catalogue, Collection, Index as FieldIndex, KeyRule};
+use stook_catalogue::definition::{Catalogue, Collection, Index as FieldIndex};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::{Result, Store, Tenant};
@@ -66,6 +67,13 @@ pub struct Suggestion {
     pub reasons: Vec<String>,
 }
 
+impl Suggestion {
+    /// As it is shown.
+    pub fn to_json(&self) -> Json {
+        json!({ "query": self.query, "score": self.score, "reasons": self.reasons })
+    }
+}
+
 impl Vocabulary {
     /// Reads the values of all indexed text fields.
     ///
@@ -75,8 +83,7 @@ impl Vocabulary {
         let mut own = Self::default();
         for (collection, definition) in catalogue.collections.iter().enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
             for (field, found) in definition.fields.iter().enumerate() {
-                let is_key = matches!(definition.key, KeyRule::Field(key) if key == field);
-                let is_indexed = found.index != FieldIndex::default() || is_key;
+                let is_indexed = found.index != FieldIndex::default() || definition.key_field() == Some(field);
                 if found.golden_type().element() != &FieldType::Text || !is_indexed {
                     continue;
                 }
@@ -122,16 +129,6 @@ impl Vocabulary {
         }
         Ok(())
     }
-
-    /// Words that were learnt.
-    pub fn len(&self) -> usize {
-        self.words.len()
-    }
-
-    /// Whether nothing was learnt.
-    pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
-    }
 }
 
 /// The words of a value that people may remember: not numbers, nor what looks like a part of an identifier.
@@ -153,7 +150,7 @@ enum Meaning {
     Condition(String),
     /// A column.
     Shows(String),
-    /// A column, and the comparison behind it.
+    /// It means nothing, and costs nothing.
     Silent,
 }
 
@@ -376,7 +373,8 @@ impl Reader<'_> {
                 && small.bytes().any(|byte| byte.is_ascii_digit())
                 && let Some(value) = values.and_then(|values| values.iter().find(|(value, _)| part(value)))
             {
-                let begin = &value.1[..value.0.find(small).unwrap_or(0)];
+                // in small letters a text can be longer
+                let begin = value.0.find(small).and_then(|at| value.1.get(..at)).unwrap_or_default();
                 guess(
                     Meaning::Condition(format!("{name}={}", quoted(&format!("{begin}{token}*")))),
                     0.85,
@@ -445,7 +443,7 @@ impl Reader<'_> {
     fn look_for(&self, token: &str) -> Result<Option<String>> {
         let small = token.to_lowercase();
         for (index, field) in self.collection.fields.iter().enumerate() {
-            let is_key = matches!(self.collection.key, KeyRule::Field(key) if key == index);
+            let is_key = self.collection.key_field() == Some(index);
             if !field.index.ordered && !is_key {
                 continue;
             }

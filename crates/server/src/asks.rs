@@ -19,7 +19,7 @@ use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::ask::{Status, When, Wish};
 use stook_query::{Comparison, Compiled, Item, Stage};
-use stook_store::plan::{Column, FUNCTIONS, Plan};
+use stook_store::plan::{Column, Plan};
 use stook_store::{Detail, Tenant};
 
 /// How long a caller that comes back is kept waiting.
@@ -41,9 +41,7 @@ pub async fn answer(ctx: Ctx, ask: &Ask, given: &Params<'_>) -> Answer {
     ctx.reaches_store();
     let (app, own, tenant) = (ctx.app.clone(), ask.clone(), ctx.tenant.clone());
     let found = blocking(move || {
-        let place = app.waiting.try_acquire().ok();
-        let time = if place.is_some() { time } else { Duration::ZERO };
-        let said = app.asker.ask(&app.store, &compiled.plan, Wish { when: When::Needed, time: Some(time) })?;
+        let said = app.ask(&compiled.plan, Wish { when: When::Needed, time: Some(time) })?;
         if said.iter().any(|status| status.state() == "running") {
             return Ok(None);
         }
@@ -59,18 +57,13 @@ pub async fn answer(ctx: Ctx, ask: &Ask, given: &Params<'_>) -> Answer {
 fn shown(app: &App, ask: &Ask, tenant: &Tenant, query: &str, compiled: &Compiled, said: &[Status]) -> Result<Json, EngineError> {
     let is_good = |status: &Status| status.state() == "complete";
     let (good, rest) = (said.iter().filter(|status| is_good(status)).count(), said.iter().filter(|status| !is_good(status)));
-    let reasons: Vec<String> = rest
-        .map(|status| {
-            let reason = status.reason.as_ref().or(status.answer.as_ref().and_then(|answer| answer.reason.as_ref()));
-            format!("{} is {}: {}", status.source, status.state(), reason.map_or("", String::as_str))
-        })
-        .collect();
+    let reasons: Vec<String> =
+        rest.map(|status| format!("{} is {}: {}", status.source, status.state(), status.reason().unwrap_or_default())).collect();
     let state = match (good, reasons.is_empty()) {
         (_, true) => "ok",
         (0, false) => "fail",
         _ => "partial",
     };
-    let took = |status: &Status| status.answer.as_ref().map_or(0, |answer| (answer.ended - answer.begun).max(0));
     let (rows, total) = rows(app, ask, tenant, compiled, said)?;
     let mut shown = Map::new();
     for (name, part) in &ask.answer {
@@ -79,7 +72,7 @@ fn shown(app: &App, ask: &Ask, tenant: &Tenant, query: &str, compiled: &Compiled
             AskPart::Total => json!(total),
             AskPart::Status => json!(state),
             AskPart::At => json!(app.store.clock() / 1_000_000),
-            AskPart::Seconds => json!(said.iter().filter(|status| !status.cached).map(took).max().unwrap_or(0) as f64 / 1e6),
+            AskPart::Seconds => json!(said.iter().filter(|status| !status.cached).map(Status::took).max().unwrap_or_default().as_secs_f64()),
             AskPart::Query => json!(query),
             AskPart::Parsed => parsed(query, &app.catalogue.collections[compiled.plan.collection].name),
             AskPart::Cached => json!(said.iter().all(|status| status.cached)),
@@ -113,10 +106,7 @@ fn parsed(text: &str, collection: &str) -> Json {
             Stage::Unique => {
                 filters.insert("unique".into(), json!(1));
             }
-            Stage::Aggregates(wanted) => aggregators.extend(wanted.iter().map(|(function, path)| {
-                let function = FUNCTIONS.iter().find(|(known, _)| known == function).map_or("?", |(_, name)| *name);
-                json!([function, whole(&path.text)])
-            })),
+            Stage::Aggregates(wanted) => aggregators.extend(wanted.iter().map(|(function, path)| json!([function.name(), whole(&path.text)]))),
         }
     }
     if !grep.is_empty() {
@@ -138,9 +128,8 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
     if !compiled.aggregates.is_empty() {
         let values = app.store.aggregate(&compiled.plan, &compiled.aggregates)?;
         let row = |((value, heading), aggregate): ((&Value, &stook_query::Heading), &stook_store::plan::Aggregate)| {
-            let function = FUNCTIONS.iter().find(|(known, _)| *known == aggregate.function).map_or("?", |(_, name)| *name);
             let key = heading.name.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
-            json!({ "function": function, "key": format!("{}.{key}", collection.name), "result": { "value": value.to_json(&heading.ty) } })
+            json!({ "function": aggregate.function.name(), "key": format!("{}.{key}", collection.name), "result": { "value": value.to_json(&heading.ty) } })
         };
         let rows: Vec<Json> = values.iter().zip(&compiled.headings).zip(&compiled.aggregates).map(row).collect();
         let total = rows.len() as u64;
@@ -184,7 +173,7 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
 
 /// Where the values of a row are from, as clients of the original expect it.
 fn about(collection: &Collection, sources: &[(&str, &str)]) -> Json {
-    let key = stook_engine::ask::key_name(collection);
+    let key = collection.key_field().map_or("key", |field| collection.fields[field].name.as_str());
     let (systems, calls): (Vec<&str>, Vec<&str>) = sources.iter().copied().unzip();
     json!({ "primary_key": format!("{}.{key}", collection.name), "record": 1, "system": systems, "api": calls })
 }

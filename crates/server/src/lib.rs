@@ -40,8 +40,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
-use stook_engine::ask::Asker;
+use stook_engine::ask::{Asker, Status, Wish};
 use stook_store::Store;
+use stook_store::plan::Plan;
 use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
 
@@ -151,6 +152,13 @@ impl App {
             ending: AtomicBool::new(false),
             requests: guard::RequestIds::default(),
         }))
+    }
+
+    /// Asks services for what a plan needs. Where too many wait already, nobody waits: what is missing is asked for all the same.
+    pub(crate) fn ask(&self, plan: &Plan, wish: Wish) -> stook_engine::Result<Vec<Status>> {
+        let place = self.waiting.try_acquire().ok();
+        let time = if place.is_some() { wish.time } else { Some(Duration::ZERO) };
+        self.asker.ask(&self.store, plan, Wish { time, ..wish })
     }
 
     /// Runs `work` with an evaluator of the catalogue's expressions; making one costs more than using it.

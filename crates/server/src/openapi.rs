@@ -16,6 +16,7 @@ use stook_catalogue::definition::{Argument, Catalogue, Collection, Field, KeyRul
 use stook_catalogue::key::MAX_KEY_BYTES;
 use stook_catalogue::route::{Action, AskPart, Find, Leaf, Look, Param, ParamPlace, Part, Route};
 use stook_catalogue::value::{FieldType, Value};
+use stook_engine::ask::WHEN;
 use stook_query::MOST_TEXT;
 use stook_store::Tenant;
 use stook_store::tag::MOST_NAME;
@@ -328,7 +329,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     let service = || json!({ "type": "object", "properties": { "service": text(), "source": text(), "state": { "enum": ["complete", "partial", "failed", "running", "unasked"] }, "reason": text() }, "required": ["service", "source", "state"] });
     let rows = || json!({ "type": "object", "properties": { "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() } }, "additionalProperties": false });
     let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_OFFSET });
-    let asking = || json!({ "enum": ["needed", "always", "later", "never"] });
+    let asking = || json!({ "enum": WHEN.map(|(name, _)| name) });
     let query = json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 });
     let asked = Operation::new("query", "catalogue", "Ask for records")
         .parameter("q", "query", true, query.clone(), "The query, for example `authority heading=Smith* | sort changed-`.")

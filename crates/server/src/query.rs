@@ -15,7 +15,7 @@ use std::time::Duration;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
-use stook_engine::ask::{Status, WHEN, When, Wish};
+use stook_engine::ask::{Status, When, Wish};
 use stook_engine::export::{self, Format};
 use stook_query::{Compiled, resolve};
 
@@ -149,14 +149,7 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
     let app = ctx.app.clone();
     blocking(move || {
         let asks = !page.explain && app.asker.concerns(compiled.plan.collection);
-        let said = if asks {
-            // where too many wait already, what is here is answered at once; what is missing is asked for all the same
-            let place = app.waiting.try_acquire().ok();
-            let time = if place.is_some() { page.wish.time } else { Some(Duration::ZERO) };
-            Some(app.asker.ask(&app.store, &compiled.plan, Wish { time, ..page.wish })?)
-        } else {
-            None
-        };
+        let said = if asks { Some(app.ask(&compiled.plan, page.wish)?) } else { None };
         Ok::<_, EngineError>(answer(&app, &compiled, &page, said.as_deref())?)
     })
     .await
@@ -164,8 +157,7 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
 
 /// The word of `ask`.
 fn when_of(text: Option<&str>) -> Option<When> {
-    let Some(text) = text else { return Some(When::default()) };
-    WHEN.iter().find(|(name, _)| *name == text).map(|(_, when)| *when)
+    text.map_or(Some(When::default()), When::named)
 }
 
 /// Goes on behind a key, which costs the same wherever it is.

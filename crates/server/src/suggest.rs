@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use stook_query::{MOST_TEXT, Vocabulary, suggest};
+use stook_query::{MOST_TEXT, Suggestion, Vocabulary, suggest};
 use stook_store::Tenant;
 
 /// How old what was learnt of values may be before it is learnt anew, beside the requests.
@@ -19,7 +19,11 @@ const MOST_TENANTS: usize = 64;
 
 /// What was learnt of tenants' values.
 #[derive(Default)]
-pub struct Vocabularies(Mutex<HashMap<Tenant, Learnt>>);
+pub struct Vocabularies {
+    known: Mutex<HashMap<Tenant, Learnt>>,
+    /// Held by who learns for the first time: others that come meanwhile wait, and find it.
+    learning: Mutex<()>,
+}
 
 struct Learnt {
     at: Instant,
@@ -30,23 +34,30 @@ struct Learnt {
 
 impl Vocabularies {
     fn of(&self, app: &Arc<App>, tenant: &Tenant) -> stook_store::Result<Arc<Vocabulary>> {
-        {
-            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(learnt) = known.get_mut(tenant) {
-                if learnt.at.elapsed() > OLD && !learnt.again {
-                    learnt.again = true;
-                    let (app, tenant) = (app.clone(), tenant.clone());
-                    std::thread::spawn(move || app.vocabularies.learn(&app, &tenant));
-                }
-                return Ok(learnt.vocabulary.clone());
-            }
+        if let Some(found) = self.find(app, tenant) {
+            return Ok(found);
         }
-        self.learn(app, tenant)
+        let _one = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.find(app, tenant) {
+            Some(found) => Ok(found),
+            None => self.learn(app, tenant),
+        }
+    }
+
+    fn find(&self, app: &Arc<App>, tenant: &Tenant) -> Option<Arc<Vocabulary>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let learnt = known.get_mut(tenant)?;
+        if learnt.at.elapsed() > OLD && !learnt.again {
+            learnt.again = true;
+            let (app, tenant) = (app.clone(), tenant.clone());
+            std::thread::spawn(move || app.vocabularies.learn(&app, &tenant));
+        }
+        Some(learnt.vocabulary.clone())
     }
 
     fn learn(&self, app: &App, tenant: &Tenant) -> stook_store::Result<Arc<Vocabulary>> {
         let learnt = Vocabulary::learn(&app.catalogue, &*app.store, tenant).map(Arc::new);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match &learnt {
             Ok(vocabulary) => {
                 if known.len() >= MOST_TENANTS {
@@ -76,6 +87,6 @@ pub async fn get(mut ctx: Ctx) -> Answer {
         suggest(&vocabulary, &app.catalogue, &*app.store, &tenant, &text)
     })
     .await?;
-    let shown: Vec<Json> = found.iter().map(|own| json!({ "query": own.query, "score": own.score, "reasons": own.reasons })).collect();
+    let shown: Vec<Json> = found.iter().map(Suggestion::to_json).collect();
     Ok(json_answer(StatusCode::OK, json!({ "suggestions": shown }).to_string()))
 }

@@ -136,6 +136,13 @@ pub const FUNCTIONS: [(Function, &str); 6] = [
     (Function::Median, "median"),
 ];
 
+impl Function {
+    /// Its name in queries.
+    pub fn name(self) -> &'static str {
+        FUNCTIONS.iter().find(|(known, _)| *known == self).map_or("?", |(_, name)| name)
+    }
+}
+
 /// The mean of whole numbers, rounded for types that have no fractions.
 pub(crate) fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
     match ty.element() {

@@ -208,8 +208,13 @@ impl Reader<'_> {
     }
 
     fn pattern(&mut self, node: &Node) -> Option<Regex> {
+        self.regex(node, |text| format!("^(?:{text})"))
+    }
+
+    /// A regular expression, of what `whole` makes of the text.
+    pub(super) fn regex(&mut self, node: &Node, whole: impl Fn(&str) -> String) -> Option<Regex> {
         let text = self.text_of(node, "a regular expression")?.to_owned();
-        match Regex::new(&format!("^(?:{text})")) {
+        match Regex::new(&whole(&text)) {
             Ok(pattern) => Some(pattern),
             Err(_) => {
                 self.problem(node, format!("`{text}` is not a regular expression"));

@@ -856,12 +856,9 @@ impl<'t> Reader<'t> {
         match self.required(node, "odata").map(|odata| &odata.kind) {
             Some(Kind::Map(entries)) => {
                 for (name, url) in entries {
-                    let (name, address) = (self.text_of(name, "a service's name"), self.text_of(url, "a URL"));
+                    let (name, address) = (self.text_of(name, "a service's name"), self.url(url));
                     let (Some(name), Some(address)) = (name, address) else { continue };
-                    if !["http://", "https://", "${"].iter().any(|start| address.starts_with(start)) {
-                        self.problem(url, "a URL begins with https:// or http://, or with ${NAME}, which the environment says");
-                    }
-                    services.push((name.to_owned(), address.to_owned()));
+                    services.push((name.to_owned(), address));
                 }
             }
             Some(_) => self.problem(node, "odata is a mapping from names of services to URLs"),

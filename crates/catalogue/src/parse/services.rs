@@ -6,7 +6,6 @@ use crate::links::id_of;
 use crate::value::{FieldType, Value, from_text};
 use crate::words;
 use crate::yaml::{Kind, Node};
-use regex::Regex;
 
 const SECOND: i64 = 1_000_000;
 
@@ -14,10 +13,7 @@ impl Reader<'_> {
     pub(super) fn service(&mut self, name: &str, node: &Node) -> Option<Service> {
         self.section(node, "a service", &[words::SERVICE])?;
         let url_node = self.required(node, "url")?;
-        let url = self.text_of(url_node, "a URL")?.trim_end_matches('/').to_owned();
-        if !["http://", "https://", "${"].iter().any(|start| url.starts_with(start)) {
-            self.problem(url_node, "a URL begins with https:// or http://, or with ${NAME}, which the environment says");
-        }
+        let url = self.url(url_node)?.trim_end_matches('/').to_owned();
         let mut time = |word: &str, otherwise: i64| match node.get(word) {
             None => otherwise,
             Some(node) => match self.length(node, word) {
@@ -48,6 +44,15 @@ impl Reader<'_> {
         let most_bytes = most_bytes.map_or(2 << 30, |size| size as u64);
         let name = name.to_owned();
         Some(Service { name, url, timeout, deadline, parallel, rate, attempts, most_bytes, ttl, ttl_empty, ttl_failed, ahead, wildcard, credentials })
+    }
+
+    /// A URL that is asked.
+    pub(super) fn url(&mut self, node: &Node) -> Option<String> {
+        let url = self.text_of(node, "a URL")?.to_owned();
+        if !["http://", "https://", "${"].iter().any(|start| url.starts_with(start)) {
+            self.problem(node, "a URL begins with https:// or http://, or with ${NAME}, which the environment says");
+        }
+        Some(url)
     }
 
     pub(super) fn asks(
@@ -121,14 +126,7 @@ impl Reader<'_> {
         if takes == Takes::Pattern && *ty != FieldType::Text {
             self.problem(node, format!("patterns are for text; `{}` is of type {ty}", fields[field]));
         }
-        let shape = node.get("shape").and_then(|node| {
-            let text = self.text_of(node, "a regular expression")?.to_owned();
-            let shape = Regex::new(&text);
-            if shape.is_err() {
-                self.problem(node, format!("`{text}` is not a regular expression"));
-            }
-            shape.ok()
-        });
+        let shape = node.get("shape").and_then(|node| self.regex(node, str::to_owned));
         let required = self.boolean(node.get("required"), "required");
         let default = node.get("default").and_then(|node| {
             let text = self.text_of(node, "a default")?.to_owned();

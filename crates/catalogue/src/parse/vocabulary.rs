@@ -4,7 +4,6 @@ use super::Reader;
 use crate::definition::{Collection, QueryWord, WordTest};
 use crate::words;
 use crate::yaml::{Kind, Node};
-use regex::Regex;
 
 impl Reader<'_> {
     pub(super) fn vocabulary(&mut self, node: Option<&Node>, collections: &[Collection]) -> Vec<QueryWord> {
@@ -41,11 +40,7 @@ impl Reader<'_> {
         };
         for (name, value) in entries {
             if self.text_of(name, "a collection") == Some("shape") {
-                let text = self.text_of(value, "a regular expression").unwrap_or_default().to_owned();
-                match Regex::new(&text) {
-                    Ok(shape) => test.shape = Some(shape),
-                    Err(_) => self.problem(value, format!("`{text}` is not a regular expression")),
-                }
+                test.shape = self.regex(value, str::to_owned);
                 continue;
             }
             let Some(index) = self.reference(name, "collection", names) else { continue };

@@ -5,7 +5,7 @@ use crate::settle::Telling;
 use crate::{EngineError, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use stook_catalogue::definition::{Asks, Call, Collection, Takes};
+use stook_catalogue::definition::{Asks, Call, Collection};
 use stook_catalogue::value::{FieldType, Value, from_json};
 use stook_store::plan::Test;
 use stook_store::queue::JobId;
@@ -167,8 +167,7 @@ impl Known<'_> {
             for selection in 0_u32..1 << equal.len() {
                 let wanted = |place: usize| equal.iter().position(|own| *own == place).is_some_and(|bit| selection & (1 << bit) != 0);
                 if let Ok(told) = conditions.bind(self.collection, call, wanted)
-                    && told.iter().all(|(_, test)| matches!(test, Test::Equal(_)))
-                    && !told.is_empty()
+                    && !is_wide(&told)
                 {
                     asked.push(super::fetch::path(self.collection, call, &told, "*"));
                 }
@@ -256,7 +255,7 @@ fn test_of(kind: &str, json: &Json, ty: &FieldType) -> Option<Test> {
     })
 }
 
-/// Whether conditions are more than equalities of arguments that take one value.
-pub fn is_wide(call: &Call, told: &Told) -> bool {
-    told.is_empty() || told.iter().any(|(place, test)| !matches!(test, Test::Equal(_)) || matches!(call.args[*place].takes, Takes::From | Takes::To))
+/// Whether conditions are more than equalities.
+pub fn is_wide(told: &Told) -> bool {
+    told.is_empty() || told.iter().any(|(_, test)| !matches!(test, Test::Equal(_)))
 }

@@ -4,7 +4,7 @@
 //! whose arguments follow from the query's conditions gives at least what the query needs; the store leaves out the rest.
 
 use std::cmp::Ordering;
-use stook_catalogue::definition::{Call, CallArg, Collection, KeyRule, Takes};
+use stook_catalogue::definition::{Call, CallArg, Collection, Takes};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Column, Condition, Test};
 
@@ -67,10 +67,9 @@ impl<'p> Conditions<'p> {
     }
 }
 
-/// The field that is the key.
+/// The field that is the key, where it is text.
 pub fn key_field(collection: &Collection) -> Option<usize> {
-    let KeyRule::Field(index) = collection.key else { return None };
-    (collection.fields.get(index)?.ty == FieldType::Text).then_some(index)
+    collection.key_field().filter(|field| collection.fields[*field].ty == FieldType::Text)
 }
 
 fn default(collection: &Collection, arg: &CallArg) -> Option<Test> {

@@ -107,7 +107,7 @@ pub struct Question<'q> {
     pub asked: &'q str,
 }
 
-/// What a call asks, behind the service's URL.
+/// What a call asks, behind the service's URL; `wildcard` is what stands for any text there.
 pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -> String {
     let mut path = call.get.clone();
     for (place, test) in told {
@@ -137,11 +137,6 @@ pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -
     path
 }
 
-/// The same for a service.
-pub fn shown(service: &Service, collection: &Collection, call: &Call, told: &Told) -> String {
-    path(collection, call, told, &service.wildcard)
-}
-
 /// Asks, imports, and notes what came of it.
 ///
 /// # Errors
@@ -164,7 +159,7 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
             }
         }
     }
-    let wide = is_wide(call, &question.told);
+    let wide = is_wide(&question.told);
     let mut answer = Answer::begun(question.asked, &call.name, noted(collection, call, &question.told), begun, begun + service.deadline);
     known.note(&answer, wide)?;
     let mut fetching = Fetching {

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::{Asks, Catalogue, Collection, KeyRule, Source};
+use stook_catalogue::definition::{Asks, Catalogue, Collection, Service, Source};
 use stook_catalogue::value::show_timestamp;
 use stook_store::plan::Plan;
 use stook_store::{Store, Tenant};
@@ -45,6 +45,13 @@ pub enum When {
 
 /// All of these with their names.
 pub const WHEN: [(&str, When); 4] = [("needed", When::Needed), ("always", When::Always), ("later", When::Later), ("never", When::Never)];
+
+impl When {
+    /// The one with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        WHEN.iter().find(|(known, _)| *known == name).map(|(_, when)| *when)
+    }
+}
 
 /// How a query wants to be answered.
 #[derive(Debug, Clone, Copy, Default)]
@@ -93,7 +100,7 @@ impl Status {
             shown["at"] = json!(show_timestamp(answer.begun));
             shown["fresh_until"] = json!(show_timestamp(answer.expires));
             shown["documents"] = json!(answer.documents);
-            shown["seconds"] = json!((answer.ended - answer.begun).max(0) as f64 / 1e6);
+            shown["seconds"] = json!(self.took().as_secs_f64());
             shown["jobs"] = json!(answer.jobs);
             if answer.failed > 0 {
                 shown["failed"] = json!(answer.failed);
@@ -102,10 +109,21 @@ impl Status {
                 shown["retired"] = json!(answer.retired);
             }
         }
-        if let Some(reason) = self.reason.as_ref().or(self.answer.as_ref().and_then(|answer| answer.reason.as_ref())) {
+        if let Some(reason) = self.reason() {
             shown["reason"] = json!(reason);
         }
         shown
+    }
+
+    /// How long its answer took.
+    pub fn took(&self) -> Duration {
+        let micros = self.answer.as_ref().map_or(0, |answer| (answer.ended - answer.begun).max(0));
+        Duration::from_micros(micros as u64)
+    }
+
+    /// Why its answer is not complete, or not here.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref().or_else(|| self.answer.as_ref()?.reason.as_deref())
     }
 }
 
@@ -157,11 +175,21 @@ struct Candidate<'c> {
     index: usize,
     source: &'c Source,
     asks: &'c Asks,
+    service: &'c Service,
+    collection: &'c Collection,
 }
 
-impl Candidate<'_> {
-    fn known<'k>(&'k self, store: &'k dyn Store, tenant: &'k Tenant, collection: &'k Collection) -> Known<'k> {
-        Known { store, tenant, collection, asks: self.asks }
+impl<'c> Candidate<'c> {
+    /// A source, if it is asked.
+    fn of(catalogue: &'c Catalogue, index: usize) -> Option<Self> {
+        let source = &catalogue.sources[index];
+        let asks = source.asks.as_ref()?;
+        let (service, collection) = (&catalogue.services[asks.service], &catalogue.collections[source.feeds[0].collection]);
+        Some(Self { index, source, asks, service, collection })
+    }
+
+    fn known<'k>(&'k self, store: &'k dyn Store, tenant: &'k Tenant) -> Known<'k> {
+        Known { store, tenant, collection: self.collection, asks: self.asks }
     }
 }
 
@@ -196,10 +224,9 @@ impl Asker {
     }
 
     fn candidates(&self, collection: usize) -> impl Iterator<Item = Candidate<'_>> {
-        self.rules.catalogue.sources.iter().enumerate().filter_map(move |(index, source)| {
-            let asks = source.asks.as_ref().filter(|_| source.feeds.iter().any(|feed| feed.collection == collection))?;
-            Some(Candidate { index, source, asks })
-        })
+        let catalogue = &self.rules.catalogue;
+        let feeds = move |candidate: &Candidate<'_>| candidate.source.feeds[0].collection == collection;
+        (0..catalogue.sources.len()).filter_map(|index| Candidate::of(catalogue, index)).filter(feeds)
     }
 
     /// Sees to it that the store has what services know of a plan's records. One status for each source of the collection.
@@ -238,9 +265,8 @@ impl Asker {
     }
 
     fn step(self: &Arc<Self>, store: &Arc<dyn Store>, plan: &Plan, wish: Wish, candidate: &Candidate<'_>) -> Result<Step> {
-        let collection = &self.rules.catalogue.collections[plan.collection];
+        let (collection, service) = (candidate.collection, candidate.service);
         let conditions = Conditions::of(collection, &plan.conditions);
-        let service = &self.rules.catalogue.services[candidate.asks.service];
         let (name, source) = (service.name.clone(), candidate.source.name.clone());
         let status = Status { service: name, source, asked: None, answer: None, cached: false, reason: None };
         let place = (plan.tenant.clone(), candidate.index, format!("{:?}", plan.conditions));
@@ -249,7 +275,7 @@ impl Asker {
             let lately = lock(&self.lately).get(&place).filter(|answer| answer.expires > now).cloned();
             let found = match lately {
                 Some(answer) => Some(answer),
-                None => candidate.known(&**store, &plan.tenant, collection).covering(&conditions, now)?,
+                None => candidate.known(&**store, &plan.tenant).covering(&conditions, now)?,
             };
             if let Some(answer) = found {
                 let is_fresh = answer.expires > now;
@@ -264,31 +290,32 @@ impl Asker {
                             lately.clear();
                         }
                         lately.insert(place, answer);
-                    } else if let Ok((call, told)) = choose(candidate, collection, &conditions) {
-                        self.fly(store, &plan.tenant, candidate, (call, told));
+                    } else if let Ok((call, told)) = choose(candidate, &conditions) {
+                        let asked = fetch::path(collection, &candidate.asks.calls[call], &told, &service.wildcard);
+                        self.fly(store, &plan.tenant, candidate.index, (call, told, asked));
                     }
                     return Ok(Step::Done(status));
                 }
             }
         }
-        let (call, told) = match choose(candidate, collection, &conditions) {
+        let (call, told) = match choose(candidate, &conditions) {
             Ok(chosen) => chosen,
             Err(missing) => {
                 let reason = format!("it needs a condition on {missing}");
                 return Ok(Step::Done(Status { reason: Some(reason), ..status }));
             }
         };
-        let asked = fetch::shown(service, collection, &candidate.asks.calls[call], &told);
+        let asked = fetch::path(collection, &candidate.asks.calls[call], &told, &service.wildcard);
         // what has just failed is not asked again at once
         if wish.when != When::Always {
-            let known = candidate.known(&**store, &plan.tenant, collection);
+            let known = candidate.known(&**store, &plan.tenant);
             let failed = |answer: &Answer| matches!(answer.state, State::Failed | State::Partial) && answer.expires > now;
             if let Some(answer) = known.of(&asked)?.into_iter().find(failed) {
                 return Ok(Step::Done(Status { asked: Some(asked), answer: Some(answer), cached: true, ..status }));
             }
         }
         lock(&self.lately).remove(&place);
-        let flight = self.fly(store, &plan.tenant, candidate, (call, told));
+        let flight = self.fly(store, &plan.tenant, candidate.index, (call, told, asked.clone()));
         Ok(Step::Wait(Status { asked: Some(asked), ..status }, flight))
     }
 
@@ -308,10 +335,8 @@ impl Asker {
     /// When the store fails.
     pub fn refresh(self: &Arc<Self>, store: &Arc<dyn Store>) -> Result<()> {
         let now = store.clock();
-        let ahead = |source: usize| {
-            let asks = self.rules.catalogue.sources[source].asks.as_ref()?;
-            self.rules.catalogue.services[asks.service].ahead
-        };
+        let catalogue = &self.rules.catalogue;
+        let ahead = |source: usize| Candidate::of(catalogue, source)?.service.ahead;
         let mut due: Vec<(u32, Place, Answer)> = Vec::new();
         lock(&self.needed).retain(|place, (answer, times)| {
             let soon = answer.expires - ahead(place.1).unwrap_or(0) <= now;
@@ -322,24 +347,17 @@ impl Asker {
         });
         due.sort_by_key(|(times, ..)| std::cmp::Reverse(*times));
         for (_, (tenant, source, _), answer) in due.into_iter().take(MOST_AHEAD) {
-            let own = &self.rules.catalogue.sources[source];
-            let Some(asks) = &own.asks else { continue };
-            let candidate = Candidate { index: source, source: own, asks };
-            let collection = &self.rules.catalogue.collections[own.feeds[0].collection];
-            if let Some(told) = candidate.known(&**store, &tenant, collection).told(&answer) {
-                self.fly(store, &tenant, &candidate, told);
+            let told = Candidate::of(catalogue, source).and_then(|candidate| candidate.known(&**store, &tenant).told(&answer));
+            if let Some((call, told)) = told {
+                self.fly(store, &tenant, source, (call, told, answer.asked));
             }
         }
         Ok(())
     }
 
     /// Asks a call on a thread of its own, if that is not on its way.
-    fn fly(self: &Arc<Self>, store: &Arc<dyn Store>, tenant: &Tenant, candidate: &Candidate<'_>, (call, told): (usize, Told)) -> Arc<Flight> {
-        let catalogue = &self.rules.catalogue;
-        let service = &catalogue.services[candidate.asks.service];
-        let collection = &catalogue.collections[candidate.source.feeds[0].collection];
-        let asked = fetch::shown(service, collection, &candidate.asks.calls[call], &told);
-        let place = (tenant.clone(), candidate.index, asked);
+    fn fly(self: &Arc<Self>, store: &Arc<dyn Store>, tenant: &Tenant, source: usize, (call, told, asked): (usize, Told, String)) -> Arc<Flight> {
+        let place = (tenant.clone(), source, asked);
         let mut flights = lock(&self.flights);
         if let Some(flight) = flights.get(&place) {
             return flight.clone();
@@ -347,7 +365,7 @@ impl Asker {
         let flight = Arc::new(Flight { ended: Mutex::new(None), changed: Condvar::new() });
         flights.insert(place.clone(), flight.clone());
         drop(flights);
-        let (asker, store, source, own) = (self.clone(), store.clone(), candidate.index, flight.clone());
+        let (asker, store, own) = (self.clone(), store.clone(), flight.clone());
         std::thread::spawn(move || {
             let question = fetch::Question { tenant: &place.0, source, call, told, asked: &place.2 };
             let answer =
@@ -365,20 +383,12 @@ impl Asker {
     }
 }
 
-/// The name of the field that is a collection's key; `key` where it is not one.
-pub fn key_name(collection: &Collection) -> &str {
-    match collection.key {
-        KeyRule::Field(field) => &collection.fields[field].name,
-        _ => "key",
-    }
-}
-
 /// The call that takes most of a query's conditions, and of those the cheapest; or the fields of which a condition is missing.
-fn choose(candidate: &Candidate<'_>, collection: &Collection, conditions: &Conditions<'_>) -> std::result::Result<(usize, Told), String> {
+fn choose(candidate: &Candidate<'_>, conditions: &Conditions<'_>) -> std::result::Result<(usize, Told), String> {
     let mut best: Option<(usize, Told)> = None;
     let mut missing: Vec<String> = Vec::new();
     for (place, call) in candidate.asks.calls.iter().enumerate() {
-        match conditions.bind(collection, call, |_| true) {
+        match conditions.bind(candidate.collection, call, |_| true) {
             Ok(told) => {
                 let better = |(other, known): &(usize, Told)| {
                     (told.len(), std::cmp::Reverse(call.cost)) > (known.len(), std::cmp::Reverse(candidate.asks.calls[*other].cost))
