@@ -40,12 +40,9 @@ fn rows(answer: &Json) -> BTreeMap<String, Json> {
 
 /// A row without what the truth does not say.
 fn compared(row: &Json) -> Json {
-    let mut sites: Vec<String> = row["site"].as_array().into_iter().flatten().map(|site| site.as_str().unwrap().to_owned()).collect();
-    sites.sort_unstable();
-    let site = if row["site"].is_null() { Json::Null } else { json!(sites) };
     json!({
         "name": row["name"], "dataset": row["dataset"], "size": row["size"], "nfiles": row["nfiles"], "nevents": row["nevents"], "open": row["open"],
-        "site": site,
+        "replica": row["replica"],
     })
 }
 
@@ -203,8 +200,8 @@ impl Wanted {
 
     fn holds(&self, row: &Json) -> bool {
         let files = row["nfiles"].as_i64().unwrap();
-        let sites = row["site"].as_array().cloned().unwrap_or_default();
-        self.nfiles.is_none_or(|(low, high)| (low..=high).contains(&files)) && self.site.as_ref().is_none_or(|own| sites.contains(&json!(own)))
+        let at = |own: &String| row["replica"].as_array().is_some_and(|all| all.iter().any(|replica| replica["site"] == own.as_str()));
+        self.nfiles.is_none_or(|(low, high)| (low..=high).contains(&files)) && self.site.as_ref().is_none_or(at)
     }
 }
 
@@ -518,6 +515,78 @@ fn mistakes_in_calls_are_found() {
     place.run(&["query", "a"]).exits(2).complains(&["s (j) is failed"]);
 }
 
+/// Structs, of XML and of JSON: each row of them, conditions on one and on any, sets of numbers counted.
+#[test]
+fn replicas_and_lumi_sections_are_asked_for_one_by_one() {
+    let (_, data, definition) = services(60);
+    let shown = |sections: &[(u64, u64)]| json!(sections);
+    for place in Place::both(&definition) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let asked = Asked(&stook);
+        let dataset = data.dataset(7);
+        let blocks: Vec<(u64, Block)> = data.blocks(&dataset).enumerate().map(|(place, block)| (place as u64, block)).collect();
+        // a row for each copy, with conditions on that one
+        let answer = asked
+            .whole(&format!("block dataset={} | each replica | grep name, replica.site, replica.size, replica.complete=false", dataset.name), "");
+        let copies = blocks.iter().filter(|(_, block)| block.transferable).flat_map(|(_, block)| {
+            let missing = data.replicas(block).into_iter().filter(|replica| !replica.complete);
+            missing.map(|replica| json!({ "name": block.name, "replica.site": replica.site, "replica.size": replica.size })).collect::<Vec<_>>()
+        });
+        assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(copies.collect()));
+        // a path through the list: every copy of any block at the site counts
+        let site = data.site(3).name;
+        let answer = asked.whole(&format!("block site={site} | count(block.name), sum(block.replica.size), max(block.replica.files)"), "");
+        let there: Vec<Block> = all_blocks(&data).into_iter().filter(|block| block.transferable && block.replicas.contains(&3)).collect();
+        let copies: Vec<_> = there.iter().flat_map(|block| data.replicas(block)).collect();
+        assert!(there.len() > 5);
+        assert_eq!(
+            answer["rows"][0],
+            json!({
+                "count(name)": there.len(), "sum(replica.size)": copies.iter().map(|copy| copy.size).sum::<u64>(),
+                "max(replica.files)": copies.iter().map(|copy| copy.files).max(),
+            })
+        );
+        // files, each with a row for each of its runs
+        let files: Vec<_> = blocks.iter().filter(|(_, block)| block.catalogued).flat_map(|(place, _)| data.files(&dataset, *place)).collect();
+        let answer = asked.whole(&format!("file,run,lumi dataset={}", dataset.name), "");
+        let rows = files.iter().flat_map(|file| {
+            file.lumis.iter().map(|(run, lumi)| json!({ "name": file.name, "lumis.run": run, "lumis.lumi": shown(lumi) })).collect::<Vec<_>>()
+        });
+        assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(rows.collect()));
+        // two runs, what is the same of several files once
+        let (one, two) = (files[0].lumis[0].0, files[1].lumis[0].0);
+        let answer = asked.whole(&format!("run,lumi dataset={} run in [{one},{two}]", dataset.name), "");
+        let own: BTreeSet<(u64, Vec<(u64, u64)>)> =
+            files.iter().flat_map(|file| file.lumis.clone()).filter(|(run, _)| [one, two].contains(run)).collect();
+        let rows = own.iter().map(|(run, lumi)| json!({ "lumis.run": run, "lumis.lumi": shown(lumi) }));
+        assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(rows.collect()));
+        // numbers are counted, not ranges; a number is in a file where one of its ranges has it
+        let count = |file: &stook_lab::sample::datasets::StoredFile| -> u64 {
+            file.lumis.iter().flat_map(|(_, sections)| sections).map(|(low, high)| high - low + 1).sum()
+        };
+        let answer = asked.whole(&format!("file dataset={} | count(lumi)", dataset.name), "");
+        assert_eq!(answer["rows"][0]["count(lumis.lumi)"], files.iter().map(count).sum::<u64>());
+        let wanted = files[0].lumis[0].1[0].1;
+        let answer = asked.whole(&format!("file dataset={} lumi={wanted} | count(key)", dataset.name), "");
+        let has =
+            |lumis: &[(u64, Vec<(u64, u64)>)]| lumis.iter().flat_map(|(_, sections)| sections).any(|(low, high)| (*low..=*high).contains(&wanted));
+        assert_eq!(answer["rows"][0]["count(key)"], files.iter().filter(|file| has(&file.lumis)).count());
+        // people read ranges; a record has its structs once
+        let table = place.run(&["query", &format!("lumi file={}", files[0].name), "--ask", "never", "--format", "csv"]).exits(0).text();
+        let (low, high) = files[0].lumis[0].1[0];
+        assert!(table.contains(&if low == high { low.to_string() } else { format!("{low}-{high}") }), "{table}");
+        let record = place.json(&["get", "file", &files[0].name, "--format", "json"]);
+        let lumis: Vec<Json> = files[0].lumis.iter().map(|(run, lumi)| json!({ "run": run, "lumi": shown(lumi) })).collect();
+        assert_eq!(record["lumis"], json!(lumis));
+        assert!(record.as_object().unwrap().keys().all(|name| !name.contains('.')), "{record}");
+    }
+}
+
+fn sorted(mut rows: Vec<Json>) -> Vec<Json> {
+    rows.sort_by_key(Json::to_string);
+    rows
+}
+
 /// Free text: what is meant is among the first four.
 #[test]
 fn free_text_becomes_queries() {
@@ -534,7 +603,7 @@ fn free_text_becomes_queries() {
         ("find all datasets of Zee with CMSSW_4_*", "dataset name=*Zee* release=CMSSW_4_*"),
         ("4_1 Zee", "dataset release=CMSSW_4_1* name=*Zee*"),
         ("gen-sim-reco", "dataset name=*GEN-SIM-RECO*"),
-        (&format!("blocks at {site}"), &format!("block site={site}")),
+        (&format!("blocks at {site}"), &format!("block replica.site={site}")),
         (&format!("blocks {dataset}"), &format!("block dataset={dataset}")),
         (&dataset, &format!("dataset name={dataset}")),
         ("run 130004", "run number=130004"),

@@ -5,7 +5,7 @@ use crate::key::Template;
 use crate::links::{Coverage, Derivation, Link};
 use crate::path::{Path, PathLanguage};
 use crate::route::Route;
-use crate::value::{FieldType, Value};
+use crate::value::{FieldType, Member, Value};
 use regex::Regex;
 use regex_syntax::hir::Look;
 use regex_syntax::hir::literal::Extractor;
@@ -209,6 +209,11 @@ impl Collection {
         self.tags.as_ref()?.document.as_ref()
     }
 
+    /// The fields that a record is shown with: all but members, which stand in their structs.
+    pub fn shown_fields(&self) -> impl Iterator<Item = (usize, &Field)> {
+        self.fields.iter().enumerate().filter(|(_, field)| !field.is_member())
+    }
+
     /// The field called `name` and its index.
     pub fn field(&self, name: &str) -> Option<(usize, &Field)> {
         self.fields.iter().enumerate().find(|(_, field)| field.name == name)
@@ -280,6 +285,11 @@ pub struct Field {
 }
 
 impl Field {
+    /// Whether it is a member of the structs in another field: it can be asked for, and is shown with them.
+    pub fn is_member(&self) -> bool {
+        matches!(self.derive, Some(Derivation::Member(..)))
+    }
+
     /// Whether the settle machine gives the value.
     pub fn is_settled(&self) -> bool {
         self.derive.as_ref().is_some_and(Derivation::is_settled)
@@ -326,6 +336,9 @@ pub enum Survivorship {
     },
     /// All values of all contributions, oldest first, each once.
     Union,
+    /// The structs of all contributions; those that have the same value of this member are one, and its other members have their newest
+    /// values.
+    UnionBy(usize),
     /// A mapping from contributor to its value.
     ByContributor,
 }
@@ -732,6 +745,8 @@ pub enum Origin {
     Paths(Vec<Path>),
     /// The constant beside the first path that finds something.
     Cases(Vec<(Path, String)>),
+    /// A struct for each place that the path finds: of its members, each with its type, by rules on paths from there.
+    Elements(Path, Vec<(Member, Rule)>),
     /// CEL.
     Expression(Expression),
     /// Groups of a pattern (index) matched against a `let` or field by name.

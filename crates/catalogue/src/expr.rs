@@ -490,7 +490,15 @@ pub fn to_cel(value: &Value, ty: &FieldType) -> Cel {
         Value::Float(number) => Cel::Float(*number),
         Value::Text(text) => text_to_cel(text),
         Value::Uuid(_) => text_to_cel(&value.show(ty)),
-        Value::Json(json) => json_to_cel(json),
+        Value::Json(json) => match ty.element() {
+            FieldType::Struct(members) => {
+                let said = members.iter().map(|member| (member, crate::value::member_of(json, member))).filter(|(_, value)| !value.is_null());
+                let map: HashMap<CelKey, Cel> =
+                    said.map(|(member, value)| (CelKey::String(Arc::new(member.name.clone())), to_cel(&value, &member.ty))).collect();
+                Cel::Map(CelMap { map: Arc::new(map) })
+            }
+            _ => json_to_cel(json),
+        },
         Value::List(items) => Cel::List(Arc::new(items.iter().map(|item| to_cel(item, ty.element())).collect())),
     }
 }

@@ -107,6 +107,8 @@ pub enum Derivation {
     Own(Expression),
     /// The key of a link's target, from golden values of the same record: index of the link, condition, key.
     Key(usize, Option<Expression>, Template),
+    /// A member of the structs in a list of the same record, one value for each that has one: indexes of the field and of the member.
+    Member(usize, usize),
     /// Settled: the key of the target of the link with this index.
     Found(usize),
     /// Settled: from golden values, some of them settled or of linked records.
@@ -118,7 +120,7 @@ pub enum Derivation {
 impl Derivation {
     /// Whether the settle machine gives the value, not the record's own contributions.
     pub fn is_settled(&self) -> bool {
-        !matches!(self, Derivation::Own(_) | Derivation::Key(..))
+        !matches!(self, Derivation::Own(_) | Derivation::Key(..) | Derivation::Member(..))
     }
 
     /// The expression, where there is one.

@@ -11,7 +11,10 @@ pub fn schema() -> Json {
     let simple_rule = json!({"enum": ["latest", "earliest", "union", "by_contributor"]});
     let mut definitions = json!({
         "name": {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,47}$"},
-        "type": {"oneOf": [{"enum": types}, {"type": "array", "minItems": 1, "maxItems": 1, "items": {"enum": types}}]},
+        "type": {"oneOf": [{"enum": types}, {"type": "array", "minItems": 1, "maxItems": 1, "items": {"oneOf": [
+            {"enum": types},
+            {"type": "object", "minProperties": 1, "additionalProperties": {"enum": types}},
+        ]}}]},
         "index": {"oneOf": [index_kind, {"type": "array", "minItems": 1, "uniqueItems": true, "items": index_kind}]},
         "survivorship": {"oneOf": [simple_rule, object(&[words::SURVIVORSHIP_MAP], &["prefer"])]},
         "rule": object(&[words::RULE], &[]),

@@ -8,7 +8,8 @@ use crate::expr::{Evaluator, Expression};
 use crate::key::Key;
 use crate::links::Derivation;
 use crate::record::{Contribution, Retired, Said};
-use crate::value::{FieldType, Value};
+use crate::value::{FieldType, Member, Value, member_of};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What the contributions of a record add up to.
@@ -42,6 +43,7 @@ impl<'c> Consolidator<'c> {
             match &field.derive {
                 Some(Derivation::Own(expression)) => expression.variables().iter().map(String::as_str).collect(),
                 Some(Derivation::Key(_, when, key)) => key.names().chain(when.iter().flat_map(Expression::variables).map(String::as_str)).collect(),
+                Some(Derivation::Member(list, _)) => vec![collection.fields[*list].name.as_str()],
                 _ => Vec::new(),
             }
         };
@@ -62,7 +64,7 @@ impl<'c> Consolidator<'c> {
                 break;
             }
         }
-        let combines = |field: &Field| matches!(field.survivorship, Survivorship::ByContributor | Survivorship::Union);
+        let combines = |field: &Field| matches!(field.survivorship, Survivorship::ByContributor | Survivorship::Union | Survivorship::UnionBy(_));
         let plain = collection.fields.iter().all(|field| field.derive.is_none() && field.from.is_none() && !combines(field));
         Self { catalogue, collection, evaluator, derived, plain }
     }
@@ -101,8 +103,11 @@ impl<'c> Consolidator<'c> {
                 Value::Cleared | Value::Null => Value::Null,
                 _ if !heard => Value::Null,
                 value if field.survivorship == Survivorship::ByContributor => by_contributor([(only, value)], &field.ty),
-                value if field.survivorship == Survivorship::Union => union([value]),
-                value => value.clone(),
+                value => match field.survivorship {
+                    Survivorship::Union => union([value]),
+                    Survivorship::UnionBy(member) => union_by(&field.ty.members()[member].name, [value]),
+                    _ => value.clone(),
+                },
             });
         }
         self.derive_all(&mut golden);
@@ -171,10 +176,14 @@ impl<'c> Consolidator<'c> {
                     equals.max_by_key(|(contribution, ..)| order(contribution))
                 }
             }
-            Survivorship::Union => {
+            Survivorship::Union | Survivorship::UnionBy(_) => {
                 let mut all: Vec<(&Contribution, &Value)> = heard().map(|(contribution, value, _)| (contribution, value)).collect();
                 all.sort_by_key(|(contribution, _)| order(contribution));
-                return union(all.into_iter().map(|(_, value)| value));
+                let values = all.into_iter().map(|(_, value)| value);
+                return match field.survivorship {
+                    Survivorship::UnionBy(member) => union_by(&field.ty.members()[member].name, values),
+                    _ => union(values),
+                };
             }
             Survivorship::ByContributor => {
                 let mut all: Vec<(&Contribution, &Value)> = heard().map(|(contribution, value, _)| (contribution, value)).collect();
@@ -198,6 +207,7 @@ impl<'c> Consolidator<'c> {
         let field = &self.collection.fields[index];
         match &field.derive {
             Some(Derivation::Own(expression)) => self.evaluator.value_of(expression, &field.ty, self.collection, values),
+            Some(Derivation::Member(list, member)) => members_of(&values[*list], &self.collection.fields[*list].ty.members()[*member]),
             Some(Derivation::Key(_, when, key)) => {
                 let holds = when.as_ref().is_none_or(|when| self.evaluator.holds_of(when, self.collection, values));
                 let text = |name: &str| {
@@ -219,7 +229,7 @@ impl<'c> Consolidator<'c> {
             let said: Vec<(&Contribution, &Value)> =
                 self.heard(index, field, &voices).map(|(contribution, value, _)| (contribution, value)).collect();
             let value = &golden.values[index];
-            let combines = matches!(field.survivorship, Survivorship::Union | Survivorship::ByContributor);
+            let combines = matches!(field.survivorship, Survivorship::Union | Survivorship::UnionBy(_) | Survivorship::ByContributor);
             let (won, lost) = said.into_iter().partition(|(_, said)| combines || *said == value);
             Explanation { field: index, won, lost }
         };
@@ -260,6 +270,43 @@ fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
         }
     }
     if all.is_empty() { Value::Null } else { Value::List(all) }
+}
+
+/// Structs by their member of this name: of one that comes again, what is said later takes the place of what was said. Structs without it
+/// are as in [`union`].
+fn union_by<'a>(name: &str, values: impl IntoIterator<Item = &'a Value>) -> Value {
+    let mut all: Vec<Value> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for element in values.into_iter().flat_map(Value::elements) {
+        let Value::Json(said) = element else { continue };
+        let Some(key) = said.get(name) else {
+            if !all.contains(element) {
+                all.push(element.clone());
+            }
+            continue;
+        };
+        let end = all.len();
+        match all.get_mut(*places.entry(key.to_string()).or_insert(end)) {
+            Some(Value::Json(known)) => {
+                if let (Some(known), Some(said)) = (known.as_object_mut(), said.as_object()) {
+                    known.extend(said.iter().map(|(name, value)| (name.clone(), value.clone())));
+                }
+            }
+            _ => all.push(element.clone()),
+        }
+    }
+    if all.is_empty() { Value::Null } else { Value::List(all) }
+}
+
+/// The values of one member of the structs in a list; of ranges all of them, one after the other.
+pub fn members_of(list: &Value, member: &Member) -> Value {
+    let structs = list.elements().iter().filter_map(|element| if let Value::Json(json) = element { Some(json) } else { None });
+    if member.ty == FieldType::Ranges {
+        let all: Vec<serde_json::Value> = structs.filter_map(|json| json.get(&member.name)?.as_array()).flatten().cloned().collect();
+        return if all.is_empty() { Value::Null } else { Value::Json(Box::new(all.into())) };
+    }
+    let values: Vec<Value> = structs.map(|json| member_of(json, member)).filter(|value| !value.is_null()).collect();
+    if values.is_empty() { Value::Null } else { Value::List(values) }
 }
 
 fn by_contributor<'a>(said: impl IntoIterator<Item = (&'a Contribution, &'a Value)>, ty: &FieldType) -> Value {

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 /// Deepest JSON a field of type `json` may hold.
 pub const MAX_JSON_DEPTH: usize = 64;
@@ -34,12 +35,25 @@ pub enum FieldType {
     Uuid,
     /// Any JSON value.
     Json,
+    /// A set of integers, kept as ranges: `1-5, 8`.
+    Ranges,
+    /// Named values; only as the elements of a list.
+    Struct(Arc<[Member]>),
     /// A list of one of the other types, except lists.
     List(Box<FieldType>),
 }
 
+/// A member of a struct.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its type: a scalar one, or ranges.
+    pub ty: FieldType,
+}
+
 /// The names of the scalar types, as the definition writes them.
-pub const TYPE_NAMES: [(&str, FieldType); 10] = [
+pub const TYPE_NAMES: [(&str, FieldType); 11] = [
     ("text", FieldType::Text),
     ("integer", FieldType::Integer),
     ("float", FieldType::Float),
@@ -50,6 +64,7 @@ pub const TYPE_NAMES: [(&str, FieldType); 10] = [
     ("size", FieldType::Size),
     ("uuid", FieldType::Uuid),
     ("json", FieldType::Json),
+    ("ranges", FieldType::Ranges),
 ];
 
 impl FieldType {
@@ -70,12 +85,30 @@ impl FieldType {
     pub fn is_list(&self) -> bool {
         matches!(self, FieldType::List(_))
     }
+
+    /// The members of a list's structs; none for other types.
+    pub fn members(&self) -> &[Member] {
+        match self.element() {
+            FieldType::Struct(members) => members,
+            _ => &[],
+        }
+    }
+
+    /// Whether values can be compared and put in order.
+    pub fn is_ordered(&self) -> bool {
+        !matches!(self, FieldType::Json | FieldType::Ranges | FieldType::Struct(_) | FieldType::List(_))
+    }
 }
 
 impl fmt::Display for FieldType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let FieldType::List(element) = self {
-            return write!(f, "[{element}]");
+        match self {
+            FieldType::List(element) => return write!(f, "[{element}]"),
+            FieldType::Struct(members) => {
+                let members: Vec<String> = members.iter().map(|member| format!("{}: {}", member.name, member.ty)).collect();
+                return write!(f, "{{{}}}", members.join(", "));
+            }
+            _ => {}
         }
         let name = TYPE_NAMES.iter().find(|(_, ty)| ty == self).map_or("?", |(name, _)| name);
         f.write_str(name)
@@ -98,7 +131,7 @@ pub enum Value {
     Text(Box<str>),
     /// Of type uuid.
     Uuid(u128),
-    /// Of type json.
+    /// Of type json; ranges as `[[low, high]]`; of a struct the members that have a value, each as [`stored_json`] makes it.
     Json(Box<Json>),
     /// Of a list type.
     List(Vec<Value>),
@@ -184,7 +217,10 @@ impl Value {
             Value::Float(number) => Json::from(*number),
             Value::Text(text) => Json::from(&**text),
             Value::Uuid(id) => Json::from(uuid::Uuid::from_u128(*id).to_string()),
-            Value::Json(value) => (**value).clone(),
+            Value::Json(value) => match ty.element() {
+                FieldType::Struct(members) => struct_to_json(value, members),
+                _ => (**value).clone(),
+            },
             Value::List(items) => Json::Array(items.iter().map(|item| item.to_json(ty.element())).collect()),
         }
     }
@@ -196,11 +232,118 @@ impl Value {
             Value::Text(text) => text.to_string(),
             Value::Int(number) => show_int(*number, ty.element()),
             Value::List(items) => items.iter().map(|item| item.show(ty.element())).collect::<Vec<_>>().join("; "),
+            Value::Json(json) => match ty.element() {
+                FieldType::Ranges => show_ranges(json),
+                FieldType::Struct(members) => {
+                    let shown = members.iter().filter_map(|member| {
+                        let value = member_of(json, member);
+                        (!value.is_null()).then(|| value.show(&member.ty))
+                    });
+                    shown.collect::<Vec<_>>().join(" ")
+                }
+                _ => canonical_json(json),
+            },
             other => match other.to_json(ty) {
                 Json::String(text) => text,
                 json => json.to_string(),
             },
         }
+    }
+}
+
+/// A value of a scalar type or of ranges as it stands in a struct: numbers in the unit of their type, UUIDs as 32 digits.
+pub fn stored_json(value: &Value) -> Json {
+    match value {
+        Value::Null | Value::Cleared | Value::List(_) => Json::Null,
+        Value::Bool(value) => Json::Bool(*value),
+        Value::Int(number) => Json::from(*number),
+        Value::Float(number) => Json::from(*number),
+        Value::Text(text) => Json::from(&**text),
+        Value::Uuid(id) => Json::from(format!("{id:032x}")),
+        Value::Json(value) => (**value).clone(),
+    }
+}
+
+/// A member of a struct as a value; null where it has none.
+pub fn member_of(json: &Json, member: &Member) -> Value {
+    match json.get(&member.name) {
+        None | Some(Json::Null) => Value::Null,
+        Some(Json::Bool(value)) => Value::Bool(*value),
+        Some(Json::Number(number)) if member.ty == FieldType::Float => number.as_f64().map_or(Value::Null, Value::Float),
+        Some(Json::Number(number)) => number.as_i64().map_or(Value::Null, Value::Int),
+        Some(Json::String(digits)) if member.ty == FieldType::Uuid => u128::from_str_radix(digits, 16).map_or(Value::Null, Value::Uuid),
+        Some(Json::String(text)) => Value::text(text.as_str()),
+        Some(other) => Value::Json(Box::new(other.clone())),
+    }
+}
+
+/// A struct of these members; nothing where no member has a value.
+pub fn struct_of(members: &[Member], values: impl IntoIterator<Item = Value>) -> Value {
+    let said = members.iter().zip(values).filter(|(_, value)| !value.is_null());
+    let said: serde_json::Map<String, Json> = said.map(|(member, value)| (member.name.clone(), stored_json(&value))).collect();
+    if said.is_empty() { Value::Null } else { Value::Json(Box::new(said.into())) }
+}
+
+fn struct_to_json(json: &Json, members: &[Member]) -> Json {
+    let shown = members.iter().map(|member| (member.name.clone(), member_of(json, member).to_json(&member.ty)));
+    Json::Object(shown.filter(|(_, value)| !value.is_null()).collect())
+}
+
+/// The ranges of a value of type ranges.
+pub fn ranges(json: &Json) -> impl Iterator<Item = (i64, i64)> + '_ {
+    json.as_array().into_iter().flatten().filter_map(|pair| Some((pair.get(0)?.as_i64()?, pair.get(1)?.as_i64()?)))
+}
+
+/// A set of integers as ranges that neither overlap nor touch, lowest first; nothing for none.
+pub fn ranges_of(mut pairs: Vec<(i64, i64)>) -> Value {
+    pairs.sort_unstable();
+    let mut joined: Vec<(i64, i64)> = Vec::new();
+    for (low, high) in pairs {
+        match joined.last_mut() {
+            Some((_, last)) if low <= last.saturating_add(1) => *last = high.max(*last),
+            _ => joined.push((low, high)),
+        }
+    }
+    if joined.is_empty() { Value::Null } else { Value::Json(Box::new(joined.into_iter().map(|(low, high)| Json::from(vec![low, high])).collect())) }
+}
+
+fn show_ranges(json: &Json) -> String {
+    let shown = ranges(json).map(|(low, high)| if low == high { low.to_string() } else { format!("{low}-{high}") });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// `1-5, 8`, also in brackets.
+fn ranges_from_text(text: &str) -> Option<Vec<(i64, i64)>> {
+    let number = |text: &str| text.trim().parse::<i64>().ok();
+    let range = |part: &str| match number(part) {
+        Some(one) => Some((one, one)),
+        // the sign of the first number is not the line between the two
+        None => {
+            let part = part.trim();
+            let (at, _) = part.char_indices().skip(1).find(|(_, character)| *character == '-')?;
+            Some((number(&part[..at])?, number(&part[at + 1..])?))
+        }
+    };
+    text.split(',').map(|part| range(part).filter(|(low, high)| low <= high)).collect()
+}
+
+/// Integers and pairs of integers.
+fn ranges_from_json(json: &Json) -> Option<Vec<(i64, i64)>> {
+    let whole = |json: &Json| json.as_i64();
+    match json {
+        Json::Number(_) => whole(json).map(|one| vec![(one, one)]),
+        Json::String(text) => ranges_from_text(text),
+        Json::Array(items) => {
+            let range = |item: &Json| match item {
+                Json::Array(pair) => match pair.as_slice() {
+                    [low, high] => whole(low).zip(whole(high)).filter(|(low, high)| low <= high),
+                    _ => None,
+                },
+                one => whole(one).map(|one| (one, one)),
+            };
+            items.iter().map(range).collect()
+        }
+        _ => None,
     }
 }
 
@@ -295,6 +438,11 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
     let trimmed = text.trim();
     match ty {
         FieldType::Text | FieldType::List(_) => Ok(Value::text(text)),
+        FieldType::Ranges => ranges_from_text(trimmed).map(ranges_of).ok_or_else(|| wrong("a set of integers (1-5, 8)")),
+        FieldType::Struct(_) => match serde_json::from_str(trimmed) {
+            Ok(json @ Json::Object(_)) => from_json(&json, ty, format),
+            _ => Err(wrong("a JSON object")),
+        },
         FieldType::Integer => trimmed.parse().map(Value::Int).map_err(|_| wrong("an integer")),
         FieldType::Float => match trimmed.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(Value::Float(number)),
@@ -334,6 +482,16 @@ pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Va
             let converted: Result<Vec<Value>, _> = items.iter().map(|item| from_json(item, element, format)).collect();
             converted.map(|values| Value::List(values.into_iter().filter(|value| !value.is_null()).collect()))
         }
+        (FieldType::Ranges, _) => ranges_from_json(json).map(ranges_of).ok_or_else(|| wrong("a set of integers ([[1, 5], 8])".into())),
+        (FieldType::Struct(members), Json::Object(entries)) => {
+            let values = members.iter().map(|member| match entries.get(&member.name) {
+                None => Ok(Value::Null),
+                Some(value) => {
+                    from_json(value, &member.ty, None).map_err(|error| ConvertError { value: format!("`{}` {}", member.name, error.value), ..error })
+                }
+            });
+            Ok(struct_of(members, values.collect::<Result<Vec<_>, _>>()?))
+        }
         (FieldType::List(element), one) => from_json(one, element, format).map(|value| Value::List(vec![value])),
         (FieldType::Json, any) => {
             if depth(any) > MAX_JSON_DEPTH {
@@ -348,6 +506,7 @@ pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Va
             number.as_i64().or(whole).map(Value::Int).ok_or_else(|| wrong(format!("of type {ty}")))
         }
         (FieldType::Float, Json::Number(number)) => number.as_f64().map(Value::Float).ok_or_else(|| wrong("a finite number".into())),
+        (FieldType::Struct(_), _) => Err(wrong(format!("of type {ty}"))),
         (_, Json::Number(number)) => from_text(&number.to_string(), ty, format),
         (_, Json::String(text)) => from_text(text, ty, format),
         _ => Err(wrong(format!("of type {ty}"))),

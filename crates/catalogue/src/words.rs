@@ -316,6 +316,11 @@ pub const RULE: &[Word] = &[
         TEXT,
         "timestamp and date: a strftime pattern, or epoch, epoch_ms, epoch_us. duration: the unit of a bare number (d, h, m, s, ms, us).",
     ),
+    word(
+        "map",
+        r##"{"type":"object","additionalProperties":{"oneOf":[{"type":"string"},{"$ref":"#/$defs/rule"}]}}"##,
+        "Lists of structs of json and xml: `path` finds the places, this says of each member where it is from there.",
+    ),
     word("lookup", r##"{"$ref":"#/$defs/name"}"##, "Replaces the value by that of a constant table."),
     word(
         "on_error",
@@ -329,7 +334,12 @@ pub const RULE: &[Word] = &[
 pub const FIELD: &[Word] = &[
     word("type", TYPE, "The field's type."),
     word("required", BOOLEAN, "A document without it fails."),
-    word("index", INDEX, "Kinds of questions answered without reading every record."),
+    word(
+        "index",
+        r##"{"oneOf":[{"$ref":"#/$defs/index"},{"type":"object","additionalProperties":{"$ref":"#/$defs/index"}}]}"##,
+        "Kinds of questions answered without reading every record; of structs for each member.",
+    ),
+    word("by", r##"{"$ref":"#/$defs/name"}"##, "Structs of all contributors that have the same value of this member are one."),
     word("unique", BOOLEAN, "No two records of a tenant have the same value."),
     word("fold", BOOLEAN, "Compared without regard to case, width and white space."),
     word("one_of", ONE_OF, "The values allowed."),

@@ -178,3 +178,47 @@ fn tags_and_embedded_documents_are_checked_with_the_sources_they_name() {
         assert!(shown.contains(expected), "{to}: {shown}");
     }
 }
+
+#[test]
+fn structs_say_what_they_consist_of_and_where_it_is_from() {
+    let text = "\
+catalogue: a
+sources:
+  xml: { format: xml, records: b, as_of: meta.received, feeds: [{ into: x, map: { k: '@k', parts: { path: p, map: { site: '@s', at: '@t' } } } }] }
+  json: { format: json, as_of: meta.received, into: x }
+collections:
+  x:
+    key: k
+    fields:
+      k: text
+      parts: { type: [{ site: text, at: timestamp, runs: ranges }], by: site, index: { site: [equal, prefix] } }
+";
+    let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("x", text, &problems, false)));
+    let names: Vec<&str> = catalogue.collections[0].fields.iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names, ["k", "parts", "parts.site", "parts.at", "parts.runs"]);
+    let shown = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        errors(&text.replace(from, to))
+    };
+    for (from, to, message) in [
+        ("{ site: text, at: timestamp, runs: ranges }", "{}", "a struct has members"),
+        ("site: text,", "site: [text],", "`site` is inside a list"),
+        ("[{ site: text, at: timestamp, runs: ranges }]", "[ranges]", "ranges are a set already"),
+        ("by: site", "by: sit", "did you mean `site`?"),
+        ("by: site", "by: runs", "ranges tell no structs apart"),
+        ("by: site", "by: site, survivorship: union", "`by` says which structs of all contributors are one"),
+        ("by: site", "derive: k", "`parts` is a list of structs: documents give it"),
+        ("index: { site: [equal, prefix] }", "index: equal", "`parts` has members, each with an index of its own"),
+        ("index: { site: [equal, prefix] }", "index: { sit: equal }", "did you mean `site`?"),
+        ("index: { site: [equal, prefix] }", "index: { runs: equal }", "ranges have no index"),
+        ("index: { site: [equal, prefix] }", "index: { at: prefix }", "only text has an index of this kind"),
+        ("parts: { path: p, map: { site: '@s', at: '@t' } }", "parts: p", "a struct of xml says where its members come from"),
+        ("map: { site: '@s', at: '@t' }", "map: { sit: '@s' }", "did you mean `site`?"),
+        ("map: { site: '@s', at: '@t' }", "map: { site: { expr: \"'a'\" } }", "a member comes from a path"),
+        ("path: p, map", "map", "`path` says where the structs are"),
+        ("k: '@k', parts", "parts.site: '@k', k: '@k', parts", "is not a name"),
+    ] {
+        let problems = shown(from, to);
+        assert!(problems.contains(message), "{message:?} is missing in\n{problems}");
+    }
+}

@@ -6,7 +6,7 @@ use stook_catalogue::expr::Evaluator;
 use stook_catalogue::parse::parse;
 use stook_catalogue::record::{Before, Contribution, Origin, Retired, Said, pack, unpack};
 use stook_catalogue::survivorship::Consolidator;
-use stook_catalogue::value::Value;
+use stook_catalogue::value::{Value, ranges_of, struct_of};
 
 fn catalogue() -> Catalogue {
     parse(
@@ -28,6 +28,7 @@ collections:
       each: { type: integer, survivorship: by_contributor }
       only: { type: text, from: [c] }
       flagged: { type: text, compare: true }
+      spots: { type: [{ at: text, n: integer, seen: ranges }], by: at }
       derived: { type: text, derive: \"coalesce(trusted, newest, 'none')\" }
 ",
     )
@@ -38,6 +39,13 @@ fn value() -> impl Strategy<Value = Value> {
     prop_oneof![Just(Value::Null), Just(Value::Cleared), "[xyz]".prop_map(Value::text)]
 }
 
+fn spot(at: Option<String>, n: Option<i64>, seen: i64) -> Value {
+    let catalogue = catalogue();
+    let members = catalogue.collections[0].field("spots").expect("spots").1.ty.members().to_vec();
+    let seen = ranges_of((0..seen).map(|number| (number * 2, number * 2)).collect());
+    struct_of(&members, [at.map_or(Value::Null, Value::text), n.map_or(Value::Null, Value::Int), seen])
+}
+
 prop_compose! {
     fn contribution()(
         contributor in prop_oneof![Just("a"), Just("b"), Just("b:north"), Just("b:south"), Just("c")],
@@ -46,13 +54,18 @@ prop_compose! {
         gone in proptest::bool::weighted(0.15),
         texts in proptest::collection::vec(value(), 5),
         list in proptest::collection::vec("[pqr]".prop_map(Value::text), 0..3),
+        spots in proptest::collection::vec((proptest::option::of("[st]"), proptest::option::of(0i64..3), 0i64..4), 0..3),
         number in proptest::option::of(0i64..3),
         retired in proptest::sample::select(vec![Retired::No, Retired::No, Retired::No, Retired::Later, Retired::OnArrival]),
         before in proptest::option::of(any::<bool>()),
     ) -> Contribution {
         let [newest, oldest, trusted, only, flagged]: [Value; 5] = texts.try_into().expect("five");
+        let spots: Vec<Value> = spots.into_iter().map(|(at, n, seen)| spot(at, n, seen)).filter(|spot| !spot.is_null()).collect();
+        let spots = if spots.is_empty() { Value::Null } else { Value::List(spots) };
         let list = if list.is_empty() { Value::Null } else { Value::List(list) };
-        let values = vec![Value::text("k"), newest, oldest, trusted, list, number.map_or(Value::Null, Value::Int), only, flagged, Value::Null];
+        let values = vec![Value::text("k"), newest, oldest, trusted, list, number.map_or(Value::Null, Value::Int), only, flagged, spots, Value::Null];
+        // what is derived, and members
+        let values = values.into_iter().chain(vec![Value::Null; 3]).collect::<Vec<_>>();
         Contribution {
             contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: Origin { job: 1, document: 1 },
             before: before.map(|retired| Before { as_of: as_of - 1, hash: [hash; 16], generation: 7, retired }), retired,
@@ -103,6 +116,38 @@ proptest! {
         // adding twice is adding once
         let doubled: Vec<Contribution> = all.iter().chain(&all).cloned().collect();
         prop_assert_eq!(&golden, &consolidator.survive(&newest_per_contributor(&doubled)));
+    }
+
+    #[test]
+    fn structs_of_one_key_are_one_with_the_newest_of_each_member(all in proptest::collection::vec(contribution(), 0..8)) {
+        let catalogue = catalogue();
+        let collection = &catalogue.collections[0];
+        let (place, spots) = collection.field("spots").expect("spots");
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let mut all = newest_per_contributor(&consistent(all));
+        let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&all);
+        all.retain(Contribution::is_heard);
+        all.sort_by(|a, b| (a.age(), &a.contributor).cmp(&(b.age(), &b.contributor)));
+        let said = |own: &Contribution| match &own.said {
+            Said::Values(values) => values[place].elements().to_vec(),
+            Said::Gone => Vec::new(),
+        };
+        let mut known: Vec<serde_json::Map<String, serde_json::Value>> = Vec::new();
+        for json in all.iter().flat_map(said).map(|spot| spot.to_json(spots.ty.element())) {
+            let own = json.as_object().expect("a struct");
+            let twin = known.iter().position(|other| if own.contains_key("at") { other.get("at") == own.get("at") } else { other == own });
+            match twin {
+                Some(place) => known[place].extend(own.clone()),
+                None => known.push(own.clone()),
+            }
+        }
+        let expected = if known.is_empty() { serde_json::Value::Null } else { serde_json::json!(known) };
+        prop_assert_eq!(golden.values[place].to_json(&spots.ty), expected);
+        // members are fields of their own, one value for each struct that has one
+        let (n, field) = collection.field("spots.n").expect("a member");
+        let numbers: Vec<i64> = known.iter().filter_map(|own| own.get("n")?.as_i64()).collect();
+        let expected = if numbers.is_empty() { serde_json::Value::Null } else { serde_json::json!(numbers) };
+        prop_assert_eq!(golden.values[n].to_json(&field.ty), expected);
     }
 
     #[test]

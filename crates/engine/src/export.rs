@@ -56,10 +56,11 @@ pub fn export(
         })?,
         Format::Csv => {
             let mut rows = csv::Writer::from_writer(&mut *out);
-            let names = definition.fields.iter().map(|field| field.name.as_str()).chain(definition.states.iter().map(|state| state.name.as_str()));
+            let names =
+                definition.shown_fields().map(|(_, field)| field.name.as_str()).chain(definition.states.iter().map(|state| state.name.as_str()));
             rows.write_record(std::iter::once("key").chain(names)).map_err(|error| failed(error.into()))?;
             each_record(definition, index, store, tenant, &mut |record| {
-                let fields = definition.fields.iter().zip(&record.stored.golden).map(|(field, value)| value.show(field.golden_type()));
+                let fields = definition.shown_fields().map(|(index, field)| record.stored.golden[index].show(field.golden_type()));
                 let states = definition.states.iter().zip(&record.stored.state).map(|(state, value)| value.show(&state.ty));
                 let values = std::iter::once(record.stored.key.to_string()).chain(fields).chain(states);
                 rows.write_record(values).map_err(|error| failed(error.into()))?;

@@ -56,7 +56,8 @@ pub fn find_collection<'c>(catalogue: &'c Catalogue, name: &str) -> Result<(usiz
 pub fn to_json(collection: &Collection, stored: &StoredRecord) -> Json {
     let mut fields = Map::new();
     fields.insert("key".into(), json!(stored.key.as_str()));
-    for (field, value) in collection.fields.iter().zip(&stored.golden) {
+    for (index, field) in collection.shown_fields() {
+        let value = &stored.golden[index];
         if !value.is_null() {
             fields.insert(field.name.clone(), value.to_json(field.golden_type()));
         }
@@ -96,6 +97,9 @@ impl WholeRecord<'_> {
         let mut fields = Map::new();
         for explanation in consolidator.explain(&self.contributions, &golden) {
             let field = &self.collection.fields[explanation.field];
+            if field.is_member() {
+                continue;
+            }
             let value = &self.stored.golden[explanation.field];
             let failed = match &field.derive {
                 Some(Derivation::Own(expression)) if value.is_null() => {
@@ -198,6 +202,7 @@ fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
             Some(link) => format!("the linked {}", catalogue.collections[link.to].name),
             None => "linked".into(),
         },
+        Derivation::Member(..) => "a member of the structs in a list".into(),
         Derivation::Rollup(rollup) => {
             let link = &catalogue.links[rollup.link];
             let child = &catalogue.collections[link.from];
@@ -213,6 +218,7 @@ fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) 
         Survivorship::Latest => "latest".into(),
         Survivorship::Earliest => "earliest".into(),
         Survivorship::Union => "union".into(),
+        Survivorship::UnionBy(member) => format!("union by {}", field.ty.members()[*member].name),
         Survivorship::ByContributor => "by_contributor".into(),
         Survivorship::Prefer { sources, then_earliest } => {
             let names: Vec<&str> = sources.iter().map(|source| catalogue.source_name(*source)).collect();

@@ -133,14 +133,20 @@ fn argument_value(evaluator: &Evaluator, argument: &Argument, given: Option<&Jso
 /// # Errors
 /// Why it is none.
 pub fn strict_from_json(json: &Json, ty: &FieldType) -> std::result::Result<Value, String> {
-    let fits = |json: &Json, ty: &FieldType| match ty {
-        FieldType::Text | FieldType::Timestamp | FieldType::Date | FieldType::Duration | FieldType::Uuid => json.is_string(),
-        FieldType::Integer | FieldType::Size => json.is_i64() || json.is_u64() || json.as_f64().is_some_and(|number| number.fract() == 0.0),
-        FieldType::Float => json.is_number(),
-        FieldType::Boolean => json.is_boolean(),
-        FieldType::Json => true,
-        FieldType::List(_) => json.is_array(),
-    };
+    fn fits(json: &Json, ty: &FieldType) -> bool {
+        match ty {
+            FieldType::Text | FieldType::Timestamp | FieldType::Date | FieldType::Duration | FieldType::Uuid => json.is_string(),
+            FieldType::Integer | FieldType::Size => json.is_i64() || json.is_u64() || json.as_f64().is_some_and(|number| number.fract() == 0.0),
+            FieldType::Float => json.is_number(),
+            FieldType::Boolean => json.is_boolean(),
+            FieldType::Json => true,
+            FieldType::List(_) | FieldType::Ranges => json.is_array(),
+            FieldType::Struct(members) => json.as_object().is_some_and(|entries| {
+                let member = |name: &String| members.iter().find(|member| member.name == *name);
+                entries.iter().all(|(name, json)| member(name).is_some_and(|member| json.is_null() || fits(json, &member.ty)))
+            }),
+        }
+    }
     let shape_fits = match (ty, json) {
         (_, Json::Null) => true,
         (FieldType::List(element), Json::Array(items)) => items.iter().all(|item| fits(item, element)),

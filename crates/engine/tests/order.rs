@@ -53,6 +53,7 @@ collections:
       first: { path: $.text, type: text, survivorship: earliest }
       all: { path: $.text, type: [text], survivorship: union }
       each: { path: $.text, type: text, survivorship: by_contributor }
+      spots: { path: $.spots, type: [{ at: text, part: text }], by: at }
 ";
 
 const SECOND: i64 = 1_000_000;
@@ -69,7 +70,10 @@ struct Doc {
 impl Doc {
     fn json(&self) -> String {
         let said = if self.gone { "gone" } else { "values" };
-        format!(r#"{{"id":"{}","part":"{}","at":{},"said":"{said}","text":"{}"}}"#, self.id, self.part, self.at, self.text)
+        format!(
+            r#"{{"id":"{0}","part":"{1}","at":{3},"said":"{said}","text":"{2}","spots":[{{"at":"{2}","part":"{1}"}}]}}"#,
+            self.id, self.part, self.text, self.at
+        )
     }
 }
 

@@ -17,7 +17,7 @@ pub mod write;
 pub mod xml;
 pub mod xpath;
 
-pub use select::{Selected, select};
+pub use select::{Place, Selected, places, select, select_from};
 
 use marc::{MarcError, MarcRecord};
 use std::borrow::Cow;

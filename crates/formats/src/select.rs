@@ -2,7 +2,8 @@
 
 use crate::Document;
 use crate::marc::{Field, MarcRecord};
-use crate::xpath::{self, Value, show_number};
+use crate::tree::Tree;
+use crate::xpath::{self, At, Value, show_number};
 use std::borrow::Cow;
 use stook_catalogue::marcspec::{Condition, MarcSpec, Operand, Operator, Part, SubfieldSpec, TagPattern, Test};
 use stook_catalogue::path::Path;
@@ -16,6 +17,15 @@ pub enum Selected<'d> {
     Json(&'d serde_json::Value),
 }
 
+/// A place inside a JSON or XML document, from which paths go on.
+#[derive(Clone, Copy)]
+pub enum Place<'d> {
+    /// A value.
+    Json(&'d serde_json::Value),
+    /// An element.
+    Xml(&'d Tree<'static>, At),
+}
+
 /// Most steps of an XPath of a definition on one document.
 const MOST_STEPS: u64 = 100_000_000;
 
@@ -26,25 +36,54 @@ const MOST_STEPS: u64 = 100_000_000;
 pub fn select<'d>(document: &'d Document<'_>, path: &Path, found: &mut Vec<Selected<'d>>) {
     match (document, path) {
         (Document::Marc(record), Path::Marc(spec)) => marc(record, spec, &mut |text, field| found.push(Selected::Text(text, field))),
-        (Document::Json(value), Path::JsonMembers(names)) => {
+        (Document::Json(value), _) => select_from(Place::Json(value), path, found),
+        (Document::Xml(tree), _) => select_from(Place::Xml(tree, xpath::start(tree)), path, found),
+        (Document::Csv(row), Path::Column(name)) => {
+            found.extend(row.get(name).map(|value| Selected::Text(Cow::Borrowed(value), 0)));
+        }
+        _ => {}
+    }
+}
+
+/// The places that `path` finds in a JSON or XML document, in document order.
+pub fn places<'d>(document: &'d Document<'_>, path: &Path) -> Vec<Place<'d>> {
+    match (document, path) {
+        (Document::Xml(tree), Path::Xml(path)) => {
+            let found = xpath::places(path, tree, MOST_STEPS).unwrap_or_default();
+            found.into_iter().map(|node| Place::Xml(tree, node)).collect()
+        }
+        (Document::Json(_), _) => {
+            let mut found = Vec::new();
+            select(document, path, &mut found);
+            let value = |selected| if let Selected::Json(value) = selected { Some(value) } else { None };
+            let values = found.into_iter().filter_map(value);
+            // a list that is found is what is in it
+            let each = |value: &'d serde_json::Value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+            values.flat_map(each).map(Place::Json).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// As [`select`], from a place on.
+pub fn select_from<'d>(place: Place<'d>, path: &Path, found: &mut Vec<Selected<'d>>) {
+    match (place, path) {
+        (Place::Json(value), Path::JsonMembers(names)) => {
             let target = names.iter().try_fold(value, |value, name| value.get(name));
             found.extend(target.filter(|target| !target.is_null()).map(Selected::Json));
         }
-        (Document::Json(value), Path::Json(path)) => {
+        (Place::Json(value), Path::Json(path)) => {
             found.extend(path.query(value).all().into_iter().filter(|value| !value.is_null()).map(Selected::Json));
         }
-        (Document::Xml(tree), Path::Xml(path)) => {
+        (Place::Xml(tree, node), Path::Xml(path)) => {
             let one = |text| Selected::Text(text, 0);
-            match xpath::evaluate(path, tree, MOST_STEPS) {
+            match xpath::evaluate_from(path, tree, node, MOST_STEPS) {
                 Ok(Value::Nodes(nodes)) => found.extend(nodes.into_iter().map(one)),
                 Ok(Value::Boolean(value)) => found.push(one(value.to_string().into())),
                 Ok(Value::Number(number)) if number.is_finite() => found.push(one(show_number(number).into())),
                 Ok(Value::Text(text)) if !text.is_empty() => found.push(one(text)),
                 Ok(Value::Number(_) | Value::Text(_)) | Err(_) => {}
             }
-        }
-        (Document::Csv(row), Path::Column(name)) => {
-            found.extend(row.get(name).map(|value| Selected::Text(Cow::Borrowed(value), 0)));
         }
         _ => {}
     }

@@ -21,7 +21,7 @@ type Found<T> = Result<T, TooLong>;
 
 /// A node, or the n-th namespace in scope of an element, ordered as in the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct At(u64);
+pub struct At(u64);
 
 impl At {
     fn node(node: usize) -> Self {
@@ -70,8 +70,33 @@ pub fn holds(xpath: &XPath, tree: &Tree<'_>, steps: u64) -> Result<bool, TooLong
 /// # Errors
 /// When it takes more steps.
 pub fn evaluate<'t>(xpath: &XPath, tree: &'t Tree<'_>, steps: u64) -> Result<Value<'t>, TooLong> {
+    evaluate_from(xpath, tree, start(tree), steps)
+}
+
+/// The document's element.
+pub fn start(tree: &Tree<'_>) -> At {
+    At::node(tree.element())
+}
+
+/// The nodes an expression gives; none where it gives something else.
+///
+/// # Errors
+/// When it takes more steps.
+pub fn places(xpath: &XPath, tree: &Tree<'_>, steps: u64) -> Result<Vec<At>, TooLong> {
     let evaluation = Evaluation::new(xpath, tree, steps);
-    let here = evaluation.start();
+    match xpath.expression.kind() {
+        Gives::Nodes => evaluation.nodes(&xpath.expression, &evaluation.start()),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// As [`evaluate`], from a node on.
+///
+/// # Errors
+/// When it takes more steps.
+pub fn evaluate_from<'t>(xpath: &XPath, tree: &'t Tree<'_>, from: At, steps: u64) -> Result<Value<'t>, TooLong> {
+    let evaluation = Evaluation::new(xpath, tree, steps);
+    let here = Here { node: from, position: 1, size: 1 };
     Ok(match xpath.expression.kind() {
         Gives::Nodes => {
             let nodes = evaluation.nodes(&xpath.expression, &here)?;
@@ -106,7 +131,7 @@ impl<'x, 't, 'b> Evaluation<'x, 't, 'b> {
     }
 
     fn start(&self) -> Here {
-        Here { node: At::node(self.tree.element()), position: 1, size: 1 }
+        Here { node: start(self.tree), position: 1, size: 1 }
     }
 
     fn spend(&self, steps: u64) -> Found<()> {

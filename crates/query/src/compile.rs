@@ -47,7 +47,10 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
             None => problem.help(format!("collections are {}", known().collect::<Vec<_>>().join(", "))),
         });
     };
-    let resolver = Resolver { collection, now };
+    if let Some((_, problem)) = query.lookup.also.first() {
+        return Err((**problem).clone());
+    }
+    let mut resolver = Resolver { collection, each: None, now };
     let mut plan = Plan::all(tenant.clone(), index);
     plan.columns.clear();
     let mut columns = Vec::new();
@@ -77,13 +80,20 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
             Stage::Sort(order) => {
                 for (path, descending) in order {
                     let (column, ty) = resolver.resolve(path)?;
-                    if ty.is_list() || ty == FieldType::Json {
+                    if !ty.is_ordered() {
                         let message = format!("`{}` is of type {ty}, which has no order", path.text);
                         return Err(Diagnostic::new(path.span.clone(), message).help("sort by a field with one value, or by `key`"));
                     }
                     plan.sort.push(Sort { column, descending: *descending });
                     needed.push((path, column, "unique rows can only be sorted by a column they have"));
                 }
+            }
+            Stage::Each(path) => {
+                let list = resolver.structs(path)?;
+                if plan.each.is_some() {
+                    return Err(Diagnostic::new(path.span.clone(), "rows are of one list").help("ask twice, once for each list"));
+                }
+                (plan.each, resolver.each) = (Some(list), Some(list));
             }
             Stage::Unique => plan.distinct = true,
             Stage::Aggregates(wanted) => {
@@ -117,6 +127,8 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
 
 struct Resolver<'c> {
     collection: &'c Collection,
+    /// The list of structs, by the field's index, that rows are of.
+    each: Option<usize>,
     now: i64,
 }
 
@@ -147,6 +159,14 @@ impl<'c> Resolver<'c> {
             "tag" if self.collection.tags.is_some() => return Ok((Column::Tag, FieldType::List(Box::new(FieldType::Text)))),
             _ => {}
         }
+        let member = self.each.and_then(|list| {
+            let list = &self.collection.fields[list];
+            let name = name.strip_prefix(list.name.as_str())?.strip_prefix('.')?;
+            list.ty.members().iter().enumerate().find(|(_, member)| member.name == name)
+        });
+        if let Some((index, member)) = member {
+            return Ok((Column::Element(index), member.ty.clone()));
+        }
         if let Some((index, field)) = self.collection.field(name) {
             return Ok((Column::Field(index), field.golden_type().clone()));
         }
@@ -165,10 +185,31 @@ impl<'c> Resolver<'c> {
         })
     }
 
+    /// The list of structs that a path names.
+    fn structs(&self, path: &Path) -> Result<usize, Diagnostic> {
+        let name = self.short(path);
+        let lists = || self.collection.fields.iter().filter(|field| !field.golden_type().members().is_empty()).map(|field| field.name.as_str());
+        if let Some((index, _)) = self.collection.field(name).filter(|(_, field)| lists().any(|list| list == field.name)) {
+            return Ok(index);
+        }
+        let problem = Diagnostic::new(path.span.clone(), format!("`{name}` is no list of structs of `{}`", self.collection.name));
+        Err(match lists().next() {
+            Some(_) => problem.help(format!("it has {}", lists().collect::<Vec<_>>().join(", "))),
+            None => problem.help("it has none"),
+        })
+    }
+
     fn everything(&self) -> (Vec<Column>, Vec<Heading>) {
         let mut columns = vec![Column::Key];
         let mut headings = vec![Heading { name: "key".into(), ty: FieldType::Text }];
-        for (index, field) in self.collection.fields.iter().enumerate() {
+        if let Some(list) = self.each.and_then(|list| self.collection.fields.get(list)) {
+            for (index, member) in list.ty.members().iter().enumerate() {
+                columns.push(Column::Element(index));
+                headings.push(Heading { name: format!("{}.{}", list.name, member.name), ty: member.ty.clone() });
+            }
+            return (columns, headings);
+        }
+        for (index, field) in self.collection.shown_fields() {
             columns.push(Column::Field(index));
             headings.push(Heading { name: field.name.clone(), ty: field.golden_type().clone() });
         }
@@ -183,13 +224,14 @@ impl<'c> Resolver<'c> {
         use stook_store::plan::Function;
         let element = ty.element().clone();
         let numeric = matches!(element, FieldType::Integer | FieldType::Float | FieldType::Size | FieldType::Duration);
-        let ordered = !matches!(element, FieldType::Json);
+        let (ranges, ordered) = (element == FieldType::Ranges, element.is_ordered());
         let wrong = |what: &str| {
             let problem = Diagnostic::new(path.span.clone(), format!("`{}` is of type {ty}, {what}", path.text));
             Err(problem.help(format!("count({}) takes values of any type", path.text)))
         };
         match function {
             Function::Count => Ok(FieldType::Integer),
+            Function::Min | Function::Max if ranges => Ok(FieldType::Integer),
             Function::Min | Function::Max if ordered => Ok(element),
             Function::Min | Function::Max => wrong("which has no order"),
             Function::Sum | Function::Avg | Function::Median if !numeric => wrong("not a number"),
@@ -202,11 +244,18 @@ impl<'c> Resolver<'c> {
 
     fn condition(&self, comparison: &Comparison, conditions: &mut Vec<Condition>) -> Result<(), Diagnostic> {
         let (column, ty) = self.resolve(&comparison.path)?;
-        let element = ty.element().clone();
-        if element == FieldType::Json {
+        let element = match ty.element() {
+            // one number in them satisfies the condition
+            FieldType::Ranges => FieldType::Integer,
+            other => other.clone(),
+        };
+        if !element.is_ordered() {
             let problem =
                 Diagnostic::new(comparison.path.span.clone(), format!("`{}` is of type {ty}, which cannot be compared", comparison.path.text));
-            return Err(problem.help("it can be shown (`grep`) and counted"));
+            return Err(match ty.members().first() {
+                Some(member) => problem.help(format!("its members can: {}.{}", comparison.path.text, member.name)),
+                None => problem.help("it can be shown (`grep`) and counted"),
+            });
         }
         let values = comparison.values.as_slice();
         let one = || match values {
@@ -358,7 +407,7 @@ fn example(ty: &FieldType) -> Option<&'static str> {
         FieldType::Duration => "1h30m",
         FieldType::Size => "1.5GB, 512MiB or 1e9",
         FieldType::Uuid => "67e55044-10b1-426f-9247-bb680e5fe0c8",
-        FieldType::Text | FieldType::Json | FieldType::List(_) => return None,
+        FieldType::Text | FieldType::Json | FieldType::Ranges | FieldType::Struct(_) | FieldType::List(_) => return None,
     })
 }
 

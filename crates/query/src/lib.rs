@@ -6,10 +6,10 @@
 //!            | condition { [","] condition } [","] COLLECTION { [","] condition }
 //! condition  = path comparison
 //! comparison = ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value | "in" list | "between" "[" value "," value "]" | "last" DURATION
-//! stage      = "grep" item { "," item } | "sort" path ["-"] { "," path ["-"] } | "unique" | aggregate { "," aggregate }
+//! stage      = "grep" item { "," item } | "sort" path ["-"] { "," path ["-"] } | "unique" | "each" path | aggregate { "," aggregate }
 //! item       = path | condition
 //! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")"
-//! path       = [ COLLECTION "." ] ( FIELD | "key" | "tag" | "conflict" ) | COLLECTION       the collection's name stands for its key
+//! path       = [ COLLECTION "." ] ( FIELD [ "." MEMBER ] | "key" | "tag" | "conflict" ) | COLLECTION       the collection's name stands for its key
 //! list       = "[" value { "," value } "]"
 //! value      = bare | "text in double quotes" | 'text in single quotes'
 //! ```
@@ -26,6 +26,9 @@
 //!   In single quotes it is a star. In double quotes `\"`, `\\` and `\*` are those characters.
 //! * `!=` also holds for records without a value; every other comparison does not. On a list field a comparison holds if it
 //!   holds for any element; `!=` if no element is equal.
+//! * A member of a list of structs is a list: `replica.site=T1_* replica.size>5` holds where any replica is at such a site and any has such a
+//!   size. Behind `each replica` there is a row for each replica, and conditions, order and aggregates are about that one. Of ranges, one
+//!   number in them decides, and `count` counts numbers.
 //! * `tag` is the list of the names of a record's tags. A tag that is a query stands for its conditions; it is asked for with `=`.
 //! * Text of a `fold` field is compared and sorted in its folded form, and so are the values and patterns it is compared with;
 //!   a blank beside `*` stays a blank. `unique`, `min` and `max` take texts as they are written.
@@ -34,6 +37,9 @@
 //!   is from then until now, both included.
 //! * A word of the definition (`words:`) in the place of a collection selects one; as a condition it tests the field that it stands for in
 //!   the collection, by what its value looks like. `site=T1_*` alone asks for sites: where no name stands alone, the first one selects.
+//!   Of several names that stand alone (`file, run, lumi dataset=D`) the first collection of which all has a meaning is asked, and each is a
+//!   column; where one is a member of structs, rows are of these, and conditions on them are about the row's own. Without the key among the
+//!   columns, equal rows are one.
 //! * `grep` with bare paths chooses columns and never drops rows. Without any, a row is the whole record. The order in which
 //!   stages of different kinds are written does not matter: conditions, then order, then columns, then `unique`, then the
 //!   page; aggregates see all rows, not a page, and with `unique` the unique rows, of which they need a column.

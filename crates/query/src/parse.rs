@@ -19,6 +19,8 @@ pub struct Query {
 pub struct Lookup {
     /// The collection.
     pub collection: Path,
+    /// Other names that stand alone, which words of a definition may make columns of; and what is wrong with them otherwise.
+    pub also: Vec<(Path, Box<Diagnostic>)>,
     /// All must hold.
     pub conditions: Vec<Comparison>,
 }
@@ -94,6 +96,8 @@ pub enum Stage {
     Grep(Vec<Item>),
     /// Order: path and whether the largest comes first.
     Sort(Vec<(Path, bool)>),
+    /// A row for each struct of a list.
+    Each(Path),
     /// Equal rows once.
     Unique,
     /// Functions over all rows.
@@ -141,7 +145,7 @@ struct Parser<'t> {
     aggregates: usize,
 }
 
-const STAGES: [&str; 9] = ["grep", "sort", "unique", "sum", "count", "min", "max", "avg", "median"];
+const STAGES: [&str; 10] = ["grep", "sort", "unique", "each", "sum", "count", "min", "max", "avg", "median"];
 
 const COMPARISONS: &str = "= != < <= > >= in between last";
 
@@ -196,6 +200,7 @@ impl Parser<'_> {
         }
         let mut collection = self.path("a collection", "for example: authority heading=Smith*")?;
         let mut conditions = Vec::new();
+        let mut also: Vec<(Path, Box<Diagnostic>)> = Vec::new();
         // a name that stands alone selects; without one the first
         let mut alone = true;
         if let Some(operator) = self.operator() {
@@ -206,23 +211,29 @@ impl Parser<'_> {
             let comma = self.eat(",");
             if self.at_end() || self.rest().starts_with('|') {
                 if comma {
-                    return Err(self.error("expected a condition after `,`").help("leave out the last `,`"));
+                    let problem = self.error("expected a condition after `,`").help("leave out the last `,`");
+                    return Err(also.into_iter().next().map_or(problem, |(_, first)| *first));
                 }
-                return Ok(Lookup { collection, conditions });
+                return Ok(Lookup { collection, also, conditions });
             }
             let path = self.path("a condition, `|` or the end", QUOTES)?;
             match self.operator() {
                 Some(operator) => conditions.push(self.comparison(path, operator)?),
                 None if !alone && self.goes_on() => (collection, alone) = (path, true),
+                None if also.len() < MAX_PARTS && !STAGES.contains(&path.text.as_str()) && self.goes_on() => {
+                    let problem = self.no_comparison(&path);
+                    also.push((path, Box::new(problem)));
+                }
                 None => return Err(self.no_comparison(&path)),
             }
         }
     }
 
-    /// Whether a name may end here: another one follows, a stage, or nothing.
+    /// Whether a name may end here: another one follows, a stage, or nothing; not an operator that is misspelt.
     fn goes_on(&mut self) -> bool {
-        self.blanks();
-        self.at_end() || self.rest().starts_with(['|', ',']) || !leading_name(self.rest()).is_empty()
+        let (ends, word) = (self.at_end(), leading_name(self.rest()).to_ascii_lowercase());
+        let operator = word == "in" || did_you_mean(&word, ["between", "last"]).is_some();
+        ends || self.rest().starts_with(['|', ',']) || !(word.is_empty() || operator)
     }
 
     /// A name is followed by something else than a comparison.
@@ -404,6 +415,7 @@ impl Parser<'_> {
             "grep" => self.grep()?,
             "sort" => self.sort()?,
             "unique" => Stage::Unique,
+            "each" => Stage::Each(self.path("a list", "`each` takes a list of structs: each replica")?),
             _ => self.aggregates(name)?,
         };
         if self.at_end() || self.rest().starts_with('|') {
@@ -411,6 +423,7 @@ impl Parser<'_> {
         }
         Err(match stage {
             Stage::Unique => self.error("expected `|` or the end").help("`unique` is about whole rows; `grep` chooses their columns"),
+            Stage::Each(_) => self.error("expected `|` or the end").help("`each` takes one list"),
             Stage::Sort(_) => {
                 self.error("expected `,`, `|` or the end").help("fields are separated by `,`, and `-` behind one puts the largest first")
             }

@@ -1,51 +1,165 @@
 //! Words of the definition in the place of collections and fields.
 
-use crate::parse::{Comparison, Item, Query, Stage};
-use stook_catalogue::definition::{Catalogue, QueryWord};
+use crate::parse::{Comparison, Item, Path, Query, Stage};
+use stook_catalogue::definition::{Catalogue, Collection, QueryWord};
 use stook_catalogue::diagnostic::Diagnostic;
+use stook_catalogue::links::Derivation;
 
 impl Query {
     /// Puts collections and fields in the place of the definition's words.
     ///
+    /// Of several names that stand alone each is a column of the same collection: `file, run dataset=D`. Where one is a member of structs,
+    /// there is a row for each struct.
+    ///
     /// # Errors
     /// When a word does not say what it is to test.
     pub fn apply_words(&mut self, catalogue: &Catalogue) -> Result<(), Diagnostic> {
-        let word = |name: &str| catalogue.words.iter().find(|word| word.name == name);
         if catalogue.words.is_empty() {
             return Ok(());
         }
-        let selecting = &mut self.lookup.collection;
-        let selected = match catalogue.collection(&selecting.text) {
-            Some((index, _)) => index,
-            None => match word(&selecting.text) {
-                Some(QueryWord { select: Some(index), .. }) => {
-                    // a comparison of the word itself is still found by it
-                    selecting.text.clone_from(&catalogue.collections[*index].name);
-                    *index
-                }
-                Some(known) => {
-                    let problem = Diagnostic::new(selecting.span.clone(), format!("`{}` selects nothing by itself", known.name));
-                    let names = catalogue.collections.iter().map(|collection| collection.name.as_str());
-                    return Err(problem.help(format!("say what is asked for: {}", names.collect::<Vec<_>>().join(", "))));
-                }
-                // whoever compiles says so
-                None => return Ok(()),
-            },
-        };
-        let apply = |condition: &mut Comparison| match word(&condition.path.text) {
+        let words = Words { catalogue };
+        let Some(selected) = words.selected(self)? else { return Ok(()) };
+        let shown = words.columns(self, selected)?;
+        let lookup = &mut self.lookup;
+        lookup.also.clear();
+        lookup.collection.text.clone_from(&catalogue.collections[selected].name);
+        let apply = |condition: &mut Comparison| match words.named(&condition.path.text) {
             Some(word) => tested(catalogue, word, selected, condition),
             None => Ok(()),
         };
-        self.lookup.conditions.iter_mut().try_for_each(apply)?;
+        lookup.conditions.iter_mut().try_for_each(apply)?;
         for stage in &mut self.stages {
-            let Stage::Grep(items) = stage else { continue };
-            for item in items {
-                if let Item::Condition(condition) = item {
-                    apply(condition)?;
+            match stage {
+                Stage::Grep(items) => {
+                    for item in items {
+                        match item {
+                            Item::Condition(condition) => apply(condition)?,
+                            Item::Column(path) => words.rename(path, selected),
+                        }
+                    }
                 }
+                Stage::Sort(order) => order.iter_mut().for_each(|(path, _)| words.rename(path, selected)),
+                Stage::Aggregates(wanted) => wanted.iter_mut().for_each(|(_, path)| words.rename(path, selected)),
+                Stage::Each(path) => words.rename(path, selected),
+                Stage::Unique => {}
             }
         }
+        if let Some(shown) = shown {
+            self.show(shown, &catalogue.collections[selected]);
+        }
         Ok(())
+    }
+
+    /// Puts the stages that show these columns before the others.
+    fn show(&mut self, shown: Vec<Path>, collection: &Collection) {
+        let list_of = |path: &Path| match collection.field(&path.text)?.1.derive {
+            Some(Derivation::Member(list, _)) => Some(collection.fields[list].name.as_str()),
+            _ => None,
+        };
+        let mut first = Vec::new();
+        let is_each = |stage: &Stage| matches!(stage, Stage::Each(_));
+        if let Some((list, path)) = shown.iter().find_map(|path| Some((list_of(path)?, path))).filter(|_| !self.stages.iter().any(is_each)) {
+            first.push(Stage::Each(Path { text: list.to_owned(), span: path.span.clone() }));
+            // what is asked of the record's structs is asked of each row's, too
+            let own = self.lookup.conditions.iter().filter(|condition| list_of(&condition.path) == Some(list));
+            let own: Vec<Item> = own.cloned().map(Item::Condition).collect();
+            first.extend((!own.is_empty()).then_some(Stage::Grep(own)));
+        }
+        let keyless = collection.key_field().is_none_or(|key| shown.iter().all(|path| path.text != collection.fields[key].name));
+        let chooses = |stage: &Stage| matches!(stage, Stage::Grep(items) if items.iter().any(|item| matches!(item, Item::Column(_))));
+        if !self.stages.iter().any(chooses) {
+            first.push(Stage::Grep(shown.into_iter().map(Item::Column).collect()));
+            // the same of several records is said once
+            first.extend(keyless.then_some(Stage::Unique));
+        }
+        self.stages.splice(0..0, first);
+    }
+}
+
+struct Words<'c> {
+    catalogue: &'c Catalogue,
+}
+
+impl<'c> Words<'c> {
+    fn named(&self, name: &str) -> Option<&'c QueryWord> {
+        self.catalogue.words.iter().find(|word| word.name == name)
+    }
+
+    /// The collection that a query is about; nothing where whoever compiles says that there is none.
+    fn selected(&self, query: &Query) -> Result<Option<usize>, Diagnostic> {
+        let first = &query.lookup.collection;
+        let own = self.of_name(&first.text);
+        if query.lookup.also.is_empty() && own.is_some() {
+            return Ok(own);
+        }
+        let is_condition = query.lookup.conditions.first().is_some_and(|condition| condition.path.span == first.span);
+        let names: Vec<&Path> = std::iter::once(first).chain(query.lookup.also.iter().map(|(path, _)| path)).collect();
+        // the collection that is named first, else any of which all is said
+        let named = names.iter().filter_map(|path| self.of_name(&path.text));
+        let mut candidates = named.chain(0..self.catalogue.collections.len());
+        let means = |candidate: usize| {
+            let mut conditions = query.lookup.conditions.iter();
+            names.iter().all(|path| self.column(&path.text, candidate).is_some())
+                && conditions.all(|condition| self.column(&condition.path.text, candidate).is_some())
+        };
+        let found = candidates.find(|candidate| !is_condition && means(*candidate));
+        match (found, self.named(&first.text)) {
+            (None, Some(word)) if own.is_none() => {
+                let problem = Diagnostic::new(first.span.clone(), format!("`{}` selects nothing by itself", word.name));
+                let names = self.catalogue.collections.iter().map(|collection| collection.name.as_str());
+                Err(problem.help(format!("say what is asked for: {}", names.collect::<Vec<_>>().join(", "))))
+            }
+            (found, _) => Ok(found.or(own)),
+        }
+    }
+
+    /// The collection that a name selects.
+    fn of_name(&self, name: &str) -> Option<usize> {
+        match self.catalogue.collection(name) {
+            Some((index, _)) => Some(index),
+            None => self.named(name)?.select,
+        }
+    }
+
+    /// What a name stands for among the fields of a collection.
+    fn column(&self, name: &str, collection: usize) -> Option<&'c str> {
+        let own = &self.catalogue.collections[collection];
+        if self.of_name(name) == Some(collection) {
+            return Some(own.key_field().map_or("key", |key| own.fields[key].name.as_str()));
+        }
+        let test = self.named(name).and_then(|word| word.tests.iter().find_map(|test| test.fields.iter().find(|(of, _)| *of == collection)));
+        let field = || own.field(name).map(|(_, field)| field.name.as_str());
+        test.map(|(_, field)| field.as_str()).or_else(field).or_else(|| own.state(name).map(|(_, state)| state.name.as_str()))
+    }
+
+    /// The columns of names that stand alone, where they are more than the collection.
+    fn columns(&self, query: &Query, selected: usize) -> Result<Option<Vec<Path>>, Diagnostic> {
+        let lookup = &query.lookup;
+        if lookup.also.is_empty() && self.of_name(&lookup.collection.text) == Some(selected) {
+            return Ok(None);
+        }
+        let also = lookup.also.iter().map(|(path, problem)| (path, Some(problem)));
+        let mut columns = Vec::new();
+        for (path, problem) in std::iter::once((&lookup.collection, None)).chain(also) {
+            match (self.column(&path.text, selected), problem) {
+                (Some(field), _) => columns.push(Path { text: field.to_owned(), span: path.span.clone() }),
+                (None, Some(problem)) => return Err((**problem).clone()),
+                (None, None) => {}
+            }
+        }
+        Ok(Some(columns))
+    }
+
+    /// A word in the place of a field of the collection.
+    fn rename(&self, path: &mut Path, selected: usize) {
+        let own = &self.catalogue.collections[selected];
+        let is_field = own.field(&path.text).is_some() || own.state(&path.text).is_some() || path.text == own.name;
+        if !is_field
+            && self.named(&path.text).is_some()
+            && let Some(field) = self.column(&path.text, selected)
+        {
+            field.clone_into(&mut path.text);
+        }
     }
 }
 

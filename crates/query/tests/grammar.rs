@@ -965,7 +965,7 @@ error: expected a stage
 1 | file |
   |       ^
   |
-  = help: stages are grep, sort, unique, sum, count, min, max, avg, median
+  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median
 
 error: expected a stage
  --> query:1:8
@@ -973,7 +973,7 @@ error: expected a stage
 1 | file | | unique
   |        ^
   |
-  = help: stages are grep, sort, unique, sum, count, min, max, avg, median
+  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median
 
 error: `greb` is not a stage
  --> query:1:8
@@ -989,7 +989,7 @@ error: `limit` is not a stage
 1 | file | limit 10
   |        ^^^^^
   |
-  = help: stages are grep, sort, unique, sum, count, min, max, avg, median
+  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median
 
 error: expected `|` or the end
  --> query:1:15
@@ -1356,7 +1356,7 @@ error: `total` is not a stage
 1 | run | total(number)
   |       ^^^^^
   |
-  = help: stages are grep, sort, unique, sum, count, min, max, avg, median
+  = help: stages are grep, sort, unique, each, sum, count, min, max, avg, median
 
 error: `run` has no field `file.size`
  --> query:1:12
@@ -1542,6 +1542,7 @@ fn places(query: &Query) -> Vec<(std::ops::Range<usize>, Option<String>)> {
             }
             Stage::Sort(order) => places.extend(order.iter().map(|(path, _)| (path.span.clone(), Some(path.text.clone())))),
             Stage::Aggregates(aggregates) => places.extend(aggregates.iter().map(|(_, path)| (path.span.clone(), Some(path.text.clone())))),
+            Stage::Each(path) => places.push((path.span.clone(), Some(path.text.clone()))),
             Stage::Unique => {}
         }
     }

@@ -9,12 +9,15 @@ use crate::routes::Params;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::{Map, Value as Json, json};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::key::Key;
+use stook_catalogue::links::Derivation;
 use stook_catalogue::record::{Said, unpack};
 use stook_catalogue::route::{Ask, AskPart};
+use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::ask::{Status, When, Wish};
@@ -103,6 +106,9 @@ fn parsed(text: &str, collection: &str) -> Json {
                 let shown = order.iter().map(|(path, descending)| format!("{}{}", whole(&path.text), if *descending { "-" } else { "" }));
                 filters.insert("sort".into(), shown.collect());
             }
+            Stage::Each(path) => {
+                filters.insert("each".into(), whole(&path.text).into());
+            }
             Stage::Unique => {
                 filters.insert("unique".into(), json!(1));
             }
@@ -136,7 +142,7 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
         return Ok((rows, total));
     }
     let total = app.store.count(&compiled.plan)?;
-    if !ask.by_source || compiled.plan.distinct {
+    if !ask.by_source || compiled.plan.distinct || compiled.plan.each.is_some() {
         let found = app.store.find(&compiled.plan)?.rows;
         let cells = |row: &Vec<Value>| -> Map<String, Json> {
             let cells = compiled.headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty)));
@@ -160,15 +166,22 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
         let (mut said, mut sources) = (Vec::new(), Vec::new());
         for own in contributions.iter().filter(|own| own.is_heard()) {
             let Said::Values(values) = &own.said else { continue };
-            let cells = wanted.iter().filter(|field| !matches!(values[**field], Value::Null | Value::Cleared));
-            let cells: Map<String, Json> =
-                cells.map(|field| (collection.fields[*field].name.clone(), values[*field].to_json(&collection.fields[*field].ty))).collect();
-            said.push(Json::Object(cells));
+            let cells = wanted.iter().map(|index| (&collection.fields[*index], said_of(collection, *index, values)));
+            let cells = cells.filter(|(_, value)| !matches!(**value, Value::Null | Value::Cleared));
+            said.push(Json::Object(cells.map(|(field, value)| (field.name.clone(), value.to_json(&field.ty))).collect()));
             sources.push((services.get(own.source()).copied().unwrap_or(own.source()), own.source()));
         }
         rows.push(json!({ collection.name.as_str(): said, "das": about(collection, &sources) }));
     }
     Ok((rows, total))
+}
+
+/// What a contributor says of a field, or in its structs of a member.
+fn said_of<'v>(collection: &Collection, index: usize, values: &'v [Value]) -> Cow<'v, Value> {
+    match collection.fields[index].derive {
+        Some(Derivation::Member(list, member)) => Cow::Owned(members_of(&values[list], &collection.fields[list].ty.members()[member])),
+        _ => Cow::Borrowed(&values[index]),
+    }
 }
 
 /// Where the values of a row are from, as clients of the original expect it.

@@ -39,6 +39,15 @@ fn schema(ty: &FieldType) -> Json {
         FieldType::Duration => json!({ "type": "string", "pattern": "^-?P", "description": "ISO 8601, in hours and less: PT1H30M" }),
         FieldType::Uuid => json!({ "type": "string", "format": "uuid" }),
         FieldType::Json => json!({}),
+        FieldType::Ranges => json!({
+            "type": "array",
+            "items": { "type": "array", "minItems": 2, "maxItems": 2, "items": schema(&FieldType::Integer) },
+            "description": "a set of integers: the first and the last of each range",
+        }),
+        FieldType::Struct(members) => {
+            let members: Map<String, Json> = members.iter().map(|member| (member.name.clone(), nullable(schema(&member.ty)))).collect();
+            json!({ "type": "object", "properties": members, "additionalProperties": false })
+        }
         FieldType::List(element) => json!({ "type": "array", "items": schema(element) }),
     }
 }
@@ -71,7 +80,7 @@ fn reference(name: &str) -> Json {
 fn record_schema(collection: &Collection) -> Json {
     let mut members = Map::new();
     members.insert("key".into(), json!({ "type": "string" }));
-    for field in &collection.fields {
+    for (_, field) in collection.shown_fields() {
         members.insert(field.name.clone(), shown_schema(field.golden_type()));
     }
     for state in &collection.states {
@@ -86,6 +95,10 @@ fn shown_schema(ty: &FieldType) -> Json {
         FieldType::Text | FieldType::Duration => json!({ "type": "string" }),
         FieldType::Integer | FieldType::Size => json!({ "type": "integer" }),
         FieldType::List(element) => json!({ "type": "array", "items": shown_schema(element) }),
+        FieldType::Struct(members) => {
+            let members: Map<String, Json> = members.iter().map(|member| (member.name.clone(), shown_schema(&member.ty))).collect();
+            json!({ "type": "object", "properties": members, "additionalProperties": false })
+        }
         other => schema(other),
     }
 }

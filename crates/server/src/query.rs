@@ -164,8 +164,8 @@ fn when_of(text: Option<&str>) -> Option<When> {
 fn after_key(compiled: &mut Compiled, after: &str, idx: u64) -> Answer<()> {
     use stook_store::plan::{Column, Condition, Test};
     let plan = &mut compiled.plan;
-    if !plan.sort.is_empty() || plan.distinct || !compiled.aggregates.is_empty() || idx > 0 {
-        return Err(Problem::bad("after is for records in the order of their keys: without sort, unique, aggregates and idx"));
+    if !plan.sort.is_empty() || plan.distinct || plan.each.is_some() || !compiled.aggregates.is_empty() || idx > 0 {
+        return Err(Problem::bad("after is for records in the order of their keys: without sort, unique, each, aggregates and idx"));
     }
     if after.contains('\0') {
         return Err(Problem::bad("after is a key"));

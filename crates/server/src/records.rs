@@ -87,7 +87,7 @@ pub async fn overview(ctx: Ctx) -> Answer {
         .iter()
         .map(|collection| {
             let fields: Map<String, Json> =
-                collection.fields.iter().map(|field| (field.name.clone(), field.golden_type().to_string().into())).collect();
+                collection.shown_fields().map(|(_, field)| (field.name.clone(), field.golden_type().to_string().into())).collect();
             let state: Map<String, Json> = collection.states.iter().map(|state| (state.name.clone(), state.ty.to_string().into())).collect();
             let transitions: Vec<&str> = collection.transitions.iter().map(|transition| transition.name.as_str()).collect();
             json!({ "name": collection.name, "key": collection.key_text, "fields": fields, "state": state, "transitions": transitions })

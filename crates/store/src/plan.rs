@@ -1,7 +1,8 @@
 //! What can be asked of a store: conditions, order, page, columns, aggregates.
 
-use crate::Tenant;
-use stook_catalogue::value::{FieldType, Value};
+use crate::{Result, StoreError, Tenant};
+use stook_catalogue::definition::{Collection, Field};
+use stook_catalogue::value::{FieldType, Member, Value};
 
 /// A question about the records of one collection.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +15,8 @@ pub struct Plan {
     pub conditions: Vec<Condition>,
     /// Order; the key decides between equals. Without it, by key (or by the columns, for distinct rows).
     pub sort: Vec<Sort>,
+    /// A list of structs, by the field's index: a row for each of them instead of one for the record.
+    pub each: Option<usize>,
     /// What a row consists of.
     pub columns: Vec<Column>,
     /// Equal rows once.
@@ -27,7 +30,17 @@ pub struct Plan {
 impl Plan {
     /// Every record of a collection: its key, in the order of keys.
     pub fn all(tenant: Tenant, collection: usize) -> Self {
-        Self { tenant, collection, conditions: Vec::new(), sort: Vec::new(), columns: vec![Column::Key], distinct: false, offset: 0, limit: None }
+        Self {
+            tenant,
+            collection,
+            conditions: Vec::new(),
+            sort: Vec::new(),
+            each: None,
+            columns: vec![Column::Key],
+            distinct: false,
+            offset: 0,
+            limit: None,
+        }
     }
 }
 
@@ -40,6 +53,8 @@ pub enum Column {
     Revision,
     /// A golden field, by index.
     Field(usize),
+    /// A member, by index, of the struct that the row is of: [`Plan::each`].
+    Element(usize),
     /// A state field, by index.
     State(usize),
     /// The names of fields on which contributors disagree.
@@ -57,7 +72,7 @@ pub struct Condition {
     pub test: Test,
 }
 
-/// What must hold of a value. A record without a value satisfies only `Exists(false)`, `NotEqual` and `NotWildcard`.
+/// What must hold of a value; of ranges it must hold of one number in them. A record without a value satisfies only `Exists(false)`, `NotEqual` and `NotWildcard`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
     /// Equal.
@@ -82,6 +97,26 @@ pub enum Test {
     NotWildcard(Vec<String>),
     /// Has a value, or has none.
     Exists(bool),
+}
+
+impl Test {
+    /// The numbers that satisfy it, as ranges, for columns of type ranges. `NotEqual` is not told apart from `Equal`.
+    pub(crate) fn windows(&self) -> Option<Vec<(i64, i64)>> {
+        let one = |value: &Value| value.as_int().map(|number| (number, number));
+        match self {
+            Test::Equal(value) | Test::NotEqual(value) => Some(vec![one(value)?]),
+            Test::In(values) => values.iter().map(one).collect(),
+            Test::Range { low, high } => {
+                let bound = |bound: &Option<(Value, bool)>, step: i64, none: i64| match bound {
+                    None => Some(none),
+                    Some((value, included)) => Some(value.as_int()?.saturating_add(if *included { 0 } else { step })),
+                };
+                let window = (bound(low, 1, i64::MIN)?, bound(high, -1, i64::MAX)?);
+                Some(vec![window].into_iter().filter(|(low, high)| low <= high).collect())
+            }
+            Test::Prefix(_) | Test::Wildcard(_) | Test::NotWildcard(_) | Test::Exists(_) => None,
+        }
+    }
 }
 
 /// A sort criterion.
@@ -141,6 +176,20 @@ impl Function {
     pub fn name(self) -> &'static str {
         FUNCTIONS.iter().find(|(known, _)| *known == self).map_or("?", |(_, name)| name)
     }
+}
+
+/// The list of structs that rows are of: [`Plan::each`].
+pub(crate) fn structs(collection: &Collection, each: Option<usize>) -> Result<Option<&Field>> {
+    let Some(index) = each else { return Ok(None) };
+    let list = collection.fields.get(index).filter(|field| !field.golden_type().members().is_empty());
+    list.map(Some).ok_or_else(|| StoreError::Wrong("there is no such list of structs".into()))
+}
+
+/// A member of them.
+pub(crate) fn member(collection: &Collection, each: Option<usize>, index: usize) -> Result<&Member> {
+    let list = structs(collection, each)?;
+    let member = list.and_then(|field| field.ty.members().get(index));
+    member.ok_or_else(|| StoreError::Wrong("there is no such member".into()))
 }
 
 /// The mean of whole numbers, rounded for types that have no fractions.

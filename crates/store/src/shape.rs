@@ -64,10 +64,12 @@ impl Shape {
                 let derive = field.derive.as_ref().map(|derive| match derive {
                     Derivation::Own(expression) => expression.source().to_owned(),
                     Derivation::Key(_, when, key) => format!("{:?} {key:?}", when.as_ref().map(Expression::source)),
+                    Derivation::Member(list, _) => format!("member of {}", collection.fields[*list].name),
                     _ => "settled".to_owned(),
                 });
                 let shape = FieldShape {
-                    ty: field.golden_type().to_string(),
+                    // members are fields of their own
+                    ty: if field.golden_type().members().is_empty() { field.golden_type().to_string() } else { "[{}]".into() },
                     rule: format!("{survivorship} {from:?} {derive:?} {}", field.compare),
                     fold: field.fold,
                     unique: field.unique,

@@ -14,8 +14,8 @@ use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::expr::{Entry, Expression, Table, Tables};
 use crate::key::Template;
 use crate::links::{Derivation, id_of};
-use crate::path::Path;
-use crate::value::{FieldType, TYPE_NAMES, Value, from_text};
+use crate::path::{Path, PathLanguage};
+use crate::value::{FieldType, Member, TYPE_NAMES, Value, from_text};
 use crate::words::{self, Word};
 use crate::yaml::{self, Kind, Node};
 use regex::RegexBuilder;
@@ -200,9 +200,16 @@ impl<'t> Reader<'t> {
                 self.problem(node, "a list type has one element type: [text]");
                 return None;
             };
+            if matches!(element.kind, Kind::Map(_)) {
+                return self.struct_type(element).map(|members| FieldType::List(Box::new(members)));
+            }
             return self.field_type(element).and_then(|element_type| match element_type {
                 FieldType::List(_) => {
                     self.problem(node, "lists of lists are not a type; use json");
+                    None
+                }
+                FieldType::Ranges => {
+                    self.problem(node, "ranges are a set already; leave the brackets out");
                     None
                 }
                 scalar => Some(FieldType::List(Box::new(scalar))),
@@ -217,10 +224,29 @@ impl<'t> Reader<'t> {
             Some(meant) => self.problem_with_help(node, message, format!("did you mean `{meant}`?")),
             None => {
                 let names: Vec<&str> = TYPE_NAMES.iter().map(|(name, _)| *name).collect();
-                self.problem_with_help(node, message, format!("types are {}, or a list of one: [text]", names.join(", ")));
+                let help = format!("types are {}, a list of one: [text], or a list of structs: [{{ name: text }}]", names.join(", "));
+                self.problem_with_help(node, message, help);
             }
         }
         None
+    }
+
+    /// The members of a list's structs, each with its type.
+    fn struct_type(&mut self, node: &Node) -> Option<FieldType> {
+        let mut members = Vec::new();
+        for (name, name_node, ty) in self.named(Some(node), "members") {
+            match self.field_type(ty)? {
+                FieldType::List(_) | FieldType::Json => {
+                    self.problem(name_node, format!("`{name}` is inside a list: its type is a scalar one, or ranges"))
+                }
+                ty => members.push(Member { name: name.to_owned(), ty }),
+            }
+        }
+        if members.is_empty() {
+            self.problem(node, "a struct has members: [{ name: text, size: size }]");
+            return None;
+        }
+        Some(FieldType::Struct(members.into()))
     }
 
     fn one_of(&mut self, node: Option<&Node>, ty: &FieldType) -> Vec<Value> {
@@ -241,7 +267,7 @@ impl<'t> Reader<'t> {
     }
 
     fn index(&mut self, node: Option<&Node>, ty: &FieldType) -> Index {
-        let Some(node) = node else { return Index::default() };
+        let Some(node) = node.filter(|_| ty.members().is_empty()) else { return Index::default() };
         let kinds: Vec<&Node> = match &node.kind {
             Kind::List(items) => items.iter().collect(),
             _ => vec![node],
@@ -259,10 +285,43 @@ impl<'t> Reader<'t> {
                 None => {}
             }
         }
-        if ty.element() == &FieldType::Json {
-            self.problem(node, "json has no index; give the part you ask for a field of its own");
+        match ty.element() {
+            FieldType::Json => self.problem(node, "json has no index; give the part you ask for a field of its own"),
+            FieldType::Ranges => self.problem(node, "ranges have no index; they are compared record by record"),
+            _ => {}
         }
         index
+    }
+
+    /// The fields that the members of structs are, to be asked for: `replica.site`.
+    fn member_fields(&mut self, fields: &[Field], nodes: &[(&str, &Node, &Node)]) -> Vec<Field> {
+        let mut members = Vec::new();
+        for (list, (field, (name, _, node))) in fields.iter().zip(nodes).enumerate() {
+            let own = field.ty.members();
+            let indexes = node.get("index").filter(|_| !own.is_empty());
+            if let Some(index) = indexes.filter(|index| !matches!(index.kind, Kind::Map(_))) {
+                self.problem_with_help(index, format!("`{name}` has members, each with an index of its own"), "for example: index: { site: equal }");
+            }
+            let indexes = match indexes {
+                Some(index) if matches!(index.kind, Kind::Map(_)) => self.named(Some(index), "members with an index"),
+                _ => Vec::new(),
+            };
+            let names: Vec<&str> = own.iter().map(|member| member.name.as_str()).collect();
+            for (_, name_node, _) in &indexes {
+                self.reference(name_node, "member", &names);
+            }
+            for (place, member) in own.iter().enumerate() {
+                let ty = match &member.ty {
+                    FieldType::Ranges => FieldType::Ranges,
+                    scalar => FieldType::List(Box::new(scalar.clone())),
+                };
+                let node = indexes.iter().find(|(of, ..)| *of == member.name).map(|(.., node)| *node);
+                let index = self.index(node, &ty);
+                let derive = Some(Derivation::Member(list, place));
+                members.push(Field { ty, index, derive, ..placeholder(&format!("{name}.{}", member.name)) });
+            }
+        }
+        members
     }
 
     // --- the whole -----------------------------------------------------------------------------------------------------
@@ -438,9 +497,6 @@ impl<'t> Reader<'t> {
         if field_nodes.is_empty() {
             self.problem(node, format!("collection `{name}` has no fields"));
         }
-        if field_nodes.len() > MAX_FIELDS {
-            self.problem(node, format!("a collection has at most {MAX_FIELDS} fields"));
-        }
         let mut field_names: Vec<&str> = field_nodes.iter().map(|(name, ..)| *name).collect();
         let link_fields = self.link_fields(node, &field_names);
         field_names.extend(link_fields.iter().map(|field| field.name.as_str()));
@@ -453,6 +509,11 @@ impl<'t> Reader<'t> {
         }
         self.derivations_are_acyclic(&fields, &field_nodes);
         fields.extend(link_fields.iter().cloned());
+        let members = self.member_fields(&fields, &field_nodes);
+        fields.extend(members);
+        if fields.len() > MAX_FIELDS {
+            self.problem(node, format!("a collection has at most {MAX_FIELDS} fields"));
+        }
         let (key, key_text) = self.key_rule(name, node, &fields).unwrap_or((KeyRule::Field(0), String::new()));
         let keep_raw = self.choice(node.get("raw"), "choice for raw", &[("keep", true), ("drop", false)]).unwrap_or(false);
         let exists =
@@ -482,6 +543,7 @@ impl<'t> Reader<'t> {
                 return None;
             }
         }
+        let mut own_rule = None;
         field.required = self.boolean(node.get("required"), "required");
         field.unique = self.boolean(node.get("unique"), "unique");
         field.fold = self.boolean(node.get("fold"), "fold");
@@ -494,10 +556,26 @@ impl<'t> Reader<'t> {
         if field.fold && field.ty.is_list() && !field.index.ordered {
             self.problem(node, "a folded list needs `index: equal`");
         }
-        if field.unique && (field.ty.is_list() || field.ty == FieldType::Json) {
+        if let Some(by) = node.get("by") {
+            let names: Vec<&str> = field.ty.members().iter().map(|member| member.name.as_str()).collect();
+            match self.reference(by, "member", &names) {
+                Some(member) if field.ty.members()[member].ty.is_ordered() => own_rule = Some(Survivorship::UnionBy(member)),
+                Some(_) => self.problem(by, "ranges tell no structs apart"),
+                None => {}
+            }
+        }
+        if !field.ty.members().is_empty() && ["derive", "rollup", "one_of"].iter().any(|word| node.get(word).is_some()) {
+            self.problem(node, format!("`{name}` is a list of structs: documents give it"));
+        }
+        if field.unique && (field.ty.is_list() || !field.ty.is_ordered()) {
             self.problem(node, format!("a field of type {} cannot be unique", field.ty));
         }
-        if let Some(rule) = node.get("survivorship") {
+        if let Some(rule) = own_rule {
+            if let Some(other) = node.get("survivorship") {
+                self.problem(other, "`by` says which structs of all contributors are one; leave one of the two out");
+            }
+            field.survivorship = rule;
+        } else if let Some(rule) = node.get("survivorship") {
             field.survivorship = self.survivorship(rule, source_names).unwrap_or(Survivorship::Latest);
             if matches!(field.survivorship, Survivorship::Union) && !field.ty.is_list() {
                 self.problem(rule, format!("union gives a list, `{name}` is {}", field.ty));
@@ -590,7 +668,7 @@ impl<'t> Reader<'t> {
         if is_name {
             self.reference(key, "field", &contributed)?;
             let index = fields.iter().position(|field| field.name == text)?;
-            if fields[index].ty.is_list() || fields[index].ty == FieldType::Json {
+            if !fields[index].ty.is_ordered() {
                 self.problem(key, format!("a key is a scalar, `{text}` is {}", fields[index].ty));
             }
             return Some((KeyRule::Field(index), text));
@@ -1053,7 +1131,7 @@ impl<'t> Reader<'t> {
             };
             let says_nothing = !own_map && !matches!(rule_node.kind, Kind::Map(_)) || {
                 matches!(rule_node.kind, Kind::Map(_))
-                    && !["path", "first", "cases", "expr", "match"].iter().any(|word| rule_node.get(word).is_some())
+                    && !["path", "first", "cases", "expr", "match", "map"].iter().any(|word| rule_node.get(word).is_some())
             };
             if says_nothing && default_path.is_none() {
                 continue;
@@ -1096,6 +1174,12 @@ impl<'t> Reader<'t> {
     }
 
     fn rule(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<Rule> {
+        let has_members = !ty.members().is_empty();
+        if has_members && scope.format.family != Family::Json && node.get("map").is_none() {
+            let message = format!("a struct of {} says where its members come from", scope.format.family.name());
+            self.problem_with_help(node, message, "for example: { path: replica, map: { site: '@node' } }");
+            return None;
+        }
         if !matches!(node.kind, Kind::Map(_)) {
             let path = self.path(node, scope.format)?;
             return Some(plain_rule(ty, path));
@@ -1106,6 +1190,7 @@ impl<'t> Reader<'t> {
             return None;
         }
         let origin = match (origins.first().copied(), default_path) {
+            (Some("path") | None, default) if node.get("map").is_some() => self.elements(node, ty, default, scope)?,
             (Some("path"), _) => Origin::Paths(vec![self.path(node.get("path")?, scope.format)?]),
             (Some("first"), _) => {
                 let items = self.items(node.get("first"), "first");
@@ -1143,7 +1228,7 @@ impl<'t> Reader<'t> {
         let reads_meta = match &origin {
             Origin::Expression(expression) => expression.variables().iter().any(|name| name == "meta" || scope.reads_meta.contains(&name.as_str())),
             Origin::Match { of, .. } => of == "meta" || scope.reads_meta.contains(&of.as_str()),
-            Origin::Paths(_) | Origin::Cases(_) => false,
+            Origin::Paths(_) | Origin::Cases(_) | Origin::Elements(..) => false,
         };
         let each_field = self.choice(node.get("each"), "choice for each", &[("field", true), ("subfield", false)]).unwrap_or(false);
         if let Some(each) = node.get("each") {
@@ -1180,6 +1265,42 @@ impl<'t> Reader<'t> {
             strict: self.choice(node.get("on_error"), "choice for on_error", &[("warn", false), ("fail", true)]).unwrap_or(false),
             reads_meta,
         })
+    }
+
+    /// `path` finds the places, `map` says of each member where it is from there.
+    fn elements(&mut self, node: &Node, ty: &FieldType, default_path: Option<String>, scope: &RuleScope<'_>) -> Option<Origin> {
+        let map = node.get("map")?;
+        let members = ty.members();
+        if members.is_empty() || !matches!(scope.format.family, Family::Json | Family::Xml) {
+            self.problem(map, "`map` is for lists of structs of json and xml");
+            return None;
+        }
+        let path = match (node.get("path"), default_path) {
+            (Some(path), _) => self.path(path, scope.format)?,
+            (None, Some(path)) => Path::compile(&path, PathLanguage::Json, &[]).ok()?,
+            (None, None) => {
+                self.problem(node, "`path` says where the structs are");
+                return None;
+            }
+        };
+        let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+        let mut rules = Vec::new();
+        for (_, name_node, rule_node) in self.named(Some(map), "members") {
+            let Some(index) = self.reference(name_node, "member", &names) else { continue };
+            if let Some(other) = ["expr", "match"].iter().find_map(|word| rule_node.get(word)) {
+                self.problem(other, "a member comes from a path");
+                continue;
+            }
+            if matches!(rule_node.kind, Kind::Map(_)) {
+                self.section(rule_node, "a member's rule", &[words::RULE])?;
+            }
+            let own = &members[index];
+            let default = (scope.format.family == Family::Json).then(|| format!("$.{}", own.name));
+            if let Some(rule) = self.rule(rule_node, &own.ty, default, scope) {
+                rules.push((own.clone(), rule));
+            }
+        }
+        Some(Origin::Elements(path, rules))
     }
 
     fn format(&mut self, node: &Node, ty: &FieldType) -> Option<String> {

@@ -115,7 +115,7 @@ impl Reader<'_> {
         let field_node = if is_short { node } else { self.required(node, "field")? };
         let field = self.reference(field_node, "field", &fields)?;
         let ty = collection.fields[field].golden_type();
-        if ty.is_list() || *ty == FieldType::Json {
+        if !ty.is_ordered() {
             self.problem(field_node, format!("`{}` is of type {ty}; an argument is a condition on a field with one value", fields[field]));
         }
         if collection.fields[field].derive.is_some() {

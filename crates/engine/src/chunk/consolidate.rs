@@ -359,13 +359,9 @@ pub fn golden_change(collection: &Collection, stored: Option<&StoredRecord>, cha
     let before = stored.alive.then_some(&*stored.golden);
     let differs = |index: usize| before.map(|values| &values[index]) != after.map(|values| &values[index]);
     let shown = |values: &[Value]| -> Json {
-        let fields = collection
-            .fields
-            .iter()
-            .zip(values)
-            .enumerate()
-            .filter(|(index, (_, value))| if before.is_some() && after.is_some() { differs(*index) } else { !value.is_null() });
-        fields.map(|(_, (field, value))| (field.name.clone(), value.to_json(field.golden_type()))).collect::<Map<_, _>>().into()
+        let both = before.is_some() && after.is_some();
+        let fields = collection.shown_fields().filter(|(index, _)| if both { differs(*index) } else { !values[*index].is_null() });
+        fields.map(|(index, field)| (field.name.clone(), values[index].to_json(field.golden_type()))).collect::<Map<_, _>>().into()
     };
     let changed = (before.is_some() || after.is_some()) && (0..collection.fields.len()).any(differs);
     changed.then(|| json!({ "before": before.map(shown), "after": after.map(shown) }))

@@ -13,8 +13,8 @@ use stook_catalogue::fold::squash;
 use stook_catalogue::key::Key;
 use stook_catalogue::plain::Lean;
 use stook_catalogue::record::{Hash, Raw, Said, UNKNOWN_TIME, put_bytes, put_value};
-use stook_catalogue::value::{FieldType, Value, from_json, from_text, show_timestamp};
-use stook_formats::{Document, Head, Selected, Syntax, select};
+use stook_catalogue::value::{FieldType, Value, from_json, from_text, ranges, ranges_of, show_timestamp, struct_of};
+use stook_formats::{Document, Head, Place, Selected, Syntax, places, select, select_from};
 
 /// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
 const MOST_AHEAD: i64 = 24 * 3600 * 1_000_000;
@@ -247,7 +247,7 @@ impl<'c> Mapper<'c> {
                     earlier(name) || (name == "meta" && members.peek().is_some() && members.all(|member| member.name != "ordinal"))
                 }),
                 Origin::Match { of, .. } => earlier(of),
-                Origin::Paths(_) | Origin::Cases(_) => false,
+                Origin::Paths(_) | Origin::Cases(_) | Origin::Elements(..) => false,
             });
         }
         let known = RefCell::new(vec![None; source.lets.len()]);
@@ -563,11 +563,54 @@ impl<'c> Mapper<'c> {
                 }
                 Ok(Value::Null)
             }
+            Origin::Elements(path, rules) => {
+                let members = rule.ty.members();
+                let mut structs = Vec::new();
+                for place in places(document, path) {
+                    let mut values = vec![Value::Null; members.len()];
+                    for (member, rule) in rules {
+                        let value = self.member(place, rule).map_err(|reason| trouble(format!("{}: {reason}", member.name)))?;
+                        let own = members.iter().position(|known| known.name == member.name);
+                        if let Some(own) = own {
+                            values[own] = check(value, &member.ty, &[]).map_err(trouble)?;
+                        }
+                    }
+                    structs.push(struct_of(members, values));
+                }
+                structs.retain(|element| !element.is_null());
+                Ok(if structs.is_empty() { Value::Null } else { Value::List(structs) })
+            }
             Origin::Expression(expression) => self.expression(expression, rule, scope).map_err(trouble),
             Origin::Match { pattern, of } => {
                 let groups = scope.text(of).and_then(|text| self.catalogue.patterns[*pattern].groups(&text));
                 Ok(groups.map_or(Value::Null, |groups| Value::Json(Box::new(groups.into()))))
             }
+        }
+    }
+
+    /// A member of a struct.
+    fn member(&self, place: Place<'_>, rule: &Rule) -> Result<Value, String> {
+        let mut found = Vec::new();
+        match &rule.origin {
+            Origin::Paths(paths) => {
+                for path in paths {
+                    select_from(place, path, &mut found);
+                    if !found.is_empty() {
+                        break;
+                    }
+                }
+                self.convert(&found, rule)
+            }
+            Origin::Cases(cases) => {
+                for (path, constant) in cases {
+                    select_from(place, path, &mut found);
+                    if !found.is_empty() {
+                        return self.text(constant, rule);
+                    }
+                }
+                Ok(Value::Null)
+            }
+            Origin::Elements(..) | Origin::Expression(_) | Origin::Match { .. } => Ok(Value::Null),
         }
     }
 
@@ -600,6 +643,15 @@ impl<'c> Mapper<'c> {
         let Some(first) = found.first() else { return Ok(Value::Null) };
         if let Some(separator) = &rule.join {
             return self.joined(found, separator, rule);
+        }
+        if rule.ty == FieldType::Ranges {
+            let mut all = Vec::new();
+            for selected in found {
+                if let Value::Json(own) = self.one(selected, rule)? {
+                    all.extend(ranges(&own));
+                }
+            }
+            return Ok(ranges_of(all));
         }
         if !rule.ty.is_list() {
             return self.one(first, rule);

@@ -104,8 +104,25 @@ pub struct StoredFile {
     pub size: u64,
     /// Events.
     pub events: u64,
-    /// The run they were taken in.
-    pub run: u64,
+    /// The runs they were taken in, ascending, each with ranges of its sections.
+    pub lumis: Vec<(u64, Vec<(u64, u64)>)>,
+}
+
+/// A copy of a block at a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replica {
+    /// The site's name.
+    pub site: String,
+    /// Its storage's host.
+    pub se: String,
+    /// Bytes that have arrived.
+    pub size: u64,
+    /// Files that have arrived.
+    pub files: u64,
+    /// Whether all have.
+    pub complete: bool,
+    /// Whether the site is to keep it.
+    pub custodial: bool,
 }
 
 /// A site.
@@ -210,6 +227,17 @@ impl Datasets {
         (0..BLOCKS).map(|block| self.block(dataset, block))
     }
 
+    /// The copies of a block, by site.
+    pub fn replicas(&self, block: &Block) -> Vec<Replica> {
+        let replica = |number: &u64| {
+            let Site { name: site, se, tier, .. } = self.site(*number);
+            let complete = number % 7 != 3;
+            let files = if complete { block.files } else { block.files / 2 };
+            Replica { site, se, size: block.transferred / block.files * files, files, complete, custodial: tier < 2 }
+        };
+        block.replicas.iter().map(replica).collect()
+    }
+
     /// Files of a block.
     pub fn files(&self, dataset: &Dataset, block: u64) -> impl Iterator<Item = StoredFile> {
         let own = self.block(dataset, block);
@@ -218,7 +246,10 @@ impl Datasets {
             name: format!("/store{}/{number:04}.root", own.name.replace('#', "/")),
             size: random.between(500_000_000, 4_000_000_000),
             events: random.between(100, 20_000),
-            run: FIRST_RUN + random.below(1_000),
+            lumis: {
+                let first = FIRST_RUN + random.below(1_000);
+                (0..random.between(1, 2)).map(|later| (first + later, sections(&mut random))).collect()
+            },
         })
     }
 
@@ -238,6 +269,17 @@ impl Datasets {
         let datasets = (0..random.between(1, 4)).map(|_| random.below(self.records)).collect();
         Run { number, start, stop: start + random.between(600, 5_000), bfield: random.between(0, 3_811), events: random.below(1 << 24), datasets }
     }
+}
+
+/// Ranges of sections, ascending and apart.
+fn sections(random: &mut Random) -> Vec<(u64, u64)> {
+    let (mut from, count) = (random.between(1, 20), random.between(1, 3));
+    let range = |_| {
+        let range = (from, from + random.below(30));
+        from = range.1 + random.between(2, 10);
+        range
+    };
+    (0..count).map(range).collect()
 }
 
 /// A dataset as the catalogue says it.
@@ -263,16 +305,18 @@ pub fn block_xml(data: &Datasets, block: &Block, out: &mut String) {
     let Block { name, transferred, files, .. } = block;
     let open = if block.open { "y" } else { "n" };
     let _ = write!(out, r#"<block bytes="{transferred}" files="{files}" is_open="{open}" name="{name}">"#);
-    for replica in &block.replicas {
-        let Site { name, se, .. } = data.site(*replica);
-        let _ = write!(out, r#"<replica bytes="{transferred}" complete="y" custodial="n" files="{files}" node="{name}" se="{se}"/>"#);
+    let yes = |yes: bool| if yes { "y" } else { "n" };
+    for Replica { site, se, size, files, complete, custodial } in data.replicas(block) {
+        let (complete, custodial) = (yes(complete), yes(custodial));
+        let _ = write!(out, r#"<replica bytes="{size}" complete="{complete}" custodial="{custodial}" files="{files}" node="{site}" se="{se}"/>"#);
     }
     out.push_str("</block>\n");
 }
 
 /// A file as the catalogue says it.
 pub fn file_json(block: &Block, file: &StoredFile) -> Json {
-    json!({ "logical_file_name": file.name, "block_name": block.name, "file_size": file.size, "event_count": file.events, "run_num": file.run })
+    let lumis: Vec<Json> = file.lumis.iter().map(|(run, sections)| json!({ "run_num": run, "sections": sections })).collect();
+    json!({ "logical_file_name": file.name, "block_name": block.name, "file_size": file.size, "event_count": file.events, "lumis": lumis })
 }
 
 /// A site as the site service says it.
@@ -332,8 +376,11 @@ pub fn write(data: &Datasets, folder: &Path) -> io::Result<()> {
 
 /// What a block is when both services have been heard: the catalogue wins.
 pub fn truth(data: &Datasets, block: &Block) -> Json {
-    let mut sites: Vec<String> = block.replicas.iter().map(|replica| data.site(*replica).name).collect();
-    sites.sort_unstable();
+    let replica = |own: Replica| {
+        let Replica { site, se, size, files, complete, custodial } = own;
+        json!({ "site": site, "se": se, "size": size, "files": files, "complete": complete, "custodial": custodial })
+    };
+    let replicas: Vec<Json> = data.replicas(block).into_iter().map(replica).collect();
     let of = |known: bool, value: Json| if known { value } else { Json::Null };
     json!({
         "name": block.name,
@@ -342,7 +389,7 @@ pub fn truth(data: &Datasets, block: &Block) -> Json {
         "nfiles": block.files,
         "nevents": of(block.catalogued, json!(block.events)),
         "open": of(block.transferable, json!(block.open)),
-        "site": of(block.transferable, json!(sites)),
+        "replica": of(block.transferable, json!(replicas)),
         "conflict": block.catalogued && block.transferable && block.size != block.transferred,
     })
 }

@@ -2,12 +2,12 @@
 
 use super::session::{Attempt, Parameter, Session};
 use super::tables::{INDEXED, indexed, name};
-use super::values::{Bound, bare_type, read};
+use super::values::{Bound, bare_type, column_type, read};
 use crate::StoreError;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
-use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of};
+use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of, member, structs};
 use ::postgres::types::ToSql;
-use stook_catalogue::definition::{Catalogue, Collection, Index};
+use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::fold::fold;
 use stook_catalogue::value::{FieldType, Value};
 
@@ -71,7 +71,7 @@ struct Known {
     tags: Option<u32>,
 }
 
-fn known(collection: &Collection, column: Column) -> Attempt<Known> {
+fn known(collection: &Collection, each: Option<usize>, column: Column) -> Attempt<Known> {
     let plain = |sql: &str, ty: FieldType| {
         let (sql, compared, name) = (sql.to_owned(), sql.to_owned(), sql.to_owned());
         Known { sql: format!("r.{sql}"), compared: format!("r.{compared}"), ty, fold: false, index: Index::default(), name, tags: None }
@@ -92,6 +92,14 @@ fn known(collection: &Collection, column: Column) -> Attempt<Known> {
             let (sql, ty) = (format!("r.{}", name(&["f", &field.name])), field.golden_type().clone());
             let compared = if field.fold && !ty.is_list() { format!("r.{}", name(&["x", &field.name])) } else { sql.clone() };
             Ok(Known { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone(), tags: None })
+        }
+        Column::Element(index) => {
+            let member = member(collection, each, index)?;
+            let value = format!("(el.value::jsonb ->> '{}')", member.name);
+            // text is collated by the column's rule wherever it stands
+            let sql = format!("{value}::{}", column_type(&member.ty));
+            let ty = member.ty.clone();
+            Ok(Known { compared: sql.clone(), sql, ty, fold: false, index: Index::default(), name: member.name.clone(), tags: None })
         }
         Column::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
@@ -218,7 +226,23 @@ impl Comparison<'_> {
         Ok(parts.join(" AND "))
     }
 
+    /// A test of a column that holds ranges.
+    fn in_ranges(&mut self, test: &Test) -> Attempt<String> {
+        let windows = test.windows().ok_or_else(|| StoreError::Wrong("ranges are compared with integers".into()))?;
+        let windows: Vec<[i64; 2]> = windows.into_iter().map(|(low, high)| [low, high]).collect();
+        let windows = self.parameters.text(serde_json::json!(windows).to_string());
+        let negation = if matches!(test, Test::NotEqual(_)) { "NOT " } else { "" };
+        Ok(format!(
+            "{negation}EXISTS (SELECT 1 FROM jsonb_array_elements({}::jsonb) AS g(v), jsonb_array_elements({windows}::jsonb) AS w(v) \
+             WHERE (g.v ->> 0)::bigint <= (w.v ->> 1)::bigint AND (g.v ->> 1)::bigint >= (w.v ->> 0)::bigint)",
+            self.sql
+        ))
+    }
+
     fn test(&mut self, test: &Test) -> Attempt<String> {
+        if self.known.ty == FieldType::Ranges {
+            return self.in_ranges(test);
+        }
         let element = self.known.ty.element().clone();
         Ok(match test {
             Test::Wildcard(pieces) | Test::NotWildcard(pieces) if pieces.is_empty() => {
@@ -290,6 +314,8 @@ struct Builder<'a> {
     finds: bool,
     /// Whether who carries a tag is read in the order of keys, and records are looked up by that.
     streams: bool,
+    /// The structs that rows are of, read of each record.
+    each: String,
 }
 
 /// Rows of a page that is read in the order of keys.
@@ -298,11 +324,12 @@ const SMALL_PAGE: u64 = 256;
 impl<'a> Builder<'a> {
     fn new(catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Attempt<Self> {
         let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-        let mut builder = Self { collection, tenant, conditions: Vec::new(), parameters: Parameters::default(), finds: false, streams: false };
+        let each = each(collection, plan.each)?;
+        let mut builder = Self { collection, tenant, conditions: Vec::new(), parameters: Parameters::default(), finds: false, streams: false, each };
         let tenant = builder.parameters.push(Given::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
         let conditions: Vec<(Known, &Test)> =
-            plan.conditions.iter().map(|condition| Ok((known(collection, condition.column)?, &condition.test))).collect::<Attempt<_>>()?;
+            plan.conditions.iter().map(|condition| Ok((known(collection, plan.each, condition.column)?, &condition.test))).collect::<Attempt<_>>()?;
         let finds = |(known, test): &(Known, &Test)| known.finds(test);
         builder.finds = conditions.iter().any(finds);
         let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= SMALL_PAGE);
@@ -379,14 +406,20 @@ impl<'a> Builder<'a> {
     }
 
     fn from(&self) -> String {
-        let (table, conditions) = (name(&["r", &self.collection.name]), self.conditions.join(" AND "));
+        let (table, conditions, each) = (name(&["r", &self.collection.name]), self.conditions.join(" AND "), &self.each);
         match self.streams {
             true => format!(
-                "tagged t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant = t.tenant AND o.key = t.key OFFSET 0) AS r WHERE {conditions}"
+                "tagged t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant = t.tenant AND o.key = t.key OFFSET 0) AS r{each} WHERE {conditions}"
             ),
-            false => format!("{table} r WHERE {conditions}"),
+            false => format!("{table} r{each} WHERE {conditions}"),
         }
     }
+}
+
+/// What is read beside each record for rows that are of structs.
+fn each(collection: &Collection, field: Option<usize>) -> Attempt<String> {
+    let unnested = |list: &Field| format!(" CROSS JOIN LATERAL unnest(r.{}) WITH ORDINALITY AS el(value, place)", name(&["f", &list.name]));
+    Ok(structs(collection, field)?.map_or(String::new(), unnested))
 }
 
 /// A column to sort by; `hidden` from the planner, which would otherwise walk its index and hope to meet records soon.
@@ -396,30 +429,33 @@ fn in_order(column: &str, hidden: bool) -> String {
 
 fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(String, Parameters)> {
     let builder = Builder::new(catalogue, tenant, plan)?;
-    let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Attempt<_>>()?;
+    let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
     let selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
-    let mut order: Vec<String> = Vec::new();
+    let (mut order, mut sorted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for sort in &plan.sort {
-        let column = known(builder.collection, sort.column)?;
+        let column = known(builder.collection, plan.each, sort.column)?;
         let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&column.compared, &column.ty));
         let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
         order.extend(held.filter(|_| !plan.distinct && !builder.finds).map(|held| format!("{held} COLLATE \"C\"{direction}")));
         order.push(format!("{}{direction}", in_order(&column.compared, builder.finds && !plan.distinct)));
+        sorted.push(column.compared);
     }
     let from = builder.from();
     let mut sql = if plan.distinct {
-        // a sort column may be folded, which is not selected
-        let hidden: Vec<String> = order.iter().map(|column| column.split(' ').next().unwrap_or_default().to_owned()).collect();
         // lists have no order of their own: as in the embedded store, that of their text
         let in_order = |(column, known): (&String, &Known)| match known.ty {
             FieldType::List(_) => format!("array_to_json({column})::text COLLATE \"C\" NULLS FIRST"),
             _ => format!("{column} NULLS FIRST"),
         };
         order.extend(selected.iter().zip(&columns).map(in_order));
-        let grouped: Vec<String> = selected.iter().cloned().chain(hidden).collect();
+        // a sort column may be folded, which is not selected
+        let grouped: Vec<String> = selected.iter().cloned().chain(sorted).collect();
         format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
     } else {
         order.push(if builder.streams { "t.key".to_owned() } else { in_order("r.key", builder.finds) });
+        if plan.each.is_some() {
+            order.push("el.place".into());
+        }
         format!("SELECT {} FROM {from}", selected.join(", "))
     };
     sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
@@ -446,7 +482,7 @@ pub fn visit(
 ) -> Attempt<()> {
     let (sql, parameters) = rows_statement(catalogue, tenant, plan)?;
     let collection = &catalogue.collections[plan.collection];
-    let types: Vec<FieldType> = plan.columns.iter().map(|column| Ok(known(collection, *column)?.ty)).collect::<Attempt<_>>()?;
+    let types: Vec<FieldType> = plan.columns.iter().map(|column| Ok(known(collection, plan.each, *column)?.ty)).collect::<Attempt<_>>()?;
     parameters.with(|parameters| {
         session.visit(&sql, parameters, |row| {
             let values = types.iter().enumerate().map(|(index, ty)| read(row, index, ty)).collect::<Attempt<_>>()?;
@@ -477,18 +513,29 @@ pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &P
 pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Attempt<Value> {
     let plan = all_rows(plan);
     let builder = Builder::new(catalogue, tenant, &plan)?;
-    let column = known(builder.collection, aggregate.column)?;
+    let column = known(builder.collection, plan.each, aggregate.column)?;
     let rows = if plan.distinct {
         let Some(wanted) = plan.columns.iter().position(|other| *other == aggregate.column) else {
             return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)).into());
         };
-        let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Attempt<_>>()?;
+        let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
         let name = |index: usize| if index == wanted { "v".to_owned() } else { format!("c{index}") };
         let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
         format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
     } else {
         format!("SELECT {} AS v FROM {}", column.sql, builder.from())
     };
+    if column.ty == FieldType::Ranges {
+        let sql = match aggregate.function {
+            Function::Count => "coalesce(sum((e.v ->> 1)::bigint - (e.v ->> 0)::bigint + 1), 0)::bigint",
+            Function::Min => "min((e.v ->> 0)::bigint)",
+            Function::Max => "max((e.v ->> 1)::bigint)",
+            other => return Err(StoreError::Wrong(format!("ranges have no {}", other.name())).into()),
+        };
+        let sql = format!("SELECT {sql} FROM ({rows}) AS rows, jsonb_array_elements(rows.v::jsonb) AS e(v)");
+        let row = builder.parameters.with(|parameters| session.one(&sql, parameters))?;
+        return Ok(row.get::<_, Option<i64>>(0).map_or(Value::Null, Value::Int));
+    }
     let values = if column.ty.is_list() {
         format!("SELECT e.v FROM ({rows}) AS rows, unnest(rows.v) AS e(v) WHERE e.v IS NOT NULL")
     } else {

@@ -42,9 +42,9 @@ pub fn column_type(ty: &FieldType) -> String {
         FieldType::Boolean => "boolean".into(),
         FieldType::Float => "double precision".into(),
         FieldType::Uuid => "uuid".into(),
-        FieldType::Text | FieldType::Json => "text COLLATE \"C\"".into(),
+        FieldType::Text | FieldType::Json | FieldType::Ranges | FieldType::Struct(_) => "text COLLATE \"C\"".into(),
         FieldType::List(element) => match **element {
-            FieldType::Text | FieldType::Json => "text[] COLLATE \"C\"".into(),
+            FieldType::Text | FieldType::Json | FieldType::Struct(_) => "text[] COLLATE \"C\"".into(),
             ref other => format!("{}[]", column_type(other)),
         },
     }
@@ -70,12 +70,12 @@ pub fn read(row: &Row, index: usize, ty: &FieldType) -> Attempt<Value> {
         FieldType::Float => column(row, index)?.map_or(Value::Null, Value::Float),
         FieldType::Uuid => column::<Uuid>(row, index)?.map_or(Value::Null, |id| Value::Uuid(id.as_u128())),
         FieldType::Text => column::<&str>(row, index)?.map_or(Value::Null, Value::text),
-        FieldType::Json => column::<&str>(row, index)?.map_or(Value::Null, json),
+        FieldType::Json | FieldType::Ranges | FieldType::Struct(_) => column::<&str>(row, index)?.map_or(Value::Null, json),
         FieldType::List(element) => match &**element {
             FieldType::Boolean => list(column::<Vec<bool>>(row, index)?, Value::Bool),
             FieldType::Float => list(column::<Vec<f64>>(row, index)?, Value::Float),
             FieldType::Uuid => list(column::<Vec<Uuid>>(row, index)?, |id| Value::Uuid(id.as_u128())),
-            FieldType::Json => list(column::<Vec<&str>>(row, index)?, json),
+            FieldType::Json | FieldType::Struct(_) => list(column::<Vec<&str>>(row, index)?, json),
             FieldType::Text | FieldType::List(_) => list(column::<Vec<&str>>(row, index)?, Value::text),
             _ => list(column::<Vec<i64>>(row, index)?, Value::Int),
         },

@@ -8,7 +8,7 @@ use super::failure;
 use super::records::{bind, bind_element, unbind};
 use super::tables::ordered_index;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
-use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of};
+use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of, member, structs};
 use crate::{Result, StoreError};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, ToSql};
@@ -45,7 +45,7 @@ struct Known {
     tags: Option<u32>,
 }
 
-fn known(collection: &Collection, column: Column) -> Result<Known> {
+fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result<Known> {
     let plain = |sql: &str, ty: FieldType| Known {
         sql: sql.to_owned(),
         compared: sql.to_owned(),
@@ -95,6 +95,12 @@ fn known(collection: &Collection, column: Column) -> Result<Known> {
                 unique: field.unique,
                 tags: None,
             })
+        }
+        Column::Element(index) => {
+            let member = member(collection, each, index)?;
+            let value = format!("el.value ->> '{}'", member.name);
+            let sql = if member.ty == FieldType::Uuid { format!("unhex({value})") } else { format!("({value})") };
+            Ok(Known { name: member.name.clone(), is_key: false, ..plain(&sql, member.ty.clone()) })
         }
         Column::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
@@ -280,6 +286,8 @@ struct Builder<'a> {
     index: String,
     /// What is read before the records, and leads to them.
     before: &'static str,
+    /// The structs that rows are of, read of each record.
+    each: String,
     /// In words, how the records are found.
     access: String,
 }
@@ -295,16 +303,17 @@ impl<'a> Builder<'a> {
             parameters: vec![Sql::Integer(tenant)],
             index: String::new(),
             before: "",
+            each: each(collection, plan.each)?,
             access: "reads every record of the collection".into(),
         };
-        let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, condition.column)).collect::<Result<_>>()?;
+        let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, plan.each, condition.column)).collect::<Result<_>>()?;
         let mut answered = None;
         if let Some((index, way)) = driver(connection, collection, tenant, plan, &knowns)? {
             builder.drive(&plan.conditions[index].test, &knowns[index], &way)?;
             // asking the elements leaves nothing to check
             answered = matches!(way, Way::Elements).then_some(index);
         } else if let Some(sort) = plan.sort.first() {
-            let column = known(collection, sort.column)?;
+            let column = known(collection, plan.each, sort.column)?;
             if let Some(index) = column.ordered_index(collection) {
                 builder.index = format!(" INDEXED BY {index}");
                 builder.access = format!("walks the index on {}", column.name);
@@ -342,7 +351,7 @@ impl<'a> Builder<'a> {
             }
             // rows come by their ids, and no other index may tempt
             Way::Elements => {
-                let by = if known.tags.is_some() { format!("\"r_{collection}\".key") } else { "id".to_owned() };
+                let by = if known.tags.is_some() { format!("\"r_{collection}\".key") } else { format!("\"r_{collection}\".id") };
                 let from = if known.tags.is_some() { "key" } else { "id" };
                 self.index = if known.tags.is_some() { format!(" INDEXED BY \"k_{collection}\"") } else { " NOT INDEXED".into() };
                 self.access = format!("finds records through the index on the elements of {name}");
@@ -354,7 +363,8 @@ impl<'a> Builder<'a> {
             Way::Trigrams(query) => {
                 self.index = " NOT INDEXED".into();
                 self.access = format!("finds records through the trigram index on {name}");
-                self.conditions.push(format!("id IN (SELECT rowid FROM \"t_{collection}_{name}\" WHERE \"t_{collection}_{name}\" MATCH ?)"));
+                self.conditions
+                    .push(format!("\"r_{collection}\".id IN (SELECT rowid FROM \"t_{collection}_{name}\" WHERE \"t_{collection}_{name}\" MATCH ?)"));
                 self.parameters.push(Sql::Text(query.clone()));
             }
         }
@@ -394,12 +404,33 @@ impl<'a> Builder<'a> {
     }
 
     fn from(&self) -> String {
-        format!("{}\"r_{}\"{} WHERE {}", self.before, self.collection.name, self.index, self.conditions.join(" AND "))
+        format!("{}\"r_{}\"{}{} WHERE {}", self.before, self.collection.name, self.index, self.each, self.conditions.join(" AND "))
     }
+}
+
+/// What is read beside each record for rows that are of structs.
+fn each(collection: &Collection, field: Option<usize>) -> Result<String> {
+    let list = structs(collection, field)?;
+    Ok(list.map_or(String::new(), |list| format!(" CROSS JOIN json_each(\"r_{}\".\"f_{}\") AS el", collection.name, list.name)))
+}
+
+/// A test of `sql`, which holds ranges.
+fn in_ranges(sql: &str, test: &Test, parameters: &mut Vec<Sql>) -> Result<String> {
+    let windows = test.windows().ok_or_else(|| StoreError::Wrong("ranges are compared with integers".into()))?;
+    let windows: Vec<[i64; 2]> = windows.into_iter().map(|(low, high)| [low, high]).collect();
+    parameters.push(Sql::Text(serde_json::json!(windows).to_string()));
+    let negation = if matches!(test, Test::NotEqual(_)) { "NOT " } else { "" };
+    Ok(format!(
+        "{negation}EXISTS (SELECT 1 FROM json_each({sql}) AS g, json_each(?) AS w \
+         WHERE g.value ->> 0 <= w.value ->> 1 AND g.value ->> 1 >= w.value ->> 0)"
+    ))
 }
 
 /// A test of `sql`, which is the column in the form that is compared, or an element of the list.
 fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) -> Result<String> {
+    if known.ty == FieldType::Ranges {
+        return in_ranges(sql, test, parameters);
+    }
     let value = |value: &Value| {
         let folded = known.folded(value);
         if known.ty.is_list() { owned(&bind_element(&folded)) } else { owned(&bind(&folded)) }
@@ -505,11 +536,11 @@ fn owned(value: &rusqlite::types::ToSqlOutput<'_>) -> Sql {
 
 fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<(Statement, String)> {
     let builder = Builder::new(connection, catalogue, tenant, plan)?;
-    let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Result<_>>()?;
+    let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Result<_>>()?;
     let selected: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
     let mut order: Vec<String> = Vec::new();
     for sort in &plan.sort {
-        let column = known(builder.collection, sort.column)?;
+        let column = known(builder.collection, plan.each, sort.column)?;
         order.push(format!("{}{}", column.compared, if sort.descending { " DESC" } else { "" }));
     }
     let mut sql = if plan.distinct {
@@ -520,6 +551,9 @@ fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, p
         format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
     } else {
         order.push(if builder.before.is_empty() { format!("\"r_{}\".key", builder.collection.name) } else { "t.key".to_owned() });
+        if plan.each.is_some() {
+            order.push("el.key".into());
+        }
         format!("SELECT {} FROM {}", selected.join(", "), builder.from())
     };
     sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
@@ -541,7 +575,7 @@ pub fn visit(
 ) -> Result<()> {
     let (statement, _) = rows_statement(connection, catalogue, tenant, plan)?;
     let collection = &catalogue.collections[plan.collection];
-    let columns: Vec<Known> = plan.columns.iter().map(|column| known(collection, *column)).collect::<Result<_>>()?;
+    let columns: Vec<Known> = plan.columns.iter().map(|column| known(collection, plan.each, *column)).collect::<Result<_>>()?;
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
     let mut rows = prepared.query(statement.bound().as_slice()).map_err(failure)?;
     while let Some(row) = rows.next().map_err(failure)? {
@@ -578,12 +612,12 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
 pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Result<Value> {
     let plan = all_rows(plan);
     let builder = Builder::new(connection, catalogue, tenant, &plan)?;
-    let column = known(builder.collection, aggregate.column)?;
+    let column = known(builder.collection, plan.each, aggregate.column)?;
     let rows = if plan.distinct {
         if !plan.columns.contains(&aggregate.column) {
             return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)));
         }
-        let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, *column)).collect::<Result<_>>()?;
+        let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Result<_>>()?;
         let wanted = plan.columns.iter().position(|other| *other == aggregate.column);
         let name = |index: usize| if Some(index) == wanted { "v".to_owned() } else { format!("c{index}") };
         let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
@@ -591,6 +625,18 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     } else {
         format!("SELECT {} AS v FROM {}", column.sql, builder.from())
     };
+    if column.ty == FieldType::Ranges {
+        let sql = match aggregate.function {
+            Function::Count => "coalesce(sum((e.value ->> 1) - (e.value ->> 0) + 1), 0)",
+            Function::Min => "min(e.value ->> 0)",
+            Function::Max => "max(e.value ->> 1)",
+            other => return Err(StoreError::Wrong(format!("ranges have no {}", other.name()))),
+        };
+        let statement = Statement { sql: format!("SELECT {sql} FROM ({rows}) AS r, json_each(r.v) AS e"), parameters: builder.parameters };
+        let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
+        let found: Option<i64> = prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)?;
+        return Ok(found.map_or(Value::Null, Value::Int));
+    }
     let values = if column.ty.is_list() {
         // not one statement: json_each has columns called `id` and `key` too
         format!("SELECT e.value AS v FROM ({rows}) AS r, json_each(r.v) AS e WHERE e.value IS NOT NULL")

@@ -81,7 +81,9 @@ pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> Value {
         (ValueRef::Integer(number), _) => Value::Int(number),
         (ValueRef::Real(number), _) => Value::Float(number),
         (ValueRef::Blob(bytes), _) => <[u8; 16]>::try_from(bytes).map_or(Value::Null, |bytes| Value::Uuid(u128::from_be_bytes(bytes))),
-        (ValueRef::Text(text), FieldType::Json) => serde_json::from_slice(text).map_or(Value::Null, |json| Value::Json(Box::new(json))),
+        (ValueRef::Text(text), FieldType::Json | FieldType::Ranges) => {
+            serde_json::from_slice(text).map_or(Value::Null, |json| Value::Json(Box::new(json)))
+        }
         (ValueRef::Text(text), FieldType::List(element)) => {
             if **element == FieldType::Text {
                 let items: Vec<Box<str>> = serde_json::from_slice(text).unwrap_or_default();
@@ -103,7 +105,9 @@ fn unbind_element(item: &serde_json::Value, ty: &FieldType) -> Value {
         (serde_json::Value::Number(number), FieldType::Float) => number.as_f64().map_or(Value::Null, Value::Float),
         (serde_json::Value::Number(number), _) => number.as_i64().map_or(Value::Null, Value::Int),
         (serde_json::Value::String(text), FieldType::Uuid) => u128::from_str_radix(text, 16).map_or(Value::Null, Value::Uuid),
-        (serde_json::Value::String(text), FieldType::Json) => serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Box::new(json))),
+        (serde_json::Value::String(text), FieldType::Json | FieldType::Struct(_)) => {
+            serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Box::new(json)))
+        }
         (serde_json::Value::String(text), _) => Value::text(text.as_str()),
         _ => Value::Null,
     }

@@ -123,7 +123,7 @@ fn affinity(ty: &FieldType) -> &'static str {
         FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration | FieldType::Boolean => "INTEGER",
         FieldType::Float => "REAL",
         FieldType::Uuid => "BLOB",
-        FieldType::Text | FieldType::Json | FieldType::List(_) => "TEXT",
+        FieldType::Text | FieldType::Json | FieldType::Ranges | FieldType::Struct(_) | FieldType::List(_) => "TEXT",
     }
 }
 

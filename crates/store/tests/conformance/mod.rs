@@ -99,6 +99,7 @@ macro_rules! conformance {
             query: [
                 every_condition_on_every_column_finds_what_a_naive_reader_finds,
                 random_plans_give_what_a_naive_reader_gives,
+                members_of_structs_and_rows_of_them_are_those_of_a_naive_reader,
                 text_is_ordered_by_its_bytes,
                 folded_fields_are_compared_and_sorted_folded_and_shown_as_they_are,
                 a_wildcard_on_a_folded_field_is_folded_like_the_field,

@@ -6,7 +6,8 @@ use proptest::test_runner::{Config, TestRunner};
 use std::cmp::Ordering;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::fold::fold;
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::survivorship::members_of;
+use stook_catalogue::value::{FieldType, Member, Value, ranges, ranges_of, struct_of};
 use stook_store::plan::*;
 use stook_store::*;
 
@@ -65,6 +66,7 @@ fn scalars(ty: &FieldType) -> Vec<Value> {
         FieldType::Float => [-1.5, -1.0, 0.0, 0.1, 0.5, 1.0, 2.5, 1e9].map(Value::Float).to_vec(),
         FieldType::Boolean => [false, true].map(Value::Bool).to_vec(),
         FieldType::Uuid => [0, 1, 1 << 64, u128::MAX].map(Value::Uuid).to_vec(),
+        FieldType::Struct(_) => panic!("made of members"),
         FieldType::Json => ["{\"a\":1}", "[1,2]", "\"x\"", "1"].map(|json| Value::Json(Box::new(serde_json::from_str(json).expect("JSON")))).to_vec(),
         _ => [-7, -1, 0, 1, 2, 3, 1_000].map(Value::Int).to_vec(),
     }
@@ -126,6 +128,8 @@ impl Naive {
             Column::Key => text(&record.0),
             Column::Field(index) => record.1.golden[index].clone(),
             Column::State(index) => record.1.state[index].clone(),
+            // behind the fields of a row that is of a struct
+            Column::Element(index) => record.1.golden[record.1.golden.len() - STRUCT.len() + index].clone(),
             _ => panic!("not asked of the naive reader"),
         }
     }
@@ -174,7 +178,8 @@ impl Naive {
 
     fn aggregate(&self, plan: &Plan, aggregate: &Aggregate) -> Value {
         let found = self.satisfying(&plan.conditions);
-        let mut values: Vec<Value> = found.iter().flat_map(|record| Self::value(record, aggregate.column).elements().to_vec()).collect();
+        let ty = &self.known(aggregate.column).ty;
+        let mut values: Vec<Value> = found.iter().flat_map(|record| parts(&Self::value(record, aggregate.column), ty)).collect();
         values.sort_by(Value::compare);
         let numbers = || values.iter().map(as_number);
         let whole = values.iter().all(|value| matches!(value, Value::Int(_)));
@@ -217,7 +222,15 @@ fn satisfies(value: &Value, test: &Test, known: &Known) -> bool {
         Test::Exists(wanted) => value.is_null() != *wanted,
         Test::NotEqual(wanted) => !satisfies(value, &Test::Equal(wanted.clone()), known),
         Test::NotWildcard(pieces) => !satisfies(value, &Test::Wildcard(pieces.clone()), known),
-        test => value.elements().iter().any(|element| element_satisfies(element, test, known)),
+        test => parts(value, &known.ty).iter().any(|element| element_satisfies(element, test, known)),
+    }
+}
+
+/// Elements of a list, numbers of ranges.
+fn parts(value: &Value, ty: &FieldType) -> Vec<Value> {
+    match value {
+        Value::Json(json) if ty == &FieldType::Ranges => ranges(json).flat_map(|(low, high)| low..=high).map(Value::Int).collect(),
+        other => other.elements().to_vec(),
     }
 }
 
@@ -394,7 +407,7 @@ prop_compose! {
 
 fn chosen_plan(choices: &Choices, naive: &Naive, plan: Plan) -> (Plan, Vec<Aggregate>) {
     // lists have no order that stores agree on
-    let scalar: Vec<&Known> = naive.columns.iter().filter(|known| !known.ty.is_list()).collect();
+    let scalar: Vec<&Known> = naive.columns.iter().filter(|known| !known.ty.is_list() && known.ty != FieldType::Ranges).collect();
     let conditions = choices.conditions.iter().map(|(which, test)| {
         let known = &naive.columns[which % naive.columns.len()];
         let tests = tests_of(known);
@@ -428,9 +441,85 @@ fn about_equal(a: &Value, b: &Value) -> bool {
 
 pub fn random_plans_give_what_a_naive_reader_gives(place: &Place) {
     let (desk, naive) = library(place);
-    let mut runner = TestRunner::new(Config { failure_persistence: None, cases: 1_500, ..Config::default() });
+    compare_random_plans(&desk, &naive, desk.plan(vec![]), 1_500);
+}
+
+/// Members of the structs below, as they are written.
+const STRUCT: [&str; 8] =
+    ["site: text", "size: integer", "seen: timestamp", "ratio: float", "held: boolean", "id: uuid", "day: date", "runs: ranges"];
+
+/// Records with lists of structs and sets of numbers, and the same in memory: by record, and by struct.
+fn replicas(place: &Place) -> (Desk, Naive, Naive) {
+    let written = format!(
+        "catalogue: replicas\ncollections: {{ block: {{ key: name, fields: {{ name: text, size: integer, lumi: ranges, \
+         parts: {{ type: [{{ {} }}], index: {{ site: equal, size: equal }} }} }} }} }}",
+        STRUCT.join(", ")
+    );
+    let desk = Desk::open(place, &written);
+    let collection = &desk.catalogue.collections[0];
+    let (list, parts) = collection.field("parts").expect("a list");
+    let members = parts.ty.members();
+    let mut dice = Dice(7);
+    let set = |dice: &mut Dice| ranges_of((0..dice.below(4)).map(|_| dice.below(8) as i64).map(|low| (low - 2, low)).collect());
+    let (mut records, mut rows, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..200 {
+        let name = format!("{}{number}", TEXTS[number % 7]);
+        let structs: Vec<Vec<Value>> = (0..dice.below(4))
+            .map(|_| members.iter().map(|member| if member.ty == FieldType::Ranges { set(&mut dice) } else { dice.value(&member.ty) }).collect())
+            .filter(|values: &Vec<Value>| values.iter().any(|value| !value.is_null()))
+            .collect();
+        let own = Value::List(structs.iter().map(|values| struct_of(members, values.iter().cloned())).collect());
+        let mut golden = vec![text(&name), dice.value(&FieldType::Integer), set(&mut dice), own];
+        let told: Vec<Value> = members.iter().map(|member| members_of(&golden[list], member)).collect();
+        golden.extend(told);
+        let content = Content { golden: golden.clone().into(), ..desk.content(&[]) };
+        writes.push(put(0, &name, None, content.clone()));
+        records.push((name.clone(), content.clone()));
+        rows.extend(structs.into_iter().map(|values| {
+            let golden: Vec<Value> = golden.iter().cloned().chain(values).collect();
+            (name.clone(), Content { golden: golden.into(), ..content.clone() })
+        }));
+    }
+    desk.work().writes(writes).done(&*desk.store);
+    let columns: Vec<Known> = known_columns(&desk.catalogue).into_iter().filter(|known| known.name != "parts").collect();
+    let element = |(index, member): (usize, &Member)| {
+        let (name, ty) = (format!("element {}", member.name), member.ty.clone());
+        Known { name, column: Column::Element(index), ty, fold: false }
+    };
+    let of_structs: Vec<Known> = columns.iter().cloned().chain(members.iter().enumerate().map(element)).collect();
+    let rows = Naive { columns: of_structs, records: rows };
+    (desk, Naive { columns, records }, rows)
+}
+
+pub fn members_of_structs_and_rows_of_them_are_those_of_a_naive_reader(place: &Place) {
+    let (desk, naive, rows) = replicas(place);
+    let by_struct = Plan { each: Some(3), ..desk.plan(vec![]) };
+    for (naive, plan) in [(&naive, desk.plan(vec![])), (&rows, by_struct)] {
+        let mut hits = 0;
+        for known in &naive.columns {
+            for test in tests_of(known) {
+                let plan = Plan { conditions: vec![Condition { column: known.column, test: test.clone() }], ..plan.clone() };
+                let expected = naive.rows(&plan);
+                assert_eq!(desk.rows(&plan), expected, "{} {test:?}", known.name);
+                hits += expected.len();
+            }
+        }
+        assert!(hits > 5_000, "the questions have answers");
+        compare_random_plans(&desk, naive, plan, 600);
+    }
+    let site = Condition { column: desk.column("parts.site"), test: equal(text("ab")) };
+    let explained = desk.store.explain(&Plan { conditions: vec![site], ..desk.plan(vec![]) }).expect("a way");
+    assert!(!place.scans(&explained), "{explained:?}");
+    let nothing = Plan { each: Some(0), ..desk.plan(vec![]) };
+    assert!(matches!(desk.store.find(&nothing), Err(StoreError::Wrong(_))), "a text has no structs");
+    let nowhere = Plan { columns: vec![Column::Element(0)], ..desk.plan(vec![]) };
+    assert!(matches!(desk.store.find(&nowhere), Err(StoreError::Wrong(_))), "no struct is asked for");
+}
+
+fn compare_random_plans(desk: &Desk, naive: &Naive, whole: Plan, cases: u32) {
+    let mut runner = TestRunner::new(Config { failure_persistence: None, cases, ..Config::default() });
     let checked = runner.run(&choices(), |choices| {
-        let (plan, aggregates) = chosen_plan(&choices, &naive, desk.plan(vec![]));
+        let (plan, aggregates) = chosen_plan(&choices, naive, whole.clone());
         let expected = naive.rows(&plan);
         prop_assert_eq!(desk.rows(&plan), expected, "{:?}", plan);
         let whole = Plan { offset: 0, limit: None, ..plan.clone() };
