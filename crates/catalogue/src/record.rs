@@ -396,7 +396,7 @@ impl<'a> Input<'a> {
             5 => Value::Uuid(u128::from_be_bytes(self.array()?)),
             6 => {
                 let json = serde_json::from_slice(self.slice()?).map_err(|_| Damaged("a value is not JSON"))?;
-                Value::Json(Box::new(json))
+                Value::Json(Arc::new(json))
             }
             7 if depth == 0 => {
                 let count = self.varint()? as usize;

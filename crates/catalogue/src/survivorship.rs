@@ -288,7 +288,7 @@ fn union_by<'a>(name: &str, values: impl IntoIterator<Item = &'a Value>) -> Valu
         let end = all.len();
         match all.get_mut(*places.entry(key.to_string()).or_insert(end)) {
             Some(Value::Json(known)) => {
-                if let (Some(known), Some(said)) = (known.as_object_mut(), said.as_object()) {
+                if let (Some(known), Some(said)) = (Arc::make_mut(known).as_object_mut(), said.as_object()) {
                     known.extend(said.iter().map(|(name, value)| (name.clone(), value.clone())));
                 }
             }
@@ -303,7 +303,7 @@ pub fn members_of(list: &Value, member: &Member) -> Value {
     let structs = list.elements().iter().filter_map(|element| if let Value::Json(json) = element { Some(json) } else { None });
     if member.ty == FieldType::Ranges {
         let all: Vec<serde_json::Value> = structs.filter_map(|json| json.get(&member.name)?.as_array()).flatten().cloned().collect();
-        return if all.is_empty() { Value::Null } else { Value::Json(Box::new(all.into())) };
+        return if all.is_empty() { Value::Null } else { Value::Json(Arc::new(all.into())) };
     }
     let values: Vec<Value> = structs.map(|json| member_of(json, member)).filter(|value| !value.is_null()).collect();
     if values.is_empty() { Value::Null } else { Value::List(values) }
@@ -318,5 +318,5 @@ fn by_contributor<'a>(said: impl IntoIterator<Item = (&'a Contribution, &'a Valu
             (name.to_owned(), value.to_json(ty))
         })
         .collect();
-    if entries.is_empty() { Value::Null } else { Value::Json(Box::new(entries.into())) }
+    if entries.is_empty() { Value::Null } else { Value::Json(Arc::new(entries.into())) }
 }

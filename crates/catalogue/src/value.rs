@@ -132,7 +132,7 @@ pub enum Value {
     /// Of type uuid.
     Uuid(u128),
     /// Of type json; ranges as `[[low, high]]`; of a struct the members that have a value, each as [`stored_json`] makes it.
-    Json(Box<Json>),
+    Json(Arc<Json>),
     /// Of a list type.
     List(Vec<Value>),
     /// Only in contributions: the contributor says that the field has no value, whatever others say.
@@ -273,7 +273,7 @@ pub fn member_of(json: &Json, member: &Member) -> Value {
         Some(Json::Number(number)) => number.as_i64().map_or(Value::Null, Value::Int),
         Some(Json::String(digits)) if member.ty == FieldType::Uuid => u128::from_str_radix(digits, 16).map_or(Value::Null, Value::Uuid),
         Some(Json::String(text)) => Value::text(text.as_str()),
-        Some(other) => Value::Json(Box::new(other.clone())),
+        Some(other) => Value::Json(Arc::new(other.clone())),
     }
 }
 
@@ -281,7 +281,7 @@ pub fn member_of(json: &Json, member: &Member) -> Value {
 pub fn struct_of(members: &[Member], values: impl IntoIterator<Item = Value>) -> Value {
     let said = members.iter().zip(values).filter(|(_, value)| !value.is_null());
     let said: serde_json::Map<String, Json> = said.map(|(member, value)| (member.name.clone(), stored_json(&value))).collect();
-    if said.is_empty() { Value::Null } else { Value::Json(Box::new(said.into())) }
+    if said.is_empty() { Value::Null } else { Value::Json(Arc::new(said.into())) }
 }
 
 fn struct_to_json(json: &Json, members: &[Member]) -> Json {
@@ -304,7 +304,7 @@ pub fn ranges_of(mut pairs: Vec<(i64, i64)>) -> Value {
             _ => joined.push((low, high)),
         }
     }
-    if joined.is_empty() { Value::Null } else { Value::Json(Box::new(joined.into_iter().map(|(low, high)| Json::from(vec![low, high])).collect())) }
+    if joined.is_empty() { Value::Null } else { Value::Json(Arc::new(joined.into_iter().map(|(low, high)| Json::from(vec![low, high])).collect())) }
 }
 
 fn show_ranges(json: &Json) -> String {
@@ -466,7 +466,7 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
         }
         FieldType::Size => size_from_text(trimmed).map(Value::Int).ok_or_else(|| wrong("a size (1234, 10 kB, 1.5 GiB)")),
         FieldType::Uuid => uuid::Uuid::try_parse(trimmed).map(|id| Value::Uuid(id.as_u128())).map_err(|_| wrong("a UUID")),
-        FieldType::Json => serde_json::from_str(trimmed).map(|json| Value::Json(Box::new(json))).map_err(|_| wrong("JSON")),
+        FieldType::Json => serde_json::from_str(trimmed).map(|json| Value::Json(Arc::new(json))).map_err(|_| wrong("JSON")),
     }
 }
 
@@ -497,7 +497,7 @@ pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Va
             if depth(any) > MAX_JSON_DEPTH {
                 return Err(ConvertError::new("…", format!("JSON of at most {MAX_JSON_DEPTH} levels")));
             }
-            Ok(Value::Json(Box::new(any.clone())))
+            Ok(Value::Json(Arc::new(any.clone())))
         }
         (FieldType::Boolean, Json::Bool(value)) => Ok(Value::Bool(*value)),
         (FieldType::Text, Json::Bool(value)) => Ok(Value::text(value.to_string())),

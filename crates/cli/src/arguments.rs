@@ -81,6 +81,12 @@ pub enum Command {
         #[command(subcommand)]
         command: Token,
     },
+    /// Measure this and any other HTTP service.
+    Lab {
+        /// How.
+        #[command(subcommand)]
+        command: Lab,
+    },
     /// List import jobs.
     Jobs {
         /// As JSON.
@@ -617,6 +623,123 @@ pub enum ExportFormat {
     Csv,
     Marc,
     Marcxml,
+}
+
+/// Ways to measure.
+#[derive(Debug, Subcommand)]
+pub enum Lab {
+    /// Make requests at times of a plan, whether earlier ones are answered or not.
+    #[command(
+        after_help = "Examples:\n  stook lab load http://127.0.0.1:7070/healthz --rate 200 --for 10s\n  stook lab load 'http://127.0.0.1:7070/businesses?id={id}' --param id=ids.json --every 50ms --requests 500 -o run.json\n  stook lab load plan.yaml --faster 10"
+    )]
+    Load {
+        /// What is asked.
+        #[command(flatten)]
+        what: LabTarget,
+        /// Requests per second; several for several sets.
+        #[arg(long, value_name = "R", value_delimiter = ',', conflicts_with = "every")]
+        rate: Vec<f64>,
+        /// Time between the beginnings of requests; several for several sets.
+        #[arg(long, value_name = "TIME", value_delimiter = ',')]
+        every: Vec<String>,
+        /// Requests of a set; several for several sets.
+        #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with = "time")]
+        requests: Vec<u64>,
+        /// How long a set takes.
+        #[arg(long = "for", value_name = "TIME")]
+        time: Option<String>,
+        /// How requests follow each other.
+        #[arg(long)]
+        schedule: Option<LabSchedule>,
+        /// Where the run is written.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// The run as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask with growing numbers of clients that wait for their answers.
+    #[command(
+        after_help = "Examples:\n  stook lab sweep http://127.0.0.1:7070/healthz --clients 1,10,100 --for 1s\n  stook lab sweep plan.yaml -o run.json"
+    )]
+    Sweep {
+        /// What is asked.
+        #[command(flatten)]
+        what: LabTarget,
+        /// Numbers of clients [default: 1 to 9, 10, 20, 50, 100].
+        #[arg(long, value_name = "N", value_delimiter = ',')]
+        clients: Vec<usize>,
+        /// How long each number is measured [default: 2s].
+        #[arg(long = "for", value_name = "TIME")]
+        time: Option<String>,
+        /// Where the run is written.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// The run as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a run: tables, and pictures.
+    #[command(
+        after_help = "Examples:\n  stook lab show run.json\n  stook lab show run.json --html -o report.html\n  stook lab show run.json --md -o report.md"
+    )]
+    Show {
+        /// Its file.
+        run: PathBuf,
+        /// As one page with its pictures.
+        #[arg(long)]
+        html: bool,
+        /// As Markdown, pictures beside it.
+        #[arg(long, conflicts_with = "html")]
+        md: bool,
+        /// The file [default: standard output].
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+/// What is asked by the lab.
+#[derive(Debug, Args)]
+pub struct LabTarget {
+    /// A plan, or URLs with parameters in braces.
+    #[arg(required = true, value_name = "PLAN|URL")]
+    pub what: Vec<String>,
+    /// Values of a parameter: NAME=FILE or NAME=FILE#MEMBER (json, ndjson, csv, lines).
+    #[arg(long, value_name = "P")]
+    pub param: Vec<String>,
+    /// A header of every request; ${NAME} is from the environment.
+    #[arg(long, value_name = "H")]
+    pub header: Vec<String>,
+    /// Another target than the plan's.
+    #[arg(long, value_name = "URL")]
+    pub target: Option<String>,
+    /// Equal seeds draw equal values.
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Most connections at once.
+    #[arg(long, value_name = "N")]
+    pub connections: Option<usize>,
+    /// When a request counts as not answered.
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<String>,
+    /// How much faster than written requests follow each other.
+    #[arg(long, value_name = "X")]
+    pub faster: Option<f64>,
+    /// A connection for each request.
+    #[arg(long)]
+    pub close: bool,
+    /// Path of the target's Prometheus counters, read before and after each set.
+    #[arg(long, value_name = "PATH")]
+    pub metrics: Option<String>,
+}
+
+/// How requests follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LabSchedule {
+    /// In equal steps.
+    Constant,
+    /// At random, with the rate as the mean.
+    Poisson,
 }
 
 /// Samples.

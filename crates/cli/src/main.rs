@@ -7,6 +7,7 @@ mod ask;
 mod collect;
 mod definition;
 mod import;
+mod lab;
 mod open;
 mod output;
 mod queue;
@@ -100,6 +101,7 @@ fn run(arguments: &Arguments) -> Outcome {
             ask::withdraw(&place, source, collection.as_deref(), key.as_deref(), tenant, *json)
         }
         Command::Export { collection, format, output, tenant } => ask::export(&place, collection, *format, output.as_deref(), tenant),
+        Command::Lab { command } => lab::lab(command),
         Command::Sample { name, records, seed, serve: Some(address), .. } => definition::serve_sample(*name, *records, *seed, *address),
         Command::Sample { name, records, days, seed, keys, first, output, serve: None } => {
             let size = if *name == arguments::SampleName::Sentinel { *days } else { *records };

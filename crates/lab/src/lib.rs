@@ -1,6 +1,8 @@
 //! Everything that measures, and the generated input it measures with.
 
+pub mod measure;
 pub mod postgres;
 pub mod random;
 pub mod sample;
 pub mod services;
+pub mod show;

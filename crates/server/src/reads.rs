@@ -46,7 +46,7 @@ impl Record {
     /// The value of a golden field.
     pub fn field(&self, index: usize) -> Cow<'_, Value> {
         match self.texts.iter().find(|(known, _)| *known == index) {
-            Some((_, text)) => Cow::Owned(serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Box::new(json)))),
+            Some((_, text)) => Cow::Owned(serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Arc::new(json)))),
             None => Cow::Borrowed(&self.stored.golden[index]),
         }
     }

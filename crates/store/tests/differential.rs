@@ -169,7 +169,7 @@ fn content_of(catalogue: &Catalogue, kind: &Kind) -> Option<Content> {
         ("numbers", list((0..numbers[2].max(0)).map(Value::Int).collect())),
         ("badge", some(chosen[3])),
         ("id", Value::Uuid(numbers[0].unsigned_abs().into())),
-        ("extra", Value::Json(Box::new(serde_json::json!({"b": numbers[1], "a": TEXTS[chosen[0]]})))),
+        ("extra", Value::Json(Arc::new(serde_json::json!({"b": numbers[1], "a": TEXTS[chosen[0]]})))),
         ("status", some(chosen[1])),
     ];
     let base = content(catalogue, 0, &values);

@@ -583,7 +583,7 @@ impl<'c> Mapper<'c> {
             Origin::Expression(expression) => self.expression(expression, rule, scope).map_err(trouble),
             Origin::Match { pattern, of } => {
                 let groups = scope.text(of).and_then(|text| self.catalogue.patterns[*pattern].groups(&text));
-                Ok(groups.map_or(Value::Null, |groups| Value::Json(Box::new(groups.into()))))
+                Ok(groups.map_or(Value::Null, |groups| Value::Json(Arc::new(groups.into()))))
             }
         }
     }

@@ -458,7 +458,7 @@ impl Work<'_> {
                     "duration": Value::Int(stop - start).to_json(&FieldType::Duration),
                 })
             };
-            Value::Json(Box::new(gaps.iter().map(gap).collect::<Vec<_>>().into()))
+            Value::Json(Arc::new(gaps.iter().map(gap).collect::<Vec<_>>().into()))
         };
         let values = vec![
             Value::text(parent.key.as_str()),

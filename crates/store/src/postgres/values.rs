@@ -5,6 +5,7 @@ use crate::StoreError;
 use ::postgres::Row;
 use ::postgres::types::private::BytesMut;
 use ::postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use std::sync::Arc;
 use stook_catalogue::value::{FieldType, Value, canonical_json};
 use uuid::Uuid;
 
@@ -61,7 +62,7 @@ fn column<'r, T: ::postgres::types::FromSql<'r>>(row: &'r Row, index: usize) -> 
 
 /// A column's value by its type.
 pub fn read(row: &Row, index: usize, ty: &FieldType) -> Attempt<Value> {
-    let json = |text: &str| serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Box::new(json)));
+    let json = |text: &str| serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Arc::new(json)));
     Ok(match ty {
         FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration => {
             column(row, index)?.map_or(Value::Null, Value::Int)

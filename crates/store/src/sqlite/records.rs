@@ -12,6 +12,7 @@ use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Statement, ToSql, params};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
@@ -82,7 +83,7 @@ pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> Value {
         (ValueRef::Real(number), _) => Value::Float(number),
         (ValueRef::Blob(bytes), _) => <[u8; 16]>::try_from(bytes).map_or(Value::Null, |bytes| Value::Uuid(u128::from_be_bytes(bytes))),
         (ValueRef::Text(text), FieldType::Json | FieldType::Ranges) => {
-            serde_json::from_slice(text).map_or(Value::Null, |json| Value::Json(Box::new(json)))
+            serde_json::from_slice(text).map_or(Value::Null, |json| Value::Json(Arc::new(json)))
         }
         (ValueRef::Text(text), FieldType::List(element)) => {
             if **element == FieldType::Text {
@@ -106,7 +107,7 @@ fn unbind_element(item: &serde_json::Value, ty: &FieldType) -> Value {
         (serde_json::Value::Number(number), _) => number.as_i64().map_or(Value::Null, Value::Int),
         (serde_json::Value::String(text), FieldType::Uuid) => u128::from_str_radix(text, 16).map_or(Value::Null, Value::Uuid),
         (serde_json::Value::String(text), FieldType::Json | FieldType::Struct(_)) => {
-            serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Box::new(json)))
+            serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Arc::new(json)))
         }
         (serde_json::Value::String(text), _) => Value::text(text.as_str()),
         _ => Value::Null,

@@ -4,6 +4,7 @@ use super::support::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::cmp::Ordering;
+use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::fold::fold;
 use stook_catalogue::survivorship::members_of;
@@ -67,7 +68,7 @@ fn scalars(ty: &FieldType) -> Vec<Value> {
         FieldType::Boolean => [false, true].map(Value::Bool).to_vec(),
         FieldType::Uuid => [0, 1, 1 << 64, u128::MAX].map(Value::Uuid).to_vec(),
         FieldType::Struct(_) => panic!("made of members"),
-        FieldType::Json => ["{\"a\":1}", "[1,2]", "\"x\"", "1"].map(|json| Value::Json(Box::new(serde_json::from_str(json).expect("JSON")))).to_vec(),
+        FieldType::Json => ["{\"a\":1}", "[1,2]", "\"x\"", "1"].map(|json| Value::Json(Arc::new(serde_json::from_str(json).expect("JSON")))).to_vec(),
         _ => [-7, -1, 0, 1, 2, 3, 1_000].map(Value::Int).to_vec(),
     }
 }

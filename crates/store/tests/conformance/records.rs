@@ -1,6 +1,7 @@
 //! Records are read by key and written when they are still what was read.
 
 use super::support::*;
+use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 use stook_catalogue::value::{FieldType, Value};
@@ -219,7 +220,7 @@ fn jsons() -> Vec<Value> {
         "{}",
         r#"{"a":[1,{"b":null}],"z":"\u001f\"\\\u00e9"}"#,
     ];
-    written.iter().map(|json| Value::Json(Box::new(serde_json::from_str(json).expect("JSON")))).collect()
+    written.iter().map(|json| Value::Json(Arc::new(serde_json::from_str(json).expect("JSON")))).collect()
 }
 
 /// Values of a type that are likely to be spoilt.

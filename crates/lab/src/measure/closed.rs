@@ -1,0 +1,100 @@
+//! Closed loop: clients that ask again when they are answered. What a client waits says nothing of what others would have; for that
+//! there is the open loop.
+
+use super::http::{Answered, Connection, Outcome};
+use super::open::{Progress, Watch, exchange};
+use super::plan::{Plan, Target};
+use super::record::{Ended, Recorder};
+use super::run::Set;
+use super::{LabError, Result};
+use crate::random::Random;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::task::LocalSet;
+
+/// Time of each number of clients before anything counts, as a share of the time that does.
+const WARM: f64 = 0.2;
+
+/// Every route with every number of clients, on every target.
+///
+/// # Errors
+/// When there is no runtime, or nobody listens.
+pub fn run(plan: Plan, time: Duration, watch: &Watch<'_>) -> Result<Vec<Set>> {
+    let plan = Rc::new(plan);
+    let targets: Vec<(String, Target)> = if plan.series.is_empty() { vec![(String::new(), plan.target.clone())] } else { plan.series.clone() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, async {
+        let mut sets = Vec::new();
+        let all = targets.len() * plan.routes.len() * plan.clients.len();
+        for (name, target) in targets {
+            let target = Rc::new(target);
+            if let Err(outcome) = Connection::open(target.address).await {
+                return Err(LabError::Plan(format!("nobody answers at {}: {}", target.address, outcome.name())));
+            }
+            for route in 0..plan.routes.len() {
+                for clients in &plan.clients {
+                    let place = sets.len();
+                    let told = |progress: Progress| watch(&Progress { set: place, sets: all, ..progress });
+                    let (mut set, goes_on) = one(&plan, &target, route, *clients, time, &told).await;
+                    (set.series, set.route, set.clients) = (name.clone(), plan.routes[route].name.clone(), Some(*clients as u64));
+                    sets.push(set);
+                    if !goes_on {
+                        return Ok(sets);
+                    }
+                }
+            }
+        }
+        Ok(sets)
+    })
+}
+
+async fn one(plan: &Rc<Plan>, target: &Rc<Target>, route: usize, clients: usize, time: Duration, watch: &dyn Fn(Progress) -> bool) -> (Set, bool) {
+    let recorder = Rc::new(RefCell::new(Recorder::new(time)));
+    let (began, warm) = (Instant::now(), time.mul_f64(WARM));
+    let end = warm + time;
+    let stopped = Rc::new(Cell::new(false));
+    let client = |number: usize| {
+        let (recorder, stopped, plan, target) = (recorder.clone(), stopped.clone(), plan.clone(), target.clone());
+        async move {
+            let mut random = Random::of_item(plan.seed, number as u64);
+            let (mut connection, mut request) = (None, Vec::new());
+            while began.elapsed() < end && !stopped.get() {
+                plan.routes[route].write(&target, plan.close, &plan.parameters, &mut random, &mut request);
+                let begun = began.elapsed();
+                let answered = match tokio::time::timeout(plan.timeout, exchange(target.address, &mut connection, &request)).await {
+                    Ok(answered) => answered,
+                    Err(_) => Answered { outcome: Outcome::TimedOut, bytes: 0, reusable: false },
+                };
+                let ended = began.elapsed();
+                // what ends behind the end was begun before it, and counts: else the slow ones were left out
+                if begun >= warm {
+                    let (due, ended) = (begun - warm, ended - warm);
+                    let Answered { outcome, bytes, .. } = answered;
+                    recorder.borrow_mut().add(&Ended { due, taken: due, begun: due, ended, outcome, bytes });
+                }
+                if !answered.reusable {
+                    connection = None;
+                }
+                if !matches!(answered.outcome, Outcome::Status(_)) {
+                    // whoever refuses is not asked a million times
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+        }
+    };
+    let all: Vec<_> = (0..clients).map(|number| tokio::task::spawn_local(client(number))).collect();
+    let mut goes_on = true;
+    while !all.iter().all(tokio::task::JoinHandle::is_finished) {
+        tokio::time::sleep(Duration::from_millis(if goes_on { 50 } else { 10 })).await;
+        let recorder = recorder.borrow();
+        let (done, unsuccessful) = recorder.count();
+        let (p50, p99) = (recorder.latency().at(0.5), recorder.latency().at(0.99));
+        let seconds = began.elapsed().saturating_sub(warm).as_secs_f64();
+        goes_on &= watch(Progress { done, unsuccessful, rate: done as f64 / seconds.max(0.001), p50, p99, ..Progress::default() });
+        stopped.set(!goes_on);
+    }
+    let seconds = began.elapsed().saturating_sub(warm).as_secs_f64();
+    let recorder = recorder.replace(Recorder::new(Duration::ZERO));
+    (recorder.set(seconds), goes_on)
+}

@@ -1,0 +1,274 @@
+//! HTTP/1.1 as a measurer needs it: a request is bytes, an answer is its status and whether all of it came.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Longest head of an answer.
+const MOST_HEAD: usize = 64 << 10;
+/// Longest line with the size of a chunk.
+const MOST_LINE: usize = 1 << 10;
+/// Longest answer.
+const MOST_BODY: u64 = 1 << 30;
+const MOST_HEADERS: usize = 100;
+
+/// What came of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// A whole answer with this status.
+    Status(u16),
+    /// Nobody listens.
+    Refused,
+    /// The connection was closed before an answer began.
+    Reset,
+    /// The connection was closed in the middle of an answer.
+    Cut,
+    /// The answer is not HTTP, or too long.
+    Unreadable,
+    /// It took too long.
+    TimedOut,
+    /// No connection could be made for another reason.
+    Unconnected,
+}
+
+impl Outcome {
+    /// Its name in run files: the status, or what happened instead of an answer.
+    pub fn name(self) -> String {
+        match self {
+            Outcome::Status(status) => status.to_string(),
+            Outcome::Refused => "refused".into(),
+            Outcome::Reset => "reset".into(),
+            Outcome::Cut => "cut".into(),
+            Outcome::Unreadable => "unreadable".into(),
+            Outcome::TimedOut => "timeout".into(),
+            Outcome::Unconnected => "unconnected".into(),
+        }
+    }
+
+    /// Whether it is an answer of 2xx or 3xx.
+    pub fn is_success(self) -> bool {
+        matches!(self, Outcome::Status(200..=399))
+    }
+}
+
+/// A connection to the target.
+pub struct Connection {
+    stream: TcpStream,
+    /// What has been read and not yet looked at.
+    buffer: Vec<u8>,
+    /// Whether an answer has been read on it before.
+    pub used: bool,
+}
+
+/// An answer that has been read.
+pub struct Answered {
+    /// What it is.
+    pub outcome: Outcome,
+    /// Bytes of its body.
+    pub bytes: u64,
+    /// Whether the connection can be used again.
+    pub reusable: bool,
+}
+
+impl Connection {
+    /// Connects.
+    pub async fn open(address: SocketAddr) -> Result<Self, Outcome> {
+        let stream = TcpStream::connect(address).await.map_err(|error| match error.kind() {
+            ErrorKind::ConnectionRefused => Outcome::Refused,
+            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Outcome::Reset,
+            ErrorKind::TimedOut => Outcome::TimedOut,
+            _ => Outcome::Unconnected,
+        })?;
+        let _ = stream.set_nodelay(true);
+        Ok(Self { stream, buffer: Vec::with_capacity(16 << 10), used: false })
+    }
+
+    /// Sends a request and reads its whole answer. `bodiless` for HEAD.
+    pub async fn exchange(&mut self, request: &[u8], bodiless: bool) -> Answered {
+        self.buffer.clear();
+        let lost = |outcome| Answered { outcome, bytes: 0, reusable: false };
+        // who answers before all was sent, and closes, has answered
+        let sent = self.stream.write_all(request).await;
+        let answered = match self.answer(bodiless).await {
+            Ok(answered) => answered,
+            Err(outcome) => lost(outcome),
+        };
+        self.used = true;
+        if sent.is_err() { Answered { reusable: false, ..answered } } else { answered }
+    }
+
+    /// Reads more; how much.
+    async fn more(&mut self) -> io::Result<usize> {
+        self.stream.read_buf(&mut self.buffer).await
+    }
+
+    async fn answer(&mut self, bodiless: bool) -> Result<Answered, Outcome> {
+        loop {
+            let head = self.head().await?;
+            // an interim answer is none
+            if (100..200).contains(&head.status) && head.status != 101 {
+                continue;
+            }
+            let outcome = Outcome::Status(head.status);
+            let bytes = match head.body {
+                _ if bodiless || matches!(head.status, 101 | 204 | 304) => 0,
+                Body::Length(length) => self.skip(length).await?,
+                Body::Chunked => self.chunks().await?,
+                Body::UntilClosed => {
+                    let bytes = self.rest().await?;
+                    return Ok(Answered { outcome, bytes, reusable: false });
+                }
+            };
+            // what nobody asked for belongs to no answer
+            let reusable = head.keeps && self.buffer.is_empty();
+            return Ok(Answered { outcome, bytes, reusable });
+        }
+    }
+
+    async fn head(&mut self) -> Result<Head, Outcome> {
+        loop {
+            let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+            let mut response = httparse::Response::new(&mut headers);
+            match response.parse(&self.buffer) {
+                Ok(httparse::Status::Complete(length)) => {
+                    let head = Head::of(&response).ok_or(Outcome::Unreadable)?;
+                    self.buffer.drain(..length);
+                    return Ok(head);
+                }
+                Ok(httparse::Status::Partial) if self.buffer.len() < MOST_HEAD => {}
+                _ => return Err(Outcome::Unreadable),
+            }
+            let begun = !self.buffer.is_empty();
+            match self.more().await {
+                Ok(1..) => {}
+                _ if begun => return Err(Outcome::Cut),
+                _ => return Err(Outcome::Reset),
+            }
+        }
+    }
+
+    async fn skip(&mut self, length: u64) -> Result<u64, Outcome> {
+        if length > MOST_BODY {
+            return Err(Outcome::Unreadable);
+        }
+        let mut left = length;
+        loop {
+            let here = left.min(self.buffer.len() as u64);
+            self.buffer.drain(..here as usize);
+            left -= here;
+            if left == 0 {
+                return Ok(length);
+            }
+            if !matches!(self.more().await, Ok(1..)) {
+                return Err(Outcome::Cut);
+            }
+        }
+    }
+
+    async fn chunks(&mut self) -> Result<u64, Outcome> {
+        let mut bytes = 0;
+        loop {
+            let size = loop {
+                match httparse::parse_chunk_size(&self.buffer) {
+                    Ok(httparse::Status::Complete((length, size))) => {
+                        self.buffer.drain(..length);
+                        break size;
+                    }
+                    Ok(httparse::Status::Partial) if self.buffer.len() < MOST_LINE => {}
+                    _ => return Err(Outcome::Unreadable),
+                }
+                if !matches!(self.more().await, Ok(1..)) {
+                    return Err(Outcome::Cut);
+                }
+            };
+            bytes += size;
+            if bytes > MOST_BODY {
+                return Err(Outcome::Unreadable);
+            }
+            if size == 0 {
+                return self.trailer().await.map(|()| bytes);
+            }
+            self.skip(size).await?;
+            if self.line().await? != b"\r\n" {
+                return Err(Outcome::Unreadable);
+            }
+        }
+    }
+
+    /// The next line with its end.
+    async fn line(&mut self) -> Result<Vec<u8>, Outcome> {
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.buffer) {
+                return Ok(self.buffer.drain(..=end).collect());
+            }
+            if self.buffer.len() > MOST_HEAD {
+                return Err(Outcome::Unreadable);
+            }
+            if !matches!(self.more().await, Ok(1..)) {
+                return Err(Outcome::Cut);
+            }
+        }
+    }
+
+    /// What may stand behind the last chunk, up to an empty line.
+    async fn trailer(&mut self) -> Result<(), Outcome> {
+        for _ in 0..MOST_HEADERS {
+            if matches!(self.line().await?.as_slice(), b"\r\n" | b"\n") {
+                return Ok(());
+            }
+        }
+        Err(Outcome::Unreadable)
+    }
+
+    async fn rest(&mut self) -> Result<u64, Outcome> {
+        let mut bytes = 0;
+        loop {
+            bytes += self.buffer.len() as u64;
+            self.buffer.clear();
+            match self.more().await {
+                Ok(0) => return Ok(bytes),
+                Ok(_) if bytes <= MOST_BODY => {}
+                Ok(_) => return Err(Outcome::Unreadable),
+                Err(_) => return Err(Outcome::Cut),
+            }
+        }
+    }
+}
+
+struct Head {
+    status: u16,
+    body: Body,
+    /// Whether the connection stays open.
+    keeps: bool,
+}
+
+enum Body {
+    Length(u64),
+    Chunked,
+    UntilClosed,
+}
+
+impl Head {
+    fn of(response: &httparse::Response<'_, '_>) -> Option<Self> {
+        let status = response.code.filter(|status| (100..600).contains(status))?;
+        let (mut body, mut keeps) = (Body::UntilClosed, response.version == Some(1));
+        for header in response.headers.iter() {
+            let value = || std::str::from_utf8(header.value).ok().map(str::trim);
+            if header.name.eq_ignore_ascii_case("content-length") {
+                if !matches!(body, Body::Chunked) {
+                    body = Body::Length(value()?.parse().ok()?);
+                }
+            } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+                body = if value()?.eq_ignore_ascii_case("chunked") { Body::Chunked } else { return None };
+            } else if header.name.eq_ignore_ascii_case("connection") {
+                keeps = match value()? {
+                    close if close.eq_ignore_ascii_case("close") => false,
+                    keep if keep.eq_ignore_ascii_case("keep-alive") => true,
+                    _ => keeps,
+                };
+            }
+        }
+        Some(Self { status, body, keeps })
+    }
+}

@@ -1,0 +1,307 @@
+//! Open loop: requests begin when the plan says, whether earlier ones are answered or not, and their time counts from then, so that
+//! a stall of the target counts in full. One thread, which tells how late it was itself.
+
+use super::http::{Answered, Connection, Outcome};
+use super::plan::{Plan, Schedule, SetPlan};
+use super::record::{Ended, Recorder};
+use super::run::{Generator, Set};
+use super::{LabError, Result};
+use crate::random::Random;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::Notify;
+use tokio::task::LocalSet;
+
+/// What a set has seen so far, for whoever watches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Progress {
+    /// Which set, from 0.
+    pub set: usize,
+    /// Of how many.
+    pub sets: usize,
+    /// Requests that ended.
+    pub done: u64,
+    /// Requests that were planned.
+    pub planned: u64,
+    /// Those without success.
+    pub unsuccessful: u64,
+    /// Requests per second so far.
+    pub rate: f64,
+    /// Half of the answers took less.
+    pub p50: Duration,
+    /// 99 of 100.
+    pub p99: Duration,
+}
+
+/// Watches a run; says whether it goes on.
+pub type Watch<'w> = dyn Fn(&Progress) -> bool + 'w;
+
+/// How often it is told.
+const TOLD: Duration = Duration::from_millis(200);
+/// Requests begun behind each other before answers are looked at.
+const BURST: usize = 16;
+
+/// A timer of the system: those of the runtime are a millisecond coarse. It is read as a pipe is.
+pub struct Timer {
+    own: OwnedFd,
+    ends: Receiver,
+}
+
+impl Timer {
+    /// Not set yet.
+    ///
+    /// # Errors
+    /// When the system gives none.
+    pub fn new() -> Result<Self> {
+        let own = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC).map_err(std::io::Error::from)?;
+        let ends = Receiver::from_owned_fd_unchecked(own.try_clone()?)?;
+        Ok(Self { own, ends })
+    }
+
+    /// Waits.
+    pub async fn wait(&self, time: Duration) {
+        let value = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos().max(1)) };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        if timerfd_settime(&self.own, TimerfdTimerFlags::empty(), &once).is_err() {
+            return tokio::time::sleep(time).await;
+        }
+        let mut count = [0_u8; 8];
+        while self.ends.readable().await.is_ok() && self.ends.try_read(&mut count).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {}
+    }
+}
+
+/// What all requests of a set share.
+struct Shared {
+    plan: Rc<Plan>,
+    began: Instant,
+    idle: RefCell<Vec<Connection>>,
+    open: Cell<usize>,
+    /// Requests for which there was no connection.
+    queue: RefCell<VecDeque<Shot>>,
+    recorder: RefCell<Recorder>,
+    flying: Cell<u64>,
+    landed: Notify,
+    buffers: RefCell<Vec<Vec<u8>>>,
+    /// Most requests that waited for a connection at once.
+    queued: Cell<usize>,
+}
+
+struct Shot {
+    due: Duration,
+    taken: Duration,
+    request: Vec<u8>,
+}
+
+impl Shared {
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn buffer(&self) -> Vec<u8> {
+        self.buffers.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(512))
+    }
+
+    /// Begins a request, or lets it wait for a connection.
+    fn fire(self: &Rc<Self>, shot: Shot) {
+        self.flying.set(self.flying.get() + 1);
+        let idle = if self.plan.close { None } else { self.idle.borrow_mut().pop() };
+        if idle.is_none() {
+            if self.open.get() >= self.plan.connections {
+                let mut queue = self.queue.borrow_mut();
+                queue.push_back(shot);
+                self.queued.set(self.queued.get().max(queue.len()));
+                return;
+            }
+            self.open.set(self.open.get() + 1);
+        }
+        let own = self.clone();
+        tokio::task::spawn_local(async move { own.fly(idle, shot).await });
+    }
+
+    /// Makes requests on one connection as long as some wait for one.
+    async fn fly(self: Rc<Self>, mut connection: Option<Connection>, mut shot: Shot) {
+        loop {
+            let begun = self.now();
+            let left = self.plan.timeout.saturating_sub(begun.saturating_sub(shot.due));
+            let answered = match tokio::time::timeout(left, exchange(self.plan.target.address, &mut connection, &shot.request)).await {
+                Ok(answered) => answered,
+                Err(_) => Answered { outcome: Outcome::TimedOut, bytes: 0, reusable: false },
+            };
+            let Answered { outcome, bytes, reusable } = answered;
+            self.recorder.borrow_mut().add(&Ended { due: shot.due, taken: shot.taken, begun, ended: self.now(), outcome, bytes });
+            self.buffers.borrow_mut().push(std::mem::take(&mut shot.request));
+            self.flying.set(self.flying.get() - 1);
+            if !reusable {
+                connection = None;
+            }
+            let next = self.queue.borrow_mut().pop_front();
+            match (next, connection.take()) {
+                (Some(next), kept) => (shot, connection) = (next, kept),
+                (None, Some(kept)) => {
+                    self.idle.borrow_mut().push(kept);
+                    break;
+                }
+                (None, None) => {
+                    self.open.set(self.open.get() - 1);
+                    break;
+                }
+            }
+        }
+        self.landed.notify_one();
+    }
+}
+
+/// A request on a connection, or on a new one. One that was closed while nobody used it is no answer: then it is made again.
+pub(super) async fn exchange(address: SocketAddr, connection: &mut Option<Connection>, request: &[u8]) -> Answered {
+    loop {
+        let own = match connection {
+            Some(own) => own,
+            None => match Connection::open(address).await {
+                Ok(new) => connection.insert(new),
+                Err(outcome) => return Answered { outcome, bytes: 0, reusable: false },
+            },
+        };
+        let was_used = own.used;
+        let answered = own.exchange(request, false).await;
+        if answered.outcome == Outcome::Reset && was_used {
+            *connection = None;
+            continue;
+        }
+        return answered;
+    }
+}
+
+/// Carries out a plan, set by set.
+///
+/// # Errors
+/// When the machine gives no timer or no runtime, or nobody listens at the target before the first request.
+pub fn run(plan: Plan, watch: &Watch<'_>) -> Result<(Vec<Set>, Generator)> {
+    let plan = Rc::new(plan);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        if let Err(outcome) = Connection::open(plan.target.address).await {
+            return Err(LabError::Plan(format!("nobody answers at {}: {}", plan.target.address, outcome.name())));
+        }
+        let timer = Rc::new(Timer::new()?);
+        let (mut sets, mut generator) = (Vec::new(), Generator::default());
+        for (place, set) in plan.sets.iter().enumerate() {
+            if place > 0 {
+                tokio::time::sleep(plan.pause).await;
+            }
+            let before = counters(&plan).await;
+            let told = |progress: Progress| watch(&Progress { set: place, sets: plan.sets.len(), ..progress });
+            let (mut seen, queued, goes_on) = one_set(&plan, set, plan.seed + place as u64, &timer, &told).await;
+            seen.route = set.route.map_or_else(|| "all routes".into(), |route| plan.routes[route].name.clone());
+            (seen.every, seen.planned) = (Some(set.every.as_secs_f64()), Some(set.requests));
+            seen.served = difference(&before, &counters(&plan).await);
+            if !generator.bottleneck {
+                generator = judged(&seen, queued, &plan);
+            }
+            sets.push(seen);
+            if !goes_on {
+                break;
+            }
+        }
+        Ok((sets, generator))
+    })
+}
+
+/// Whether the generator was too slow: requests began late, or found no connection.
+fn judged(set: &Set, queued: usize, plan: &Plan) -> Generator {
+    let late = set.late.at(0.99).unwrap_or(0.0);
+    let latency = set.latency.at(0.5).unwrap_or(f64::INFINITY);
+    let reason = if late > 0.001_f64.max(latency / 4.0) {
+        Some(format!("{}: of 100 requests one began {:.1} ms too late by the generator's own fault", set.route, late * 1e3))
+    } else if queued > 0 {
+        Some(format!("{}: {queued} requests waited for one of {} connections; `connections:` allows more", set.route, plan.connections))
+    } else {
+        None
+    };
+    Generator { bottleneck: late > 0.001_f64.max(latency / 4.0), reason }
+}
+
+async fn one_set(plan: &Rc<Plan>, set: &SetPlan, seed: u64, timer: &Rc<Timer>, watch: &dyn Fn(Progress) -> bool) -> (Set, usize, bool) {
+    let shared = Rc::new(Shared {
+        plan: plan.clone(),
+        began: Instant::now(),
+        idle: RefCell::default(),
+        open: Cell::new(0),
+        queue: RefCell::default(),
+        recorder: RefCell::new(Recorder::new(set.expected())),
+        flying: Cell::new(0),
+        landed: Notify::new(),
+        buffers: RefCell::default(),
+        queued: Cell::new(0),
+    });
+    let mut random = Random::new(seed);
+    let mut told = Instant::now();
+    let mut goes_on = true;
+    let mut tell = |shared: &Shared| {
+        if told.elapsed() < TOLD {
+            return true;
+        }
+        told = Instant::now();
+        let recorder = shared.recorder.borrow();
+        let (done, unsuccessful) = recorder.count();
+        let (p50, p99) = (recorder.latency().at(0.5), recorder.latency().at(0.99));
+        watch(Progress { done, unsuccessful, planned: set.requests, rate: done as f64 / shared.now().as_secs_f64(), p50, p99, ..Progress::default() })
+    };
+    let mut burst = 0;
+    for due in set.times(seed ^ 0x5eed) {
+        // behind the answer to the one before, where that is planned
+        let due = if set.schedule == Schedule::Delay {
+            while shared.flying.get() > 0 {
+                shared.landed.notified().await;
+            }
+            shared.now() + set.every
+        } else {
+            due
+        };
+        let now = shared.now();
+        if due > now {
+            timer.wait(due - now).await;
+            burst = 0;
+        } else {
+            burst += 1;
+            if burst % BURST == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        goes_on = tell(&shared);
+        if !goes_on {
+            break;
+        }
+        let route = set.route.unwrap_or_else(|| plan.draw(&mut random));
+        let mut request = shared.buffer();
+        plan.routes[route].write(&plan.target, plan.close, &plan.parameters, &mut random, &mut request);
+        shared.fire(Shot { due, taken: shared.now(), request });
+    }
+    // whatever was begun ends, by its answer or by its time
+    while shared.flying.get() > 0 {
+        let _ = tokio::time::timeout(TOLD, shared.landed.notified()).await;
+        tell(&shared);
+    }
+    let seconds = shared.now().as_secs_f64();
+    let queued = shared.queued.get();
+    let recorder = shared.recorder.replace(Recorder::new(Duration::ZERO));
+    (recorder.set(seconds), queued, goes_on)
+}
+
+/// Counters of the served side by name and labels; none where the plan does not say where they are.
+async fn counters(plan: &Plan) -> BTreeMap<String, u64> {
+    let Some(path) = &plan.metrics else { return BTreeMap::new() };
+    super::served::counters(&plan.target, path).await.unwrap_or_default()
+}
+
+fn difference(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let grown = after.iter().map(|(name, value)| (name.clone(), value.saturating_sub(before.get(name).copied().unwrap_or(0))));
+    grown.filter(|(_, value)| *value > 0).collect()
+}

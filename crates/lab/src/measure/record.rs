@@ -1,0 +1,183 @@
+//! What a run has seen, as it is collected: histograms, outcomes, a picture over time.
+
+use super::http::Outcome;
+use super::run::{Bin, Point, Set, Times};
+use crate::random::Random;
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Longest time that is told apart: an hour, in nanoseconds.
+const LONGEST: u64 = 3_600_000_000_000;
+/// Most requests that are kept one by one.
+const POINTS: usize = 4_000;
+/// Most stretches of time.
+const BINS: usize = 400;
+
+/// Times of one kind.
+pub struct Timing(Histogram<u32>);
+
+impl Timing {
+    /// None yet.
+    pub fn new() -> Self {
+        // the bounds are valid: three digits up to an hour
+        let made = Histogram::new_with_bounds(1, LONGEST, 3);
+        Self(made.unwrap_or_else(|_| unreachable!("constant bounds are valid")))
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, time: Duration) {
+        self.0.saturating_record((time.as_nanos() as u64).max(1));
+    }
+
+    /// The time that this share (0 to 1) does not exceed.
+    pub fn at(&self, share: f64) -> Duration {
+        Duration::from_nanos(self.0.value_at_quantile(share))
+    }
+
+    /// As it stands in run files.
+    pub fn times(&self) -> Times {
+        Times { histogram: self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value().into())).collect() }
+    }
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A request that is over. Times are since the run began.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    /// When it was to begin.
+    pub due: Duration,
+    /// When the generator came to it.
+    pub taken: Duration,
+    /// When it was begun on a connection.
+    pub begun: Duration,
+    /// When all of its answer was here.
+    pub ended: Duration,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Bytes of its answer's body.
+    pub bytes: u64,
+}
+
+/// Everything about the requests of one set.
+pub struct Recorder {
+    latency: Timing,
+    service: Timing,
+    waiting: Timing,
+    late: Timing,
+    outcomes: BTreeMap<Outcome, u64>,
+    bytes: u64,
+    points: Vec<Point>,
+    seen: u64,
+    random: Random,
+    bins: Vec<Timing>,
+    counts: Vec<(u64, u64)>,
+    /// Width of a bin.
+    width: Duration,
+}
+
+impl Recorder {
+    /// Nothing seen yet of a set that takes about this long.
+    pub fn new(expected: Duration) -> Self {
+        let width = (expected / BINS as u32).max(Duration::from_millis(10));
+        Self {
+            latency: Timing::new(),
+            service: Timing::new(),
+            waiting: Timing::new(),
+            late: Timing::new(),
+            outcomes: BTreeMap::new(),
+            bytes: 0,
+            points: Vec::new(),
+            seen: 0,
+            random: Random::new(1),
+            bins: Vec::new(),
+            counts: Vec::new(),
+            width,
+        }
+    }
+
+    /// Adds a request.
+    pub fn add(&mut self, own: &Ended) {
+        let latency = own.ended.saturating_sub(own.due);
+        self.late.add(own.taken.saturating_sub(own.due));
+        *self.outcomes.entry(own.outcome).or_default() += 1;
+        self.bytes += own.bytes;
+        // what was not answered has taken no time to answer
+        if matches!(own.outcome, Outcome::Status(_)) {
+            self.latency.add(latency);
+            self.service.add(own.ended.saturating_sub(own.begun));
+            self.waiting.add(own.begun.saturating_sub(own.due));
+        }
+        let bin = ((own.due.as_nanos() / self.width.as_nanos().max(1)) as usize).min(4 * BINS);
+        while self.bins.len() <= bin {
+            self.bins.push(small());
+            self.counts.push((0, 0));
+        }
+        self.bins[bin].add(latency);
+        let (all, bad) = &mut self.counts[bin];
+        (*all, *bad) = (*all + 1, *bad + u64::from(!own.outcome.is_success()));
+        // a fair selection of all that come
+        self.seen += 1;
+        let point = Point { at: own.due.as_secs_f64(), latency: latency.as_secs_f64(), outcome: own.outcome.name() };
+        if self.points.len() < POINTS {
+            self.points.push(point);
+        } else {
+            let place = self.random.below(self.seen) as usize;
+            if let Some(kept) = self.points.get_mut(place) {
+                *kept = point;
+            }
+        }
+    }
+
+    /// How many there were, how many of them without success.
+    pub fn count(&self) -> (u64, u64) {
+        let bad: u64 = self.outcomes.iter().filter(|(outcome, _)| !outcome.is_success()).map(|(_, count)| count).sum();
+        (self.seen, bad)
+    }
+
+    /// Latencies so far.
+    pub fn latency(&self) -> &Timing {
+        &self.latency
+    }
+
+    /// As it stands in run files.
+    pub fn set(mut self, seconds: f64) -> Set {
+        self.points.sort_by(|a, b| a.at.total_cmp(&b.at));
+        let bins = self.bins.iter().zip(&self.counts).enumerate().filter(|(_, (_, (all, _)))| *all > 0);
+        let at = |timing: &Timing, share: f64| timing.at(share).as_secs_f64();
+        let bins = bins.map(|(place, (timing, (all, bad)))| Bin {
+            at: self.width.as_secs_f64() * place as f64,
+            requests: *all,
+            unsuccessful: *bad,
+            p50: at(timing, 0.5),
+            p90: at(timing, 0.9),
+            p99: at(timing, 0.99),
+            max: at(timing, 1.0),
+        });
+        Set {
+            seconds,
+            requests: self.seen,
+            bytes: self.bytes,
+            outcomes: self.outcomes.iter().map(|(outcome, count)| (outcome.name(), *count)).collect(),
+            latency: self.latency.times(),
+            service: self.service.times(),
+            waiting: self.waiting.times(),
+            late: self.late.times(),
+            bin: self.width.as_secs_f64(),
+            bins: bins.collect(),
+            points: self.points,
+            ..Set::default()
+        }
+    }
+}
+
+/// Fewer digits, where there are many histograms.
+fn small() -> Timing {
+    let made = Histogram::new_with_bounds(1_000, LONGEST, 2);
+    Timing(made.unwrap_or_else(|_| unreachable!("constant bounds are valid")))
+}

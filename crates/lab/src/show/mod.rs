@@ -1,0 +1,358 @@
+//! A run as something to look at: tables and pictures, all computed from its file.
+
+pub mod svg;
+
+use crate::measure::run::{Kind, Run, Set, Times};
+use std::fmt::Write as _;
+
+/// A report: sections, each with words, a table, a picture.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// What it is about.
+    pub title: String,
+    /// Its parts.
+    pub sections: Vec<Section>,
+}
+
+/// A part of a report.
+#[derive(Debug, Clone, Default)]
+pub struct Section {
+    /// What it is about.
+    pub title: String,
+    /// In words.
+    pub words: Vec<String>,
+    /// Headings and rows.
+    pub table: Option<Table>,
+    /// As SVG.
+    pub picture: Option<String>,
+}
+
+/// A table.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    /// Of its columns. The first ones, up to `names`, stand left; numbers stand right.
+    pub headings: Vec<String>,
+    /// Columns of names.
+    pub names: usize,
+    /// Cells.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// One without rows.
+    pub fn new(names: usize, headings: &[&str]) -> Self {
+        Self { headings: headings.iter().map(|heading| (*heading).to_owned()).collect(), names, rows: Vec::new() }
+    }
+}
+
+/// Seconds as a person reads them.
+pub fn time(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 0.001 => format!("{:.0} us", seconds * 1e6),
+        seconds if seconds < 0.01 => format!("{:.2} ms", seconds * 1e3),
+        seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        seconds => format!("{seconds:.2} s"),
+    }
+}
+
+fn at(times: &Times, share: f64) -> String {
+    times.at(share).map_or_else(String::new, time)
+}
+
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 { String::new() } else { format!("{:.2}", part as f64 * 100.0 / whole as f64) }
+}
+
+/// A run's report.
+pub fn report(run: &Run) -> Report {
+    let mut report = Report { title: run.name.clone(), sections: vec![about(run)] };
+    match run.kind {
+        Kind::Load => load(run, &mut report),
+        Kind::Sweep => sweep(run, &mut report),
+        Kind::Limits => {}
+    }
+    if !run.limits.is_empty() {
+        let mut table = Table::new(1, &["limit of this machine", "value", "unit"]);
+        for limit in &run.limits {
+            table.rows.push(vec![limit.name.clone(), number(limit.value), limit.unit.clone()]);
+        }
+        report.sections.push(Section { title: "Limits".into(), table: Some(table), ..Section::default() });
+    }
+    report
+}
+
+/// Three digits.
+fn number(value: f64) -> String {
+    let digits = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$}")
+}
+
+fn about(run: &Run) -> Section {
+    let machine = &run.machine;
+    let versions: Vec<String> = run.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let mut words = vec![
+        format!("{}, {} s; {}", run.begun, number(run.seconds), versions.join(", ")),
+        format!("{} cores of {}, {} GiB, {}", machine.cores, machine.processor, number(machine.memory as f64 / (1_u64 << 30) as f64), machine.system),
+    ];
+    match &run.generator.reason {
+        Some(reason) if run.generator.bottleneck => words.push(format!("THE GENERATOR WAS THE BOTTLENECK: {reason}")),
+        Some(reason) => words.push(format!("note: {reason}")),
+        None => {}
+    }
+    Section { words, ..Section::default() }
+}
+
+/// Outcomes as the register's report has them, and times.
+fn outcomes(name: &str, sets: &[(String, Set)]) -> Table {
+    let mut statuses: Vec<String> = vec!["404".into(), "500".into()];
+    for (_, set) in sets {
+        let others = set.outcomes.keys().filter(|name| name.parse::<u16>().is_ok_and(|status| status >= 300));
+        statuses.extend(others.cloned());
+    }
+    statuses.sort();
+    statuses.dedup();
+    let mut headings = vec![name.to_owned(), "requests".into(), "Success (200)".into(), "No Response".into()];
+    headings.extend(statuses.iter().cloned());
+    headings.extend(["fastest", "mean", "p50", "p90", "p99", "slowest", "late p99"].map(str::to_owned));
+    let rows = sets.iter().map(|(name, set)| {
+        let mut row = vec![name.clone(), set.requests.to_string(), share(set.successes(), set.requests), share(set.unanswered(), set.requests)];
+        row.extend(statuses.iter().map(|status| share(set.of(status), set.requests)));
+        let ends = set.latency.ends();
+        row.push(ends.map_or_else(String::new, |(fastest, _)| time(fastest)));
+        row.push(set.latency.mean().map_or_else(String::new, |(mean, _)| time(mean)));
+        row.extend([0.5, 0.9, 0.99].map(|share| at(&set.latency, share)));
+        row.push(ends.map_or_else(String::new, |(_, slowest)| time(slowest)));
+        row.push(at(&set.late, 0.99));
+        row
+    });
+    Table { headings, names: 1, rows: rows.collect() }
+}
+
+/// Sets with the same name, together, in the order they first come.
+fn grouped(sets: &[Set], name: impl Fn(&Set) -> String) -> Vec<(String, Set)> {
+    let mut groups: Vec<(String, Set)> = Vec::new();
+    for set in sets {
+        let own = name(set);
+        match groups.iter_mut().find(|(known, _)| *known == own) {
+            Some((_, known)) => *known = known.and(set),
+            None => groups.push((own, set.clone())),
+        }
+    }
+    groups
+}
+
+fn every(set: &Set) -> String {
+    set.every.map_or_else(String::new, |every| format!("{} ({}/s)", time(every), number(1.0 / every.max(1e-9))))
+}
+
+fn load(run: &Run, report: &mut Report) {
+    let sets = &run.sets;
+    let planned = |set: &Set| set.planned.map_or_else(String::new, |planned| planned.to_string());
+    let mut section = |title: &str, name: &str, groups: Vec<(String, Set)>| {
+        if groups.len() > 1 {
+            report.sections.push(Section { title: title.into(), table: Some(outcomes(name, &groups)), ..Section::default() });
+        }
+    };
+    section("By requests and offset, in percent", "set", grouped(sets, |set| format!("{} every {}", planned(set), every(set))));
+    section("By offset", "Offset", grouped(sets, every));
+    section("By route", "route", grouped(sets, |set| set.route.clone()));
+    let all = grouped(sets, |_| "all".into());
+    report.sections.push(Section { title: "Overall".into(), table: Some(outcomes("", &all)), ..Section::default() });
+    if let Some((_, all)) = all.first() {
+        let failed: Vec<String> = all.outcomes.iter().map(|(name, count)| format!("{name}: {count}")).collect();
+        let mut words = vec![format!("outcomes: {}", failed.join(", "))];
+        let parts = [("service", &all.service), ("waiting", &all.waiting), ("the generator's own delay", &all.late)];
+        let parts = parts.map(|(name, times)| format!("{name} p50 {} p99 {}", at(times, 0.5), at(times, 0.99)));
+        words.push(format!("latency is from when a request was to begin: {}", parts.join(", ")));
+        report.sections.push(Section {
+            words,
+            picture: Some(svg::percentiles(&[("latency", &all.latency), ("service", &all.service)])),
+            ..Section::default()
+        });
+        report.sections.push(Section { title: "Outcomes".into(), picture: Some(svg::outcomes(&grouped(sets, every))), ..Section::default() });
+    }
+    for set in sets.iter().take(12) {
+        let title = format!("{}, {} every {}", set.route, planned(set), every(set));
+        report.sections.push(Section { title, picture: Some(svg::over_time(set)), ..Section::default() });
+    }
+    served(sets, report);
+}
+
+/// Where requests were lost between the sender and the store.
+fn served(sets: &[Set], report: &mut Report) {
+    let mut table = Table::new(1, &["counter of the served side", "grew by"]);
+    let mut all: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    for (name, value) in sets.iter().flat_map(|set| &set.served) {
+        *all.entry(name).or_default() += value;
+    }
+    table.rows.push(vec!["requests sent".into(), sets.iter().map(|set| set.requests).sum::<u64>().to_string()]);
+    table.rows.extend(all.into_iter().map(|(name, value)| vec![name.to_owned(), value.to_string()]));
+    if table.rows.len() > 1 {
+        report.sections.push(Section { title: "Where requests went".into(), table: Some(table), ..Section::default() });
+    }
+}
+
+fn sweep(run: &Run, report: &mut Report) {
+    let headings = ["what", "clients", "answers/s", "mean", "deviation", "p50", "p90", "p99", "slowest", "without success"];
+    let mut table = Table::new(1, &headings);
+    let name = |set: &Set| if set.series.is_empty() { set.route.clone() } else { format!("{}: {}", set.series, set.route) };
+    for set in &run.sets {
+        let (mean, deviation) = set.latency.mean().unwrap_or_default();
+        table.rows.push(vec![
+            name(set),
+            set.clients.unwrap_or(0).to_string(),
+            number(set.requests as f64 / set.seconds.max(1e-9)),
+            time(mean),
+            time(deviation),
+            at(&set.latency, 0.5),
+            at(&set.latency, 0.9),
+            at(&set.latency, 0.99),
+            set.latency.ends().map_or_else(String::new, |(_, slowest)| time(slowest)),
+            (set.requests - set.successes()).to_string(),
+        ]);
+    }
+    report.sections.push(Section { title: "By clients".into(), table: Some(table), ..Section::default() });
+    let mut lines: Vec<(String, Vec<&Set>)> = Vec::new();
+    for set in &run.sets {
+        match lines.iter_mut().find(|(known, _)| *known == name(set)) {
+            Some((_, sets)) => sets.push(set),
+            None => lines.push((name(set), vec![set])),
+        }
+    }
+    let points = |value: &dyn Fn(&Set) -> Option<(f64, f64)>| -> Vec<svg::Line> {
+        let line = |(name, sets): &(String, Vec<&Set>)| svg::Line {
+            name: name.clone(),
+            points: sets.iter().filter_map(|set| Some((set.clients? as f64, value(set)?))).collect(),
+        };
+        lines.iter().map(line).collect()
+    };
+    let mean = points(&|set| set.latency.mean());
+    let p99 = points(&|set| set.latency.at(0.99).map(|time| (time, 0.0)));
+    let rate = points(&|set| Some((set.requests as f64 / set.seconds.max(1e-9), 0.0)));
+    for (title, lines, unit) in [("Mean and deviation", mean, "seconds"), ("p99", p99, "seconds"), ("Answers per second", rate, "1/s")] {
+        let picture = svg::lines(&lines, "clients", unit);
+        report.sections.push(Section { title: title.into(), picture: Some(picture), ..Section::default() });
+    }
+}
+
+impl Report {
+    /// For a terminal: words and tables.
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n", self.title);
+        for section in &self.sections {
+            if !section.words.is_empty() || section.table.is_some() {
+                out.push('\n');
+                if !section.title.is_empty() {
+                    let _ = writeln!(out, "{}", section.title);
+                }
+            }
+            for words in &section.words {
+                let _ = writeln!(out, "{words}");
+            }
+            if let Some(table) = &section.table {
+                out.push_str(&table.text());
+            }
+        }
+        out
+    }
+
+    /// As Markdown. Pictures are beside it, called by what `picture` says of their number.
+    pub fn markdown(&self, picture: &dyn Fn(usize) -> Option<String>) -> String {
+        let mut out = format!("# {}\n", self.title);
+        for (place, section) in self.sections.iter().enumerate() {
+            if !section.title.is_empty() {
+                let _ = write!(out, "\n## {}\n", section.title);
+            }
+            for words in &section.words {
+                let _ = write!(out, "\n{words}\n");
+            }
+            if let Some(table) = &section.table {
+                let _ = write!(out, "\n{}", table.markdown());
+            }
+            if let Some(name) = section.picture.as_ref().and_then(|_| picture(place)) {
+                let _ = write!(out, "\n![{}]({name})\n", section.title);
+            }
+        }
+        out
+    }
+
+    /// As one page with its pictures inside.
+    pub fn html(&self) -> String {
+        let mut out = format!(
+            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{0}</title><style>{STYLE}</style><h1>{0}</h1>\n",
+            escaped(&self.title)
+        );
+        for section in &self.sections {
+            out.push_str("<section>");
+            if !section.title.is_empty() {
+                let _ = write!(out, "<h2>{}</h2>", escaped(&section.title));
+            }
+            for words in &section.words {
+                let _ = write!(out, "<p>{}</p>", escaped(words));
+            }
+            if let Some(table) = &section.table {
+                out.push_str(&table.html());
+            }
+            out.push_str(section.picture.as_deref().unwrap_or_default());
+            out.push_str("</section>\n");
+        }
+        out.push_str("</html>\n");
+        out
+    }
+}
+
+const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:64rem;padding:0 1rem;color:#1b1f24;background:#fff}\
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;overflow-x:auto}\
+td,th{padding:.2rem .7rem;border-bottom:1px solid #d8dee4;text-align:right}td.n,th.n{text-align:left}svg{max-width:100%;height:auto}\
+@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}td,th{border-color:#30363d}}";
+
+/// Text in HTML and SVG.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+impl Table {
+    fn text(&self) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row.get(column).map_or(0, |cell| cell.chars().count()));
+            cells.chain([self.headings[column].chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
+        let line = |cells: &[String]| {
+            let cells = cells.iter().zip(&widths).enumerate();
+            let padded = cells.map(|(place, (cell, width))| if place < self.names { format!("{cell:<width$}") } else { format!("{cell:>width$}") });
+            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+        };
+        let mut out = line(&self.headings);
+        let rule: usize = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+        out.push_str(&"─".repeat(rule));
+        out.push('\n');
+        self.rows.iter().for_each(|row| out.push_str(&line(row)));
+        out
+    }
+
+    /// As Markdown.
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
+        let rules: Vec<String> = (0..self.headings.len()).map(|place| if place < self.names { "---".into() } else { "---:".into() }).collect();
+        let mut out = line(&self.headings) + &line(&rules);
+        self.rows.iter().for_each(|row| out.push_str(&line(row)));
+        out
+    }
+
+    fn html(&self) -> String {
+        let class = |place: usize| if place < self.names { " class=\"n\"" } else { "" };
+        let line = |cells: &[String], tag: &str| {
+            let cells = cells.iter().enumerate().map(|(place, cell)| format!("<{tag}{}>{}</{tag}>", class(place), escaped(cell)));
+            format!("<tr>{}</tr>", cells.collect::<String>())
+        };
+        let rows: String = self.rows.iter().map(|row| line(row, "td")).collect();
+        format!("<table>{}{rows}</table>", line(&self.headings, "th"))
+    }
+}

@@ -1,0 +1,270 @@
+//! The lab, measured itself: targets that misbehave, stalls that must be seen, runs that say all they show.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::Value as Json;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
+use stook_tests::Place;
+use stook_tests::http::Served;
+
+const CATALOGUE: &str =
+    "catalogue: c\nsources:\n  s: { format: json, into: t, as_of: meta.received }\ncollections:\n  t: { key: k, fields: { k: text } }\n";
+
+/// A server that does `answer` with every connection, again and again.
+fn target(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + Clone + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let answer = answer.clone();
+            std::thread::spawn(move || while answer(&mut stream).is_ok() {});
+        }
+    });
+    address
+}
+
+/// Reads a request without a body.
+fn request(stream: &mut TcpStream) -> std::io::Result<()> {
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while !seen.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        seen.push(byte[0]);
+    }
+    Ok(())
+}
+
+fn says(text: &'static [u8]) -> impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + Clone + 'static {
+    move |stream| {
+        request(stream)?;
+        stream.write_all(text)
+    }
+}
+
+fn then_closes(text: &'static [u8]) -> impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + Clone + 'static {
+    move |stream| {
+        request(stream)?;
+        stream.write_all(text)?;
+        stream.shutdown(Shutdown::Both)?;
+        Err(std::io::ErrorKind::Other.into())
+    }
+}
+
+fn load(place: &Place, url: &str, more: &[&str]) -> Json {
+    let mut arguments = vec!["lab", "load", url, "--json"];
+    arguments.extend_from_slice(more);
+    let answer = place.run(&arguments).exits(0);
+    serde_json::from_str(&answer.text()).unwrap()
+}
+
+/// Every outcome, and how often.
+fn outcomes(run: &Json) -> Vec<(String, u64)> {
+    run["sets"][0]["outcomes"].as_object().unwrap().iter().map(|(name, count)| (name.clone(), count.as_u64().unwrap())).collect()
+}
+
+/// The time in seconds that this share of a set's requests did not exceed.
+fn at(set: &Json, what: &str, share: f64) -> f64 {
+    let steps: Vec<(f64, f64)> =
+        set[what]["histogram"].as_array().unwrap().iter().map(|step| (step[0].as_f64().unwrap(), step[1].as_f64().unwrap())).collect();
+    let all: f64 = steps.iter().map(|(_, count)| count).sum();
+    let mut seen = 0.0;
+    steps
+        .iter()
+        .find(|(_, count)| {
+            seen += count;
+            seen >= share * all
+        })
+        .unwrap()
+        .0
+        / 1e9
+}
+
+#[test]
+fn whatever_a_target_does_is_said_and_nothing_hangs() {
+    let place = Place::new(CATALOGUE);
+    const LONG: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nhalf of it";
+    let endless: &'static [u8] = vec![b'x'; 100_000].leak();
+    let cases: Vec<(&str, String, &str)> = vec![
+        ("whole", target(says(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")), "200"),
+        ("chunked", target(says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n3;x=y\r\nyes\r\n0\r\nt: 1\r\n\r\n")), "200"),
+        ("until closed", target(then_closes(b"HTTP/1.0 200 OK\r\n\r\nas much as there is")), "200"),
+        ("interim", target(says(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")), "404"),
+        ("no body", target(says(b"HTTP/1.1 204 No Content\r\n\r\n")), "204"),
+        ("said more", target(says(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok and more")), "200"),
+        ("half a body", target(then_closes(LONG)), "cut"),
+        ("half a head", target(then_closes(b"HTTP/1.1 200 OK\r\ncontent-le")), "cut"),
+        ("half a chunk", target(then_closes(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf")), "cut"),
+        ("nothing", target(then_closes(b"")), "reset"),
+        ("garbage", target(says(b"\x00\x01\x02 this is no HTTP\r\n\r\n")), "unreadable"),
+        ("a wrong chunk", target(says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n")), "unreadable"),
+        ("a wrong length", target(says(b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n")), "unreadable"),
+        ("an endless head", target(then_closes(endless)), "unreadable"),
+        (
+            "silence",
+            target(|stream| {
+                request(stream)?;
+                std::thread::sleep(Duration::from_secs(60));
+                Ok(())
+            }),
+            "timeout",
+        ),
+        (
+            "half, then silence",
+            target(|stream| {
+                request(stream)?;
+                stream.write_all(LONG)?;
+                std::thread::sleep(Duration::from_secs(60));
+                Ok(())
+            }),
+            "timeout",
+        ),
+    ];
+    for (what, url, expected) in cases {
+        let run = load(&place, &format!("{url}/x"), &["--requests", "20", "--every", "5ms", "--timeout", "300ms"]);
+        assert_eq!(outcomes(&run), [(expected.to_owned(), 20)], "{what}");
+        assert_eq!(run["sets"][0]["requests"], 20, "{what}");
+    }
+    // nobody there is a mistake before the first request, and an outcome in the middle
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    place.run(&["lab", "load", &format!("http://{address}/")]).exits(1).complains(&["nobody answers at", "refused"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || drop(listener.accept()));
+    let run = load(&place, &format!("http://{address}/"), &["--requests", "5", "--every", "50ms", "--timeout", "1s"]);
+    assert!(outcomes(&run).iter().all(|(name, _)| name == "refused" || name == "reset"), "{run}");
+}
+
+#[test]
+fn a_connection_that_was_closed_between_two_requests_is_made_again() {
+    let place = Place::new(CATALOGUE);
+    // says that it keeps the connection, and closes it behind every answer
+    let url = target(then_closes(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"));
+    let run = load(&place, &format!("{url}/"), &["--requests", "30", "--every", "10ms"]);
+    assert_eq!(outcomes(&run), [("200".to_owned(), 30)]);
+}
+
+/// A server that stands still for two seconds under 500 requests a second: who had to wait is counted from when they came.
+#[test]
+fn a_stall_counts_in_full() {
+    let place = Place::new(CATALOGUE);
+    let stook = Served::new(&place, &["--workers", "0"]);
+    let url = format!("http://{}/healthz", stook.address());
+    let pid = stook.pid().to_string();
+    let signal = |name: &str| assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
+    let run = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(2_000));
+            signal("-STOP");
+            std::thread::sleep(Duration::from_millis(2_000));
+            signal("-CONT");
+        });
+        load(&place, &url, &["--rate", "500", "--for", "6s", "--connections", "4096"])
+    });
+    let set = &run["sets"][0];
+    assert_eq!(set["requests"], 3_000);
+    assert_eq!(outcomes(&run), [("200".to_owned(), 3_000)]);
+    // a third of the requests came while it stood still: their latencies go evenly from two seconds to nothing
+    assert!((1.7..2.6).contains(&at(set, "latency", 0.99)), "p99 {}", at(set, "latency", 0.99));
+    assert!((0.6..1.6).contains(&at(set, "latency", 0.84)), "p84 {}", at(set, "latency", 0.84));
+    assert!(at(set, "latency", 0.5) < 0.2, "p50 {}", at(set, "latency", 0.5));
+    // and the picture over time has the triangle where it was
+    let slowest = |from: f64, to: f64| -> f64 {
+        let bins = set["bins"].as_array().unwrap().iter().filter(|bin| (from..to).contains(&bin["at"].as_f64().unwrap()));
+        bins.map(|bin| bin["max"].as_f64().unwrap()).fold(0.0, f64::max)
+    };
+    assert!(slowest(1.0, 3.5) > 1.6 && slowest(3.0, 3.6) < 1.6, "{} {}", slowest(1.0, 3.5), slowest(3.0, 3.6));
+}
+
+#[test]
+fn a_matrix_of_sets_is_measured_drained_and_shown() {
+    let place = Place::new(CATALOGUE);
+    let stook = Served::new(&place, &["--workers", "0"]);
+    for number in 0..50 {
+        stook.send("POST", "/v1/main/t", &[("content-type", "application/json")], format!("{{\"k\":\"k{number}\"}}").as_bytes()).with(201);
+    }
+    place.file("keys.ndjson", (0..60).map(|number| format!("{{\"k\":\"k{number}\"}}\n")).collect::<String>());
+    place.file(
+        "plan.yaml",
+        format!(
+            "name: hammer\ntarget: http://{}\nparameters: {{ key: keys.ndjson#k }}\nroutes:\n  - {{ name: one, get: '/v1/main/t/{{key}}' }}\n  \
+             - {{ name: many, post: /v1/main/lookup, body: '{{\"collection\": \"t\", \"keys\": [\"{{key}}\", \"{{key}}\"]}}' }}\nrequests: [20, 40]\n\
+             every: [50ms, 100ms]\nfaster: 20\neach_route: true\nmetrics: /metrics\n",
+            stook.address()
+        ),
+    );
+    let (plan, run, page, text) = (place.path("plan.yaml"), place.path("run.json"), place.path("run.html"), place.path("run.md"));
+    let name = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let shown = place.run(&["lab", "load", &name(&plan), "-o", &name(&run)]).exits(0).text();
+    for heading in ["Success (200)", "No Response", "By offset", "By route", "Overall", "Where requests went"] {
+        assert!(shown.contains(heading), "{heading}: {shown}");
+    }
+    let seen: Json = serde_json::from_slice(&std::fs::read(&run).unwrap()).unwrap();
+    let sets = seen["sets"].as_array().unwrap();
+    assert_eq!(
+        sets.iter().map(|set| (set["route"].as_str().unwrap(), set["requests"].as_u64().unwrap())).collect::<Vec<_>>(),
+        [("one", 20), ("one", 40), ("one", 20), ("one", 40), ("many", 20), ("many", 40), ("many", 20), ("many", 40)]
+    );
+    // ten keys of sixty are not there, which only one of the routes says
+    let of = |set: &Json, status: &str| set["outcomes"][status].as_u64().unwrap_or(0);
+    let one: u64 = sets[..4].iter().map(|set| of(set, "200") + of(set, "404")).sum();
+    assert_eq!((one, sets[4..].iter().map(|set| of(set, "200")).sum::<u64>()), (120, 120));
+    // what was sent was accepted, and ended
+    let served = |stage: &str| -> u64 {
+        let counters = sets.iter().flat_map(|set| set["served"].as_object().unwrap());
+        counters.filter(|(name, _)| name.contains(&format!("\"{stage}\""))).map(|(_, value)| value.as_u64().unwrap()).sum()
+    };
+    assert_eq!((served("Accepted"), served("Completed")), (240, 240));
+    place.run(&["lab", "show", &name(&run), "--html", "-o", &name(&page)]).exits(0);
+    place.run(&["lab", "show", &name(&run), "--md", "-o", &name(&text)]).exits(0);
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.matches("<svg").count() >= 10 && !page.contains("NaN"), "{page}");
+    let text = std::fs::read_to_string(&text).unwrap();
+    let picture = text.split("](").nth(1).unwrap().split(')').next().unwrap();
+    assert!(std::fs::read_to_string(run.with_file_name(picture)).unwrap().starts_with("<svg"), "{picture}");
+    // equal seeds draw equal values
+    let again: Json = serde_json::from_str(&place.run(&["lab", "load", &name(&plan), "--json"]).exits(0).text()).unwrap();
+    assert_eq!(
+        again["sets"].as_array().unwrap().iter().map(|set| set["outcomes"].clone()).collect::<Vec<_>>(),
+        sets.iter().map(|set| set["outcomes"].clone()).collect::<Vec<_>>()
+    );
+    // a run of something else is none
+    place.run(&["lab", "show", &name(&plan)]).exits(1).complains(&["it is no run of the lab"]);
+}
+
+#[test]
+fn clients_that_wait_are_counted_and_shown() {
+    let place = Place::new(CATALOGUE);
+    let stook = Served::new(&place, &["--workers", "0"]);
+    let url = format!("http://{}/healthz", stook.address());
+    let answer = place.run(&["lab", "sweep", &url, "--clients", "1,4", "--for", "300ms", "--json"]).exits(0);
+    let run: Json = serde_json::from_str(&answer.text()).unwrap();
+    let sets = run["sets"].as_array().unwrap();
+    assert_eq!(sets.iter().map(|set| set["clients"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 4]);
+    for set in sets {
+        assert!(set["requests"].as_u64().unwrap() > 50, "{set}");
+        assert_eq!(set["outcomes"]["200"], set["requests"]);
+    }
+}
+
+#[test]
+fn mistakes_in_plans_are_said() {
+    let place = Place::new(CATALOGUE);
+    let wrong = |text: &str, words: &[&str]| {
+        place.file("plan.yaml", text);
+        place.run(&["lab", "load", place.path("plan.yaml").to_str().unwrap()]).exits(1).complains(words);
+    };
+    wrong("target: http://127.0.0.1:1\nroutes: [{ gett: / }]", &["plan.yaml", "unknown field `gett`"]);
+    wrong("target: http://127.0.0.1:1\nroutes: [{ get: '/{id}' }]", &["there is no parameter `id`"]);
+    wrong("target: http://127.0.0.1:1\nroutes: []", &["a plan has at least one route"]);
+    wrong("target: 127.0.0.1:1\nroutes: [{ get: / }]", &["a target begins with http://"]);
+    wrong("target: http://127.0.0.1:1\nroutes: [{ get: / }]\nevery: 5", &["plan.yaml"]);
+    wrong("target: http://127.0.0.1:1\nroutes: [{ get: / }]\nevery: 5 parsecs", &["is no duration"]);
+    wrong(
+        "target: http://127.0.0.1:1\nroutes: [{ get: / }]\nheaders: { authorization: 'Bearer ${NOBODY_SAYS_THIS}' }",
+        &["the environment has no NOBODY_SAYS_THIS"],
+    );
+    wrong("a: [", &["plan.yaml"]);
+}
