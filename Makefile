@@ -8,7 +8,7 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint test bench bench-datasets bench-import bench-machines bench-postgres bench-sentinel bench-serve demo build peer reference postgres
+.PHONY: help fmt lint test bench bench-datasets bench-import bench-lab bench-machines bench-postgres bench-sentinel bench-serve demo build peer reference postgres
 
 help:
 	@echo "make fmt | lint | test | bench | bench-datasets | bench-import | bench-machines | bench-postgres | bench-sentinel | bench-serve | demo"
@@ -42,7 +42,7 @@ postgres:
 test: reference postgres lint
 	cargo test --workspace --quiet --no-fail-fast
 
-bench: bench-datasets bench-import bench-machines bench-postgres bench-sentinel bench-serve
+bench: bench-datasets bench-import bench-lab bench-machines bench-postgres bench-sentinel bench-serve
 
 bench-import: reference build
 	cargo build --release --quiet --package stook-benches
@@ -53,6 +53,11 @@ bench-datasets: build
 	cargo build --release --quiet --package stook-benches
 	@command -v wrk >/dev/null || echo "note: install wrk for the warm figures"
 	$(BENCH) datasets
+
+# STOOK_PEER_OHA says where oha is (cargo install oha --locked), if it is not in the path
+bench-lab: build
+	cargo build --release --quiet --package stook-benches
+	$(BENCH) lab
 
 bench-machines: reference postgres build
 	cargo build --release --quiet --package stook-benches

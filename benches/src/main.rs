@@ -7,6 +7,7 @@
 mod datasets;
 mod figures;
 mod import;
+mod lab;
 mod leases;
 mod limits;
 mod load;
@@ -52,19 +53,20 @@ fn main() -> ExitCode {
     let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).filter(|path| path.exists());
     let setting = Setting { stook: own.with_file_name("stook"), own, root, python };
     let mut figures = figures::Figures::default();
-    let groups: &[&str] = if words.is_empty() { &["datasets", "import", "machines", "postgres", "sentinel", "serve"] } else { &words };
+    let groups: &[&str] = if words.is_empty() { &["datasets", "import", "lab", "machines", "postgres", "sentinel", "serve"] } else { &words };
     for group in groups {
         let result = match *group {
             "import" => import::run(&setting, &mut figures),
             "datasets" => datasets::run(&setting, &mut figures, false),
             "datasets-large" => datasets::run(&setting, &mut figures, true),
+            "lab" => lab::run(&setting, &mut figures),
             "machines" => machines::run(&setting, &mut figures),
             "postgres" => postgres::run(&setting, &mut figures),
             "sentinel" => sentinel::run(&setting, &mut figures),
             "serve" => serve::run(&setting, &mut figures, &[]),
             part if serve::PARTS.contains(&part) => serve::run(&setting, &mut figures, &[part]),
             other => Err(format!(
-                "there is no group `{other}`; there are datasets, datasets-large, import, machines, postgres, sentinel, serve, and its parts {}",
+                "there is no group `{other}`; there are datasets, datasets-large, import, lab, machines, postgres, sentinel, serve, and its parts {}",
                 serve::PARTS.join(", ")
             )),
         };

@@ -21,8 +21,8 @@ const ROUNDS: usize = 5;
 const BUSINESSES: u64 = 10_000;
 /// Seconds of one run under load.
 const SECONDS: u64 = 3;
-const SERVED: &str = "0";
-const ASKING: &str = "1";
+pub const SERVED: &str = "0";
+pub const ASKING: &str = "1";
 
 /// A folder to work in, and perhaps a server.
 pub struct Bench<'s> {
@@ -49,6 +49,11 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// HOST:PORT.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Starts a program that says on standard error where it serves.
     ///
     /// # Errors

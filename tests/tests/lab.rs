@@ -268,3 +268,72 @@ fn mistakes_in_plans_are_said() {
     );
     wrong("a: [", &["plan.yaml"]);
 }
+
+#[test]
+fn logs_become_tables_runs_are_compared_and_capacity_is_planned() {
+    let place = Place::new(CATALOGUE);
+    let line = |seconds: f64| {
+        format!("2023-03-01 10:00:00 INFO x ProductConsolidatorEngine - 8 created, 2 updated, 0 deleted, 0 errors, 0 conflicts in {seconds:.3}s\n")
+    };
+    place.file("old.log", line(2.0) + &line(4.0));
+    place.file("new.log", line(0.5) + "noise\n");
+    let name = |file: &str| place.path(file).to_str().unwrap().to_owned();
+    let shown = place.run(&["lab", "kpi", &name("old.log"), &name("new.log")]).exits(0).text();
+    for part in ["Duration summary in seconds", "Performance summary in document per second", "3.000", "6.00", "first / last"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    place.run(&["lab", "kpi", place.path("catalogue.yaml").to_str().unwrap()]).exits(1).complains(&["no line is a stage's"]);
+    // the log of a real import
+    place.file("t.ndjson", (0..500).map(|number| format!("{{\"k\":\"k{number}\"}}\n")).collect::<String>());
+    let stook = Served::new(&place, &["--workers", "1"]);
+    let job =
+        stook.send("POST", "/v1/main/import?source=s", &[("content-type", "application/x-ndjson")], &std::fs::read(place.path("t.ndjson")).unwrap());
+    assert!(job.status < 300, "{}", job.text());
+    for _ in 0..100 {
+        if stook.logged().contains("\"stage\":\"chunk\"") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    place.file("own.log", stook.logged());
+    let shown = place.run(&["lab", "kpi", &name("own.log"), "--md"]).exits(0).text();
+    assert!(shown.contains("| chunk | ") && shown.contains("| Total | "), "{shown}");
+    // two sweeps of one plan, and the law behind them
+    let url = format!("http://{}/healthz", stook.address());
+    for run in ["a.json", "b.json"] {
+        place.run(&["lab", "sweep", &url, "--clients", "1,2,4", "--for", "200ms", "-o", &name(run)]).exits(0);
+    }
+    let shown = place.run(&["lab", "compare", &name("a.json"), &name("b.json")]).exits(0).text();
+    assert!(shown.contains("delta %") && shown.contains("4 clients"), "{shown}");
+    // half as fast is a regression that is told from noise
+    let mut slower: Json = serde_json::from_slice(&std::fs::read(place.path("a.json")).unwrap()).unwrap();
+    for set in slower["sets"].as_array_mut().unwrap() {
+        for step in set["latency"]["histogram"].as_array_mut().unwrap() {
+            step[0] = (step[0].as_u64().unwrap() * 2).into();
+        }
+        for bin in set["bins"].as_array_mut().unwrap() {
+            for time in ["p50", "p90", "p99", "max"] {
+                bin[time] = (bin[time].as_f64().unwrap() * 2.0).into();
+            }
+        }
+    }
+    place.file("slower.json", slower.to_string());
+    place.run(&["lab", "compare", &name("a.json"), &name("slower.json"), "--fail-on", "regression=5%"]).exits(1).complains(&["regression: p50 of"]);
+    place.run(&["lab", "compare", &name("slower.json"), &name("a.json"), "--fail-on", "regression=5%"]).exits(0);
+    place.run(&["lab", "compare", &name("a.json"), &name("b.json"), "--fail-on", "5"]).exits(64);
+    let shown = place.run(&["lab", "plan", &name("a.json"), "--target", "1000000"]).exits(0).text();
+    assert!(shown.contains("X(N) =") && shown.contains("systems"), "{shown}");
+    let shipped = stook_tests::repository().join("examples/lab/tags-100k.yaml");
+    let shown = place.run(&["lab", "plan", shipped.to_str().unwrap(), "--target", "8333", "--html"]).exits(0).text();
+    assert!(shown.contains("<svg") && shown.contains("rebuilds at once"), "{shown}");
+    place.run(&["lab", "limits", "--folder", place.folder().to_str().unwrap(), "-o", &name("limits.json")]).exits(0);
+    let limits: Json = serde_json::from_slice(&std::fs::read(place.path("limits.json")).unwrap()).unwrap();
+    assert!(
+        limits["limits"].as_array().unwrap().len() >= 7
+            && limits["limits"].as_array().unwrap().iter().all(|own| own["value"].as_f64().unwrap() > 0.0),
+        "{limits}"
+    );
+    let left =
+        std::fs::read_dir(place.folder()).unwrap().filter_map(Result::ok).any(|file| file.file_name().to_string_lossy().starts_with(".stook-limits"));
+    assert!(!left, "its files are removed");
+}

@@ -686,16 +686,87 @@ pub enum Lab {
     Show {
         /// Its file.
         run: PathBuf,
-        /// As one page with its pictures.
-        #[arg(long)]
-        html: bool,
-        /// As Markdown, pictures beside it.
-        #[arg(long, conflicts_with = "html")]
-        md: bool,
-        /// The file [default: standard output].
+        /// How it is shown.
+        #[command(flatten)]
+        form: LabForm,
+    },
+    /// Measure what this machine can do: memory, disk, JSON, HTTP, SQLite, PostgreSQL.
+    #[command(after_help = "Example:\n  stook lab limits --postgres 'postgres://stook@localhost/stook'")]
+    Limits {
+        /// Where files are written and removed.
+        #[arg(long, default_value = ".", value_name = "DIR")]
+        folder: PathBuf,
+        /// A database in which rows are copied to a temporary table.
+        #[arg(long, value_name = "URL")]
+        postgres: Option<String>,
+        /// Where the run is written.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// The run as JSON.
+        #[arg(long)]
+        json: bool,
     },
+    /// Durations and rates of stages, from logs of Stook or of the pipeline that it outdoes; of several, how they went on.
+    #[command(after_help = "Example:\n  stook serve 2> day.log & ...; stook lab kpi day.log")]
+    Kpi {
+        /// The logs.
+        #[arg(required = true)]
+        logs: Vec<PathBuf>,
+        /// How they are shown.
+        #[command(flatten)]
+        form: LabForm,
+        /// Every call, as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show runs of one plan side by side, and whether a difference is more than noise.
+    #[command(
+        after_help = "Examples:\n  stook lab compare old.json new.json --fail-on regression=5%\n  stook lab compare old1.json,old2.json,old3.json,old4.json new1.json,new2.json,new3.json,new4.json"
+    )]
+    Compare {
+        /// Runs; repetitions of one separated by commas.
+        #[arg(required = true, num_args = 2..)]
+        runs: Vec<String>,
+        /// The exit code is 1 where something got worse by more than this, and by more than noise.
+        #[arg(long, value_name = "regression=P%")]
+        fail_on: Option<String>,
+        /// How they are shown.
+        #[command(flatten)]
+        form: LabForm,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fit the Universal Scalability Law to sweeps, and say what a target needs.
+    #[command(after_help = "Example:\n  stook lab plan sweep.json --target 50000")]
+    Plan {
+        /// Runs of sweeps, or points in YAML.
+        #[arg(required = true)]
+        runs: Vec<PathBuf>,
+        /// What is to be done per second.
+        #[arg(long, value_name = "N")]
+        target: Option<f64>,
+        /// How it is shown.
+        #[command(flatten)]
+        form: LabForm,
+    },
+}
+
+/// How a report is shown.
+#[derive(Debug, Args)]
+pub struct LabForm {
+    /// As one page with its pictures.
+    #[arg(long)]
+    pub html: bool,
+    /// As Markdown, pictures beside it.
+    #[arg(long, conflicts_with = "html")]
+    pub md: bool,
+    /// Only the N-th picture, as SVG.
+    #[arg(long, value_name = "N", conflicts_with_all = ["html", "md"], num_args = 0..=1, default_missing_value = "1")]
+    pub svg: Option<usize>,
+    /// The file [default: standard output].
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 /// What is asked by the lab.
@@ -731,6 +802,9 @@ pub struct LabTarget {
     /// Path of the target's Prometheus counters, read before and after each set.
     #[arg(long, value_name = "PATH")]
     pub metrics: Option<String>,
+    /// Measure the machine's limits, too, before the run.
+    #[arg(long)]
+    pub limits: bool,
 }
 
 /// How requests follow each other.

@@ -1,6 +1,6 @@
 //! `stook lab`: measuring this and any other HTTP service.
 
-use crate::arguments::{Lab, LabSchedule, LabTarget};
+use crate::arguments::{Lab, LabForm, LabSchedule, LabTarget};
 use crate::{Failure, Outcome, output};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::yaml::{self, Kind as Shape, Node};
+use stook_lab::measure::capacity::{self, Points};
+use stook_lab::measure::compare::{self, Compared};
+use stook_lab::measure::kpi::{self, Stages};
 use stook_lab::measure::open::Progress;
 use stook_lab::measure::plan::{Plan, PlanText, RouteText, Schedule, duration};
 use stook_lab::measure::run::{FORMAT, Generator, Kind, Machine, Run};
-use stook_lab::measure::{closed, open};
+use stook_lab::measure::{closed, limits, open};
 use stook_lab::show::{self, Report};
 
 /// Carries out a subcommand.
@@ -36,7 +39,7 @@ pub fn lab(command: &Lab) -> Outcome {
                 };
             }
             let plan = Plan::new(&text, &folder_of(what))?;
-            finish(plan, Kind::Load, output.as_deref(), *json, |plan, watch| open::run(plan, watch))
+            finish(plan, Kind::Load, what.limits, output.as_deref(), *json, |plan, watch| open::run(plan, watch))
         }
         Lab::Sweep { what, clients, time, output, json } => {
             let mut text = plan_of(what)?;
@@ -46,22 +49,135 @@ pub fn lab(command: &Lab) -> Outcome {
             let time = duration(time.as_deref().or(text.time.as_deref()).unwrap_or("2s"))?;
             text.time = None;
             let plan = Plan::new(&text, &folder_of(what))?;
-            finish(plan, Kind::Sweep, output.as_deref(), *json, |plan, watch| Ok((closed::run(plan, time, watch)?, Generator::default())))
+            finish(plan, Kind::Sweep, what.limits, output.as_deref(), *json, |plan, watch| {
+                Ok((closed::run(plan, time, watch)?, Generator::default()))
+            })
         }
-        Lab::Show { run, html, md, output } => {
-            let report = show::report(&Run::read(run)?);
-            let (ending, text) = match (html, md) {
-                (true, _) => ("html", report.html()),
-                (false, true) => ("md", markdown(&report, output.as_deref())?),
-                (false, false) => ("txt", report.text()),
+        Lab::Limits { folder, postgres, output, json } => {
+            let (begun, started) = (now(), Instant::now());
+            let told = |what: &str| {
+                if std::io::stderr().is_terminal() {
+                    eprint!("\r\x1b[K{what} ...");
+                    let _ = std::io::stderr().flush();
+                }
             };
-            match output {
-                Some(path) => write(path, &text).map(|()| eprintln!("written: {} ({ending})", path.display()))?,
-                None => print!("{text}"),
-            }
-            Ok(0)
+            let limits = limits::measure(folder, postgres.as_deref(), &told);
+            told("");
+            let run = Run { limits: limits?, ..run_of(Kind::Limits, "limits of this machine".into(), serde_json::Value::Null, begun, started) };
+            said(&run, output.as_deref(), *json)
         }
+        Lab::Kpi { logs, form, json } => {
+            let logs = logs.iter().map(|path| Stages::read(path)).collect::<Result<Vec<_>, _>>()?;
+            if *json {
+                println!("{}", serde_json::to_string(&logs)?);
+                return Ok(0);
+            }
+            put(&kpi::report(&logs), form)
+        }
+        Lab::Compare { runs, fail_on, form, json } => compare_runs(runs, fail_on.as_deref(), form, *json),
+        Lab::Plan { runs, target, form } => {
+            let is_points = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
+            let mut all: Vec<Points> = Vec::new();
+            for path in runs.iter().filter(|path| is_points(path)) {
+                all.push(read_yaml(&path.display().to_string())?);
+            }
+            let measured = runs.iter().filter(|path| !is_points(path)).map(|path| Run::read(path)).collect::<Result<Vec<_>, _>>()?;
+            all.extend(capacity::of_runs(&measured)?);
+            let mut whole = Report { title: "Capacity".into(), sections: Vec::new() };
+            for points in &all {
+                let mut report = capacity::report(points, *target)?;
+                report.sections.iter_mut().for_each(|section| section.title.clone_from(&report.title));
+                whole.sections.extend(report.sections);
+            }
+            put(&whole, form)
+        }
+        Lab::Show { run, form } => put(&show::report(&Run::read(run)?), form),
     }
+}
+
+/// Runs side by side; the exit code says whether one got worse by more than is allowed.
+fn compare_runs(runs: &[String], fail_on: Option<&str>, form: &LabForm, json: bool) -> Outcome {
+    let most = match fail_on {
+        None => f64::INFINITY,
+        Some(text) => {
+            let share = text.strip_prefix("regression=").and_then(|share| share.strip_suffix('%')?.parse::<f64>().ok());
+            share.ok_or_else(|| Failure::usage(format!("--fail-on {text}: for example regression=5%")))? / 100.0
+        }
+    };
+    let mut groups = Vec::new();
+    for group in runs {
+        groups.push(group.split(',').map(|path| Run::read(Path::new(path))).collect::<Result<Vec<_>, _>>()?);
+    }
+    let all = compare::compare(&groups)?;
+    let names: Vec<String> = runs
+        .iter()
+        .map(|group| Path::new(group.split(',').next().unwrap_or(group)).file_stem().unwrap_or_default().to_string_lossy().into_owned())
+        .collect();
+    if json {
+        let shown = |own: &Compared| {
+            serde_json::json!({
+                "set": own.set, "metric": own.metric, "values": own.values, "delta": (own.ratio - 1.0) * 100.0, "ratio": own.ratio,
+                "chance": own.chance, "real": own.is_real(), "worse": own.worse, "changed_at": own.changed_at.map(|at| &names[at]),
+            })
+        };
+        println!("{}", serde_json::Value::Array(all.iter().map(shown).collect()));
+    } else {
+        put(&compare::report(&names, &all), form)?;
+    }
+    let regressions: Vec<&Compared> = all.iter().filter(|own| own.is_real() && own.worse > most).collect();
+    for own in &regressions {
+        eprintln!("regression: {} of {} is {:.1} % worse", own.metric, own.set, own.worse * 100.0);
+    }
+    Ok(u8::from(!regressions.is_empty()))
+}
+
+/// A report as it is wanted.
+fn put(report: &Report, form: &LabForm) -> Outcome {
+    let LabForm { html, md, svg, output } = form;
+    let pictures = || report.sections.iter().filter_map(|section| section.picture.as_deref()).collect::<Vec<_>>();
+    let text = match (html, md, svg) {
+        (true, ..) => report.html(),
+        (_, true, _) => markdown(report, output.as_deref())?,
+        (.., Some(place)) => {
+            (*pictures().get(place.saturating_sub(1)).ok_or_else(|| Failure::usage(format!("there are {} pictures", pictures().len())))?).to_owned()
+        }
+        _ => report.text(),
+    };
+    match output {
+        Some(path) => write(path, &text).map(|()| eprintln!("written: {}", path.display()))?,
+        None => print!("{text}"),
+    }
+    Ok(0)
+}
+
+fn run_of(kind: Kind, name: String, plan: serde_json::Value, begun: i64, started: Instant) -> Run {
+    Run {
+        format: FORMAT.into(),
+        kind,
+        name,
+        begun: stook_catalogue::value::show_timestamp(begun),
+        seconds: started.elapsed().as_secs_f64(),
+        versions: BTreeMap::from([("stook".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
+        machine: Machine::here(),
+        plan,
+        limits: Vec::new(),
+        sets: Vec::new(),
+        generator: Generator::default(),
+    }
+}
+
+/// Writes a run where that is wanted, and shows it.
+fn said(run: &Run, output: Option<&Path>, json: bool) -> Outcome {
+    if let Some(path) = output {
+        run.write(path)?;
+        eprintln!("written: {}; stook lab show {0} --html -o report.html", path.display());
+    }
+    if json {
+        println!("{}", serde_json::to_string(&run)?);
+    } else {
+        print!("{}", show::report(run).text());
+    }
+    Ok(0)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
@@ -96,7 +212,7 @@ fn folder_of(what: &LabTarget) -> PathBuf {
 /// A plan of a file, or of URLs.
 fn plan_of(what: &LabTarget) -> Result<PlanText, Failure> {
     let mut text = match what.what.as_slice() {
-        [plan] if !is_url(plan) => read_plan(plan)?,
+        [plan] if !is_url(plan) => read_yaml(plan)?,
         urls => {
             let mut text = PlanText::default();
             for url in urls {
@@ -131,36 +247,22 @@ fn plan_of(what: &LabTarget) -> Result<PlanText, Failure> {
     Ok(text)
 }
 
-fn read_plan(path: &str) -> Result<PlanText, Failure> {
+fn read_yaml<T: serde::de::DeserializeOwned>(path: &str) -> Result<T, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::new(format!("{path}: {error}")))?;
     let node = yaml::parse(&text).map_err(|problems| Failure::new(stook_catalogue::diagnostic::render(path, &text, &problems, output::colours())))?;
-    serde_json::from_value(to_json(&node, "")).map_err(|error| Failure::new(format!("{path}: {error}")))
+    serde_json::from_value(to_json(&node)).map_err(|error| Failure::new(format!("{path}: {error}")))
 }
 
-/// A list may be written as its only element.
-const LISTS: [&str; 5] = ["requests", "every", "rate", "clients", "routes"];
-
-fn to_json(node: &Node, key: &str) -> serde_json::Value {
-    let own = match &node.kind {
-        Shape::Map(entries) => {
-            let entries = entries.iter().map(|(name, value)| {
-                let name = name.text().unwrap_or_default();
-                (name.to_owned(), to_json(value, name))
-            });
-            serde_json::Value::Object(entries.collect())
-        }
-        Shape::List(items) => return serde_json::Value::Array(items.iter().map(|item| to_json(item, "")).collect()),
+fn to_json(node: &Node) -> serde_json::Value {
+    match &node.kind {
+        Shape::Map(entries) => entries.iter().map(|(name, value)| (name.text().unwrap_or_default().to_owned(), to_json(value))).collect(),
+        Shape::List(items) => items.iter().map(to_json).collect(),
         Shape::Scalar { .. } if node.is_null() => serde_json::Value::Null,
         Shape::Scalar { text, quoted } => {
-            let json = if !*quoted {
-                serde_json::from_str::<serde_json::Value>(text).ok().filter(|json| json.is_number() || json.is_boolean())
-            } else {
-                None
-            };
-            json.unwrap_or_else(|| text.as_str().into())
+            let json = if *quoted { None } else { serde_json::from_str::<serde_json::Value>(text).ok() };
+            json.filter(|json| json.is_number() || json.is_boolean()).unwrap_or_else(|| text.as_str().into())
         }
-    };
-    if LISTS.contains(&key) { vec![own].into() } else { own }
+    }
 }
 
 type Watch<'w> = dyn Fn(&Progress) -> bool + 'w;
@@ -168,6 +270,7 @@ type Watch<'w> = dyn Fn(&Progress) -> bool + 'w;
 fn finish(
     plan: Plan,
     kind: Kind,
+    limited: bool,
     output: Option<&Path>,
     json: bool,
     work: impl FnOnce(Plan, &Watch<'_>) -> stook_lab::measure::Result<(Vec<stook_lab::measure::run::Set>, Generator)>,
@@ -190,34 +293,16 @@ fn finish(
         }
         !stop.load(Ordering::Relaxed)
     };
-    let (name, text, begun, started) = (plan.name.clone(), plan.text.clone(), stook_catalogue::value::show_timestamp(now()), Instant::now());
+    let (name, text, begun) = (plan.name.clone(), plan.text.clone(), now());
+    let limits = if limited { limits::measure(Path::new("."), None, &|_| ())? } else { Vec::new() };
+    let started = Instant::now();
     let done = work(plan, &watch);
     if shows {
         eprint!("\r\x1b[K");
     }
     let (sets, generator) = done?;
-    let run = Run {
-        format: FORMAT.into(),
-        kind,
-        name,
-        begun,
-        seconds: started.elapsed().as_secs_f64(),
-        versions: BTreeMap::from([("stook".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
-        machine: Machine::here(),
-        plan: text,
-        limits: Vec::new(),
-        sets,
-        generator,
-    };
-    if let Some(path) = output {
-        run.write(path)?;
-        eprintln!("written: {}; stook lab show {0} --html -o report.html", path.display());
-    }
-    if json {
-        println!("{}", serde_json::to_string(&run)?);
-    } else {
-        print!("{}", show::report(&run).text());
-    }
+    let run = Run { limits, sets, generator, ..run_of(kind, name, text, begun, started) };
+    said(&run, output, json)?;
     let stopped = stop.load(Ordering::Relaxed);
     Ok(if stopped { 1 } else { 0 })
 }

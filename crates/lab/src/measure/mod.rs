@@ -1,7 +1,11 @@
 //! Measuring any HTTP service: requests made by a plan, what came of each, and a file that has all of it.
 
+pub mod capacity;
 pub mod closed;
+pub mod compare;
 pub mod http;
+pub mod kpi;
+pub mod limits;
 pub mod open;
 pub mod plan;
 pub mod record;

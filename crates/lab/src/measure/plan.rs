@@ -25,13 +25,13 @@ pub struct PlanText {
     /// What is asked.
     pub routes: Vec<RouteText>,
     /// Requests of a set; several for sets of several sizes.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub requests: Vec<u64>,
     /// Time between the beginnings of requests; several for several sets.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub every: Vec<String>,
     /// Requests per second; several for several sets.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub rate: Vec<f64>,
     /// How long a set takes, instead of a number of requests.
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
@@ -64,11 +64,25 @@ pub struct PlanText {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
     /// Clients at once, of a sweep.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub clients: Vec<usize>,
     /// Other targets by name, of a sweep: shown beside each other.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, String>,
+}
+
+/// A list, or its only element.
+fn one_or_many<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> std::result::Result<Vec<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written<T> {
+        One(T),
+        Many(Vec<T>),
+    }
+    Ok(match Written::deserialize(deserializer)? {
+        Written::One(one) => vec![one],
+        Written::Many(many) => many,
+    })
 }
 
 /// How requests follow each other.

@@ -1,0 +1,90 @@
+//! The lab beside other load generators: each on one core, a bare server on the other.
+//!
+//! `wrk` has the highest rate of all; the lab must reach most of it. `oha -q --latency-correction` counts from when a request was to begin, as the
+//! lab does: both must say the same of the same load. What a generator adds by its own delay is in both.
+
+use crate::Setting;
+use crate::figures::{Figures, Samples};
+use crate::process::Result;
+use crate::serve::{ASKING, Running};
+use serde_json::Value as Json;
+use std::process::Command;
+
+const ROUNDS: usize = 5;
+const CLIENTS: &str = "64";
+/// Differences below this are below what a virtual machine's timers tell apart, in microseconds.
+const ABOUT: f64 = 100.0;
+
+fn alone(program: &str, arguments: &[&str]) -> Result<String> {
+    let ran = Command::new("taskset").args(["-c", ASKING, program]).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    if !ran.status.success() {
+        return Err(format!("{program}: {}", String::from_utf8_lossy(&ran.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
+}
+
+fn json(text: &str) -> Result<Json> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Microseconds that this share of requests did not exceed.
+fn at(set: &Json, share: f64) -> f64 {
+    let steps = set["latency"]["histogram"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let step = |step: &Json| (step[0].as_f64().unwrap_or(0.0), step[1].as_f64().unwrap_or(0.0));
+    let all: f64 = steps.iter().map(|own| step(own).1).sum();
+    let mut seen = 0.0;
+    let found = steps.iter().map(step).find(|(_, count)| {
+        seen += count;
+        seen >= share * all
+    });
+    found.map_or(0.0, |(time, _)| time / 1e3)
+}
+
+pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
+    let stook = setting.stook.display().to_string();
+    let server = Running::start(&setting.own, &["hello", "120"], None)?;
+    let url = format!("http://{}/x", server.address());
+    if Command::new("wrk").arg("-v").output().is_err() {
+        println!("skipped: wrk is not installed (Debian: apt install wrk)");
+        return Ok(());
+    }
+    let (mut own, mut peer) = <(Samples, Samples)>::default();
+    for _ in 0..ROUNDS {
+        let shown = alone("wrk", &["-t1", &format!("-c{CLIENTS}"), "-d3s", &url])?;
+        let rate = shown.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse::<f64>().ok()).ok_or(shown)?;
+        peer.push(rate);
+        let run = json(&alone(&stook, &["lab", "sweep", &url, "--clients", CLIENTS, "--for", "3s", "--json"])?)?;
+        let set = &run["sets"][0];
+        own.push(set["requests"].as_f64().unwrap_or(0.0) / set["seconds"].as_f64().unwrap_or(1.0));
+    }
+    figures.ratio("sustained rate, 64 clients, one core each", &own, "1/s", "wrk", &peer, 0.7);
+    let oha = std::env::var("STOOK_PEER_OHA").unwrap_or_else(|_| "oha".into());
+    if Command::new(&oha).arg("--version").output().is_err() {
+        println!("skipped: oha is not installed (cargo install oha --locked; STOOK_PEER_OHA says where it is)");
+        return Ok(());
+    }
+    for (what, rate) in [("5 000/s", 5_000.0), ("half of wrk's rate", (peer.median() / 2.0).floor())] {
+        let rate = format!("{rate}");
+        let mut seen: [(Samples, Samples, Samples); 3] = Default::default();
+        let mut late = Samples::default();
+        for _ in 0..ROUNDS {
+            let arguments = ["-q", &rate, "--latency-correction", "-z", "4s", "-c", CLIENTS, "--no-tui", "--output-format", "json", &url];
+            let other = json(&alone(&oha, &arguments)?)?;
+            let run = json(&alone(&stook, &["lab", "load", &url, "--rate", &rate, "--for", "4s", "--connections", CLIENTS, "--json"])?)?;
+            let set = &run["sets"][0];
+            late.push(at(&serde_json::json!({ "latency": set["late"] }), 0.99));
+            for ((own, peer, apart), (name, share)) in seen.iter_mut().zip([("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]) {
+                let (ours, theirs) = (at(set, share), other["latencyPercentiles"][name].as_f64().unwrap_or(0.0) * 1e6);
+                own.push(ours);
+                peer.push(theirs);
+                // in units of what is allowed: a tenth, or about a tenth of a millisecond
+                apart.push((ours - theirs).abs() / ABOUT.max(theirs / 10.0));
+            }
+        }
+        for ((own, peer, apart), name) in seen.iter().zip(["p50", "p90", "p99"]) {
+            figures.judged_at_most(&format!("open loop, {what}, {name}"), own, "us", &format!("oha {:.0}", peer.median()), apart, 1.0);
+        }
+        figures.shown(&format!("open loop, {what}, the generator's own delay, p99"), &late, "us");
+    }
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! How much a system can do: the Universal Scalability Law (Gunther 1993) fitted to what was measured.
+//!
+//! `X(N) = l N / (1 + s (N - 1) + k N (N - 1))`: one worker does `l` per second, `s` is the share of work that is done by one at a
+//! time, `k` the cost of each pair of workers that must agree.
+
+use super::run::{Kind, Run};
+use super::{LabError, Result};
+use crate::show::{Report, Section, Table, svg};
+use serde::{Deserialize, Serialize};
+
+/// What was measured: how many at once, and how much they did per second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// Clients, workers or machines at once.
+    pub at_once: f64,
+    /// What they did per second together.
+    pub rate: f64,
+}
+
+/// Points with a name, as a plan of capacity has them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Points {
+    /// What was measured.
+    pub name: String,
+    /// What is counted at once.
+    pub of: String,
+    /// What is done per second.
+    pub unit: String,
+    /// Where the points are from.
+    pub source: String,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+/// A fitted law.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Law {
+    /// What one does per second.
+    pub one: f64,
+    /// The share of work that is done by one at a time.
+    pub serial: f64,
+    /// The cost of each pair.
+    pub pair: f64,
+}
+
+impl Law {
+    /// What this many do per second.
+    pub fn at(&self, many: f64) -> f64 {
+        self.one * many / (1.0 + self.serial * (many - 1.0) + self.pair * many * (many - 1.0))
+    }
+
+    /// With how many most is done; nothing where more always help.
+    pub fn knee(&self) -> Option<f64> {
+        (self.pair > 1e-12).then(|| ((1.0 - self.serial).max(0.0) / self.pair).sqrt().max(1.0))
+    }
+
+    /// The most that any number does.
+    pub fn most(&self) -> f64 {
+        match self.knee() {
+            Some(knee) => self.at(knee),
+            None if self.serial > 1e-12 => self.one / self.serial,
+            None => f64::INFINITY,
+        }
+    }
+
+    /// The law that fits best: least squares of relative errors, over serial and pair not below 0.
+    ///
+    /// # Errors
+    /// With fewer than three different numbers at once.
+    pub fn fit(points: &[Point]) -> Result<Self> {
+        let mut numbers: Vec<f64> = points.iter().map(|point| point.at_once).collect();
+        numbers.sort_by(f64::total_cmp);
+        numbers.dedup();
+        if numbers.len() < 3 || points.iter().any(|point| !(point.at_once > 0.0 && point.rate > 0.0)) {
+            return Err(LabError::Plan("a law needs points with three different numbers at once, all of them larger than 0".into()));
+        }
+        // for given serial and pair the best rate of one is known; the two are looked for on finer and finer grids
+        let error = |serial: f64, pair: f64| -> (f64, f64) {
+            let shape = Law { one: 1.0, serial, pair };
+            let ratios = points.iter().map(|point| shape.at(point.at_once) / point.rate);
+            let one = ratios.clone().sum::<f64>() / ratios.clone().map(|ratio| ratio * ratio).sum::<f64>();
+            (ratios.map(|ratio| (one * ratio - 1.0).powi(2)).sum(), one)
+        };
+        let (mut best, mut step) = ((0.0, 0.0), (0.05, 0.005));
+        let mut least = error(0.0, 0.0).0;
+        for _ in 0..60 {
+            let around = best;
+            for serial in -10..=10 {
+                for pair in -10..=10 {
+                    let here = ((around.0 + f64::from(serial) * step.0).clamp(0.0, 1.0), (around.1 + f64::from(pair) * step.1).max(0.0));
+                    let found = error(here.0, here.1).0;
+                    if found < least {
+                        (least, best) = (found, here);
+                    }
+                }
+            }
+            if best == around {
+                step = (step.0 / 3.0, step.1 / 3.0);
+            }
+        }
+        Ok(Law { one: error(best.0, best.1).1, serial: best.0, pair: best.1 })
+    }
+}
+
+/// The lowest and highest of a value over the laws that fit when each point is left out once.
+fn between(points: &[Point], value: impl Fn(&Law) -> f64) -> (f64, f64) {
+    let without = |place: usize| {
+        let rest: Vec<Point> = points.iter().enumerate().filter(|(own, _)| *own != place).map(|(_, point)| *point).collect();
+        Law::fit(&rest).ok()
+    };
+    let values: Vec<f64> = (0..points.len()).filter_map(without).chain(Law::fit(points)).map(|law| value(&law)).collect();
+    (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+}
+
+/// The points of sweeps.
+///
+/// # Errors
+/// When a run is no sweep.
+pub fn of_runs(runs: &[Run]) -> Result<Vec<Points>> {
+    let mut all: Vec<Points> = Vec::new();
+    for run in runs {
+        if run.kind != Kind::Sweep {
+            return Err(LabError::Plan(format!("{}: capacity is planned by sweeps over numbers of clients", run.name)));
+        }
+        for set in &run.sets {
+            let name = if set.series.is_empty() { set.route.clone() } else { format!("{}: {}", set.series, set.route) };
+            let point = Point { at_once: set.clients.unwrap_or(1) as f64, rate: set.successes() as f64 / set.seconds.max(1e-9) };
+            match all.iter_mut().find(|known| known.name == name) {
+                Some(known) => known.points.push(point),
+                None => {
+                    let (of, unit) = ("clients".into(), "answers".into());
+                    all.push(Points { name, of, unit, source: format!("run of {}", run.begun), points: vec![point] });
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Share of what a system can do that it is planned to do: behind it waiting grows fast.
+const PLANNED: f64 = 0.7;
+
+/// The fit, its residuals, the knee, and what a target needs, with the arithmetic in words.
+///
+/// # Errors
+/// When there are too few points.
+pub fn report(measured: &Points, target: Option<f64>) -> Result<Report> {
+    let points = &measured.points;
+    let law = Law::fit(points)?;
+    let (of, unit) = (or(&measured.of, "clients"), or(&measured.unit, "answers"));
+    let mut words = vec![
+        format!(
+            "X(N) = {} N / (1 + {:.5} (N - 1) + {:.7} N (N - 1)), from {} points; {}",
+            show(law.one),
+            law.serial,
+            law.pair,
+            points.len(),
+            measured.source
+        ),
+        format!("one of {of} does {} {unit}/s; {:.2} % of the work is done by one at a time", show(law.one), law.serial * 100.0),
+    ];
+    match law.knee() {
+        Some(knee) => {
+            let (low, high) = between(points, |law| law.knee().unwrap_or(f64::INFINITY));
+            words.push(format!(
+                "most is done by {} {of} at once ({} to {} when a point is left out): {} {unit}/s; more do less",
+                show(knee),
+                show(low),
+                show(high),
+                show(law.most())
+            ));
+        }
+        None if law.most().is_finite() => words.push(format!("more always help a little, towards {} {unit}/s", show(law.most()))),
+        None => words.push("nothing that was measured keeps more from doing more".into()),
+    }
+    let reached = points.iter().map(|point| point.at_once).fold(0.0, f64::max);
+    if law.knee().is_some_and(|knee| knee > 2.0 * reached) {
+        words.push(format!("the knee lies far behind the {} {of} that were measured: measure with more before you rely on it", show(reached)));
+    }
+    let mut table = Table::new(0, &[&format!("{of} at once"), &format!("{unit}/s"), "fit", "residual %"]);
+    let mut squares = 0.0;
+    for point in points {
+        let fit = law.at(point.at_once);
+        squares += (point.rate / fit - 1.0).powi(2);
+        table.rows.push(vec![show(point.at_once), show(point.rate), show(fit), format!("{:+.1}", (point.rate / fit - 1.0) * 100.0)]);
+    }
+    words.push(format!("the fit is off by {:.1} % (root of the mean square)", (squares / points.len() as f64).sqrt() * 100.0));
+    if let Some(target) = target {
+        words.extend(sized(points, &law, target, of, unit));
+    }
+    let curve: Vec<(f64, (f64, f64))> = (1..=60)
+        .map(|step| reached.max(law.knee().unwrap_or(0.0).min(4.0 * reached)) * f64::from(step) / 60.0)
+        .map(|many| (many, (law.at(many), 0.0)))
+        .collect();
+    let seen = points.iter().map(|point| (point.at_once, (point.rate, 0.0))).collect();
+    let lines = [svg::Line { name: "measured".into(), points: seen }, svg::Line { name: "fit".into(), points: curve }];
+    let picture = Some(svg::lines(&lines, of, &format!("{unit}/s")));
+    let title = or(&measured.name, "capacity").to_owned();
+    Ok(Report { title, sections: vec![Section { words, table: Some(table), picture, ..Section::default() }] })
+}
+
+fn or<'t>(text: &'t str, otherwise: &'t str) -> &'t str {
+    if text.is_empty() { otherwise } else { text }
+}
+
+fn sized(points: &[Point], law: &Law, target: f64, of: &str, unit: &str) -> Vec<String> {
+    let of_one = |law: &Law| if law.most().is_finite() { law.most() } else { law.at(points.iter().map(|point| point.at_once).fold(1.0, f64::max)) };
+    let needed = |law: &Law| (target / (of_one(law) * PLANNED)).ceil();
+    let (low, high) = between(points, needed);
+    let mut words = vec![
+        format!("target: {} {unit}/s", show(target)),
+        format!(
+            "one system of this kind does at most {} {unit}/s; planned at {:.0} % of that it does {}, so {} / {} = {:.2}: {} systems ({} to {} when a point is left out)",
+            show(of_one(law)),
+            PLANNED * 100.0,
+            show(of_one(law) * PLANNED),
+            show(target),
+            show(of_one(law) * PLANNED),
+            target / (of_one(law) * PLANNED),
+            show(needed(law)),
+            show(low),
+            show(high)
+        ),
+    ];
+    let enough =
+        (1..=100_000).map(f64::from).take_while(|many| law.knee().is_none_or(|knee| *many <= knee.ceil())).find(|many| law.at(*many) >= target);
+    words.push(match enough {
+        Some(many) => format!("one system reaches it with {} {of} at once: X({0}) = {}", show(many), show(law.at(many))),
+        None => format!("no number of {of} on one system reaches it"),
+    });
+    words
+}
+
+fn show(value: f64) -> String {
+    match value {
+        value if !value.is_finite() => "any number".into(),
+        value if value.fract() == 0.0 && value.abs() < 1e15 => format!("{value:.0}"),
+        value if value.abs() >= 100.0 => format!("{value:.0}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(law: Law, numbers: &[f64], noise: f64) -> Vec<Point> {
+        let wobble = |place: usize| 1.0 + noise * if place.is_multiple_of(2) { 1.0 } else { -1.0 };
+        numbers.iter().enumerate().map(|(place, many)| Point { at_once: *many, rate: law.at(*many) * wobble(place) }).collect()
+    }
+
+    #[test]
+    fn a_law_that_made_the_points_is_found_again() {
+        let numbers = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
+        for (serial, pair) in [(0.0, 0.0), (0.05, 0.0), (0.02, 0.0005), (0.2, 0.01), (0.0, 0.001), (0.6, 0.0)] {
+            let law = Law { one: 950.0, serial, pair };
+            let found = Law::fit(&points(law, &numbers, 0.0)).expect("a law");
+            for many in numbers {
+                assert!((found.at(many) / law.at(many) - 1.0).abs() < 0.002, "{law:?} {found:?} at {many}");
+            }
+            let noisy = Law::fit(&points(law, &numbers, 0.03)).expect("a law");
+            assert!((noisy.at(64.0) / law.at(64.0) - 1.0).abs() < 0.08, "{law:?} {noisy:?}");
+        }
+        let law = Law { one: 100.0, serial: 0.02, pair: 0.0005 };
+        assert!((law.knee().expect("a knee") - 44.27).abs() < 0.01);
+        assert!(Law::fit(&points(law, &[1.0, 2.0], 0.0)).is_err());
+    }
+
+    /// The napkin of the mail: 10 000 machines in 12 s alone, three at once in 15 s each, four in 20 s.
+    #[test]
+    fn a_target_is_sized_in_words() {
+        let measured = Points {
+            points: vec![Point { at_once: 1.0, rate: 833.3 }, Point { at_once: 3.0, rate: 2_000.0 }, Point { at_once: 4.0, rate: 2_000.0 }],
+            ..Points::default()
+        };
+        let shown = report(&measured, Some(100_000.0 / 12.0)).expect("a report").text();
+        assert!(shown.contains("most is done by") && shown.contains("systems") && shown.contains("residual %"), "{shown}");
+    }
+}

@@ -1,0 +1,265 @@
+//! Runs side by side: what changed, and whether it is more than noise.
+
+use super::run::{Run, Set};
+use super::{LabError, Result};
+use crate::show::{Report, Section, Table, time};
+use statrs::stats_tests::Alternative;
+use statrs::stats_tests::mannwhitneyu::{MannWhitneyUMethod, mannwhitneyu};
+
+/// Chance of a difference at least as large, without a reason, below which it is told from noise.
+const CHANCE: f64 = 0.05;
+/// The same for a change point, of which many are tried.
+const CHANCE_OF_POINT: f64 = 0.01;
+/// Runs of each side from which their values are compared; with fewer, stretches of time are.
+const REPETITIONS: usize = 4;
+/// Stretches of a run.
+const STRETCHES: usize = 10;
+
+/// What is compared, how it is shown, and whether more is better.
+const METRICS: [(&str, bool); 5] = [("p50", false), ("p90", false), ("p99", false), ("answers/s", true), ("success %", true)];
+
+/// A metric of equal sets of runs.
+#[derive(Debug, Clone)]
+pub struct Compared {
+    /// The set.
+    pub set: String,
+    /// The metric.
+    pub metric: &'static str,
+    /// Its value in each group of runs.
+    pub values: Vec<f64>,
+    /// Last over first.
+    pub ratio: f64,
+    /// By how much of the first the last is worse; negative where it is better.
+    pub worse: f64,
+    /// The chance that the first and the last differ so without a reason; nothing where it cannot be said.
+    pub chance: Option<f64>,
+    /// The group with which it changed, where there are many.
+    pub changed_at: Option<usize>,
+}
+
+impl Compared {
+    /// Whether the difference is more than noise.
+    pub fn is_real(&self) -> bool {
+        self.chance.is_some_and(|chance| chance < CHANCE)
+    }
+}
+
+fn name(set: &Set) -> String {
+    let mut name = if set.series.is_empty() { set.route.clone() } else { format!("{}: {}", set.series, set.route) };
+    if let (Some(every), Some(planned)) = (set.every, set.planned) {
+        name.push_str(&format!(", {planned} every {}", time(every)));
+    }
+    if let Some(clients) = set.clients {
+        name.push_str(&format!(", {clients} clients"));
+    }
+    name
+}
+
+fn value(set: &Set, metric: &str) -> Option<f64> {
+    Some(match metric {
+        "p50" => set.latency.at(0.5)?,
+        "p90" => set.latency.at(0.9)?,
+        "p99" => set.latency.at(0.99)?,
+        "answers/s" => set.successes() as f64 / set.seconds.max(1e-9),
+        _ => set.successes() as f64 * 100.0 / set.requests.max(1) as f64,
+    })
+}
+
+/// Values of stretches of a set, as repetitions of it.
+fn stretches(set: &Set, metric: &str) -> Vec<f64> {
+    let size = set.bins.len().div_ceil(STRETCHES).max(1);
+    let one = |bins: &[super::run::Bin]| {
+        let requests: u64 = bins.iter().map(|bin| bin.requests).sum();
+        let weighted =
+            |value: fn(&super::run::Bin) -> f64| bins.iter().map(|bin| value(bin) * bin.requests as f64).sum::<f64>() / requests.max(1) as f64;
+        match metric {
+            "p50" => weighted(|bin| bin.p50),
+            "p90" => weighted(|bin| bin.p90),
+            "p99" => weighted(|bin| bin.p99),
+            "answers/s" => requests as f64 / (set.bin * bins.len() as f64).max(1e-9),
+            _ => bins.iter().map(|bin| bin.requests - bin.unsuccessful).sum::<u64>() as f64 * 100.0 / requests.max(1) as f64,
+        }
+    };
+    // the last stretch of an uneven number is shorter, and is left out
+    set.bins.chunks(size).filter(|bins| bins.len() == size).map(one).collect()
+}
+
+fn chance(old: &[f64], new: &[f64]) -> Option<f64> {
+    let enough = old.len() >= REPETITIONS && new.len() >= REPETITIONS;
+    let all_equal = old.iter().chain(new).all(|value| *value == old[0]);
+    if !enough {
+        return None;
+    }
+    if all_equal {
+        return Some(1.0);
+    }
+    mannwhitneyu(old, new, MannWhitneyUMethod::Automatic, Alternative::TwoSided).ok().map(|(_, chance)| chance)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { sorted[middle - 1].midpoint(sorted[middle]) }
+}
+
+/// Compares groups of runs, each with repetitions of the same plan: every metric of every set that all of them have.
+///
+/// # Errors
+/// When there are fewer than two groups, or they have no set in common.
+pub fn compare(groups: &[Vec<Run>]) -> Result<Vec<Compared>> {
+    let (Some(first), Some(last)) = (groups.first(), groups.last().filter(|_| groups.len() > 1)) else {
+        return Err(LabError::Plan("at least two runs are compared".into()));
+    };
+    let mut all = Vec::new();
+    for set in first.iter().take(1).flat_map(|run| &run.sets) {
+        let own = name(set);
+        let of = |group: &[Run]| -> Vec<Set> { group.iter().filter_map(|run| run.sets.iter().find(|set| name(set) == own)).cloned().collect() };
+        let sets: Vec<Vec<Set>> = groups.iter().map(|group| of(group)).collect();
+        if sets.iter().any(Vec::is_empty) {
+            continue;
+        }
+        for (metric, more_is_better) in METRICS {
+            let values: Vec<Vec<f64>> = sets.iter().map(|sets| sets.iter().filter_map(|set| value(set, metric)).collect()).collect();
+            if values.iter().any(Vec::is_empty) {
+                continue;
+            }
+            let medians: Vec<f64> = values.iter().map(|values| median(values)).collect();
+            let repeated = |place: usize| {
+                let own = &values[place];
+                if own.len() >= REPETITIONS { own.clone() } else { sets[place].iter().flat_map(|set| stretches(set, metric)).collect() }
+            };
+            let (old, new) = (medians[0], medians[medians.len() - 1]);
+            let ratio = new / old;
+            let change = if old == 0.0 { 0.0 } else { (new - old) / old };
+            all.push(Compared {
+                set: own.clone(),
+                metric,
+                ratio,
+                worse: if more_is_better { -change } else { change },
+                chance: chance(&repeated(0), &repeated(groups.len() - 1)),
+                changed_at: change_point(&medians),
+                values: medians,
+            });
+        }
+    }
+    if all.is_empty() {
+        let known = last.iter().take(1).flat_map(|run| &run.sets).map(name).collect::<Vec<_>>().join("; ");
+        return Err(LabError::Plan(format!("the runs have no set in common; the last one has {known}")));
+    }
+    Ok(all)
+}
+
+/// Where a series changes its level: the cut with the least chance, if it is small enough.
+fn change_point(values: &[f64]) -> Option<usize> {
+    let cuts = REPETITIONS..=values.len().saturating_sub(REPETITIONS);
+    let tried = cuts.filter_map(|cut| Some((chance(&values[..cut], &values[cut..])?, cut)));
+    tried.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(chance, _)| *chance < CHANCE_OF_POINT).map(|(_, cut)| cut)
+}
+
+/// The comparison as something to read.
+pub fn report(names: &[String], all: &[Compared]) -> Report {
+    let mut headings: Vec<&str> = vec!["set", "metric"];
+    headings.extend(names.iter().map(String::as_str));
+    headings.extend(["delta %", "ratio", "chance", ""]);
+    let mut table = Table::new(2, &headings);
+    let shown = |metric: &str, value: f64| if metric.starts_with('p') { time(value) } else { format!("{value:.1}") };
+    for own in all {
+        let verdict = match (own.is_real(), own.worse) {
+            (false, _) => "",
+            (true, worse) if worse > 0.0 => "worse",
+            (true, worse) if worse < 0.0 => "better",
+            (true, _) => "",
+        };
+        let delta = if own.values[0] == 0.0 { String::new() } else { format!("{:+.1}", (own.ratio - 1.0) * 100.0) };
+        let ratio = if own.ratio.is_finite() { format!("{:.3}", own.ratio) } else { String::new() };
+        let chance = own.chance.map_or_else(|| "?".into(), |chance| format!("{chance:.3}"));
+        let values = own.values.iter().map(|value| shown(own.metric, *value));
+        let change = own.changed_at.and_then(|at| names.get(at)).map_or_else(|| verdict.to_owned(), |name| format!("{verdict} since {name}"));
+        let cells = [own.set.clone(), own.metric.to_owned()].into_iter().chain(values).chain([delta, ratio, chance, change]);
+        table.rows.push(cells.collect());
+    }
+    let words = vec![format!(
+        "chance: of a difference at least as large without a reason (Mann-Whitney), between {REPETITIONS} and more runs, else between \
+         {STRETCHES} stretches of each; below {CHANCE} it is told from noise"
+    )];
+    Report { title: "Comparison".into(), sections: vec![Section { words, table: Some(table), ..Section::default() }] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::run::{Bin, FORMAT, Generator, Kind, Machine, Times};
+    use crate::random::Random;
+
+    fn run(seed: u64, slower: f64) -> Run {
+        let mut random = Random::new(seed);
+        let mut histogram = std::collections::BTreeMap::new();
+        let mut bins = Vec::new();
+        for place in 0..50 {
+            let mut times: Vec<f64> = (0..20).map(|_| (1.0 + random.below(1_000) as f64 / 1_000.0) * slower).collect();
+            times.sort_by(f64::total_cmp);
+            times.iter().for_each(|time| *histogram.entry((time * 1e6) as u64).or_insert(0) += 1);
+            let at = |share: f64| times[(share * 19.0) as usize] / 1e3;
+            bins.push(Bin { at: f64::from(place), requests: 20, unsuccessful: 0, p50: at(0.5), p90: at(0.9), p99: at(1.0), max: at(1.0) });
+        }
+        let set = Set {
+            route: "GET /x".into(),
+            requests: 1_000,
+            seconds: 50.0,
+            outcomes: [("200".to_owned(), 1_000)].into(),
+            latency: Times { histogram: histogram.into_iter().collect() },
+            bin: 1.0,
+            bins,
+            ..Set::default()
+        };
+        Run {
+            format: FORMAT.into(),
+            kind: Kind::Load,
+            name: "x".into(),
+            begun: String::new(),
+            seconds: 50.0,
+            versions: Default::default(),
+            machine: Machine::default(),
+            plan: serde_json::Value::Null,
+            limits: Vec::new(),
+            sets: vec![set],
+            generator: Generator::default(),
+        }
+    }
+
+    fn of<'c>(all: &'c [Compared], metric: &str) -> &'c Compared {
+        all.iter().find(|own| own.metric == metric).expect("the metric")
+    }
+
+    #[test]
+    fn noise_is_told_from_change() {
+        let mut found = 0;
+        for seed in 0..40 {
+            let all = compare(&[vec![run(seed, 1.0)], vec![run(seed + 100, 1.0)]]).expect("comparable");
+            found += usize::from(of(&all, "p50").is_real());
+            let all = compare(&[vec![run(seed, 1.0)], vec![run(seed + 100, 1.1)]]).expect("comparable");
+            let p50 = of(&all, "p50");
+            assert!(p50.is_real() && (0.04..0.16).contains(&p50.worse), "{p50:?}");
+            assert!(!of(&all, "success %").is_real() && !of(&all, "answers/s").is_real());
+        }
+        // one of twenty is to be expected
+        assert!(found <= 6, "{found} of 40");
+    }
+
+    #[test]
+    fn repetitions_and_series_are_compared() {
+        let group = |from: u64, slower: f64| (from..from + 5).map(|seed| run(seed, slower)).collect::<Vec<_>>();
+        let all = compare(&[group(0, 1.0), group(10, 1.3)]).expect("comparable");
+        assert!(of(&all, "p99").is_real() && of(&all, "p99").worse > 0.2);
+        let series: Vec<Vec<Run>> = (0..12).map(|place| vec![run(place, if place < 7 { 1.0 } else { 1.2 })]).collect();
+        let all = compare(&series).expect("comparable");
+        assert_eq!(of(&all, "p50").changed_at, Some(7));
+        let names: Vec<String> = (0..12).map(|place| format!("r{place}")).collect();
+        assert!(report(&names, &all).text().contains("since r7"));
+        let mut other = run(1, 1.0);
+        other.sets[0].route = "GET /y".into();
+        assert!(compare(&[vec![run(0, 1.0)], vec![other]]).is_err());
+        assert!(compare(&[vec![run(0, 1.0)]]).is_err());
+    }
+}

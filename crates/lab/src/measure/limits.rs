@@ -1,0 +1,178 @@
+//! What this machine can do at most, measured in the same minute as what it is asked to do.
+
+use super::plan::{Plan, PlanText, RouteText};
+use super::run::Limit;
+use super::{LabError, Result, closed};
+use rusqlite::Connection;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long each limit is looked for.
+const TIME: Duration = Duration::from_millis(1_000);
+const WRITTEN: usize = 256 << 20;
+const BLOCK: usize = 1 << 20;
+
+fn limit(name: &str, value: f64, unit: &str) -> Limit {
+    Limit { name: name.into(), value, unit: unit.into() }
+}
+
+/// How often something is done in a second.
+fn per_second(mut work: impl FnMut() -> Result<u64>) -> Result<f64> {
+    let (began, mut done) = (Instant::now(), 0);
+    while began.elapsed() < TIME {
+        done += work()?;
+    }
+    Ok(done as f64 / began.elapsed().as_secs_f64())
+}
+
+/// Measures; files are made in `folder` and removed. `told` hears what is measured.
+///
+/// # Errors
+/// When a file cannot be written, or the database refuses.
+pub fn measure(folder: &Path, postgres: Option<&str>, told: &dyn Fn(&str)) -> Result<Vec<Limit>> {
+    let place = folder.join(format!(".stook-limits-{}", std::process::id()));
+    std::fs::create_dir_all(&place).map_err(|error| LabError::File(place.display().to_string(), error))?;
+    let found = all(&place, postgres, told);
+    let _ = std::fs::remove_dir_all(&place);
+    found
+}
+
+fn all(folder: &Path, postgres: Option<&str>, told: &dyn Fn(&str)) -> Result<Vec<Limit>> {
+    let mut limits = Vec::new();
+    told("memory");
+    let (from, mut to) = (vec![1_u8; 64 << 20], vec![0_u8; 64 << 20]);
+    let copied = per_second(|| {
+        to.copy_from_slice(std::hint::black_box(&from));
+        std::hint::black_box(&mut to);
+        Ok(1)
+    })?;
+    limits.push(limit("memory copied", copied * from.len() as f64 / 1e9, "GB/s"));
+    told("disk");
+    limits.push(limit("written in sequence, synced", sequential(folder)? / 1e6, "MB/s"));
+    let mut log = std::fs::File::create(folder.join("log"))?;
+    let block = [7_u8; 4_096];
+    let synced = per_second(|| {
+        log.write_all(&block)?;
+        log.sync_data()?;
+        Ok(1)
+    })?;
+    limits.push(limit("4 KiB appended and synced", synced, "1/s"));
+    told("JSON");
+    let text = json();
+    let parsed = per_second(|| Ok(u64::from(serde_json::from_str::<serde_json::Value>(std::hint::black_box(&text)).is_ok())))?;
+    limits.push(limit("JSON parsed by serde_json, one core", parsed * text.len() as f64 / 1e6, "MB/s"));
+    told("HTTP");
+    limits.push(limit("answers of a bare server, 64 clients, client and server here", http()?, "1/s"));
+    told("SQLite");
+    sqlite(&folder.join("raw.sqlite"), &mut limits)?;
+    if let Some(url) = postgres {
+        told("PostgreSQL");
+        server(url, &mut limits)?;
+    }
+    Ok(limits)
+}
+
+fn sequential(folder: &Path) -> Result<f64> {
+    let mut file = std::fs::File::create(folder.join("sequence"))?;
+    let block = vec![3_u8; BLOCK];
+    let began = Instant::now();
+    for _ in 0..WRITTEN / BLOCK {
+        file.write_all(&block)?;
+    }
+    file.sync_all()?;
+    Ok(WRITTEN as f64 / began.elapsed().as_secs_f64())
+}
+
+/// An array of objects as services answer.
+fn json() -> String {
+    let one = |number: u64| {
+        format!("{{\"name\":\"/primary/era-v1/tier#{number:012}\",\"size\":{},\"open\":false,\"sites\":[\"T1_A\",\"T2_B\"]}}", number * 7_919)
+    };
+    format!("[{}]", (0..10_000).map(one).collect::<Vec<_>>().join(","))
+}
+
+fn http() -> Result<f64> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.spawn(async move {
+        let routes = axum::Router::new().route("/", axum::routing::get(|| async { "hello" }));
+        let listener = tokio::net::TcpListener::from_std(listener);
+        if let Ok(listener) = listener {
+            let _ = axum::serve(listener, routes).await;
+        }
+    });
+    let text = PlanText {
+        target: format!("http://{address}"),
+        routes: vec![RouteText { get: "/".into(), ..RouteText::default() }],
+        clients: vec![64],
+        ..PlanText::default()
+    };
+    let sets = closed::run(Plan::new(&text, Path::new("."))?, TIME, &|_| true)?;
+    runtime.shutdown_background();
+    Ok(sets.first().map_or(0.0, |set| set.successes() as f64 / set.seconds))
+}
+
+fn sqlite(path: &Path, limits: &mut Vec<Limit>) -> Result<()> {
+    let failed = |error: rusqlite::Error| LabError::Plan(format!("SQLite: {error}"));
+    let connection = Connection::open(path).map_err(failed)?;
+    connection
+        .execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE r(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;",
+        )
+        .map_err(failed)?;
+    let mut next = 0_u64;
+    let inserted = per_second(|| {
+        connection.execute_batch("BEGIN").map_err(failed)?;
+        let mut statement = connection.prepare_cached("INSERT INTO r VALUES (?, ?)").map_err(failed)?;
+        for _ in 0..1_000 {
+            statement.execute((format!("{:016x}", next.wrapping_mul(0x9e37_79b9_7f4a_7c15)), VALUE)).map_err(failed)?;
+            next += 1;
+        }
+        connection.execute_batch("COMMIT").map_err(failed)?;
+        Ok(1_000)
+    })?;
+    limits.push(limit("SQLite: rows inserted, 1 000 a commit", inserted, "1/s"));
+    let mut random = crate::random::Random::new(1);
+    let looked_up = per_second(|| {
+        let mut statement = connection.prepare_cached("SELECT value FROM r WHERE key = ?").map_err(failed)?;
+        for _ in 0..1_000 {
+            let key = format!("{:016x}", random.below(next).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let _: String = statement.query_row([key], |row| row.get(0)).map_err(failed)?;
+        }
+        Ok(1_000)
+    })?;
+    limits.push(limit("SQLite: rows looked up by key", looked_up, "1/s"));
+    Ok(())
+}
+
+const VALUE: &str =
+    "{\"name\":\"a record of about a hundred and twenty bytes\",\"size\":1234567890,\"sites\":[\"T1_CH_A\",\"T2_US_B\"],\"open\":false}";
+
+fn server(url: &str, limits: &mut Vec<Limit>) -> Result<()> {
+    let failed = |error: postgres::Error| LabError::Plan(format!("PostgreSQL: {error}"));
+    let mut client = postgres::Client::connect(url, postgres::NoTls).map_err(failed)?;
+    client.batch_execute("CREATE TEMPORARY TABLE stook_limits(key text PRIMARY KEY, value text NOT NULL)").map_err(failed)?;
+    let mut next = 0_u64;
+    let inserted = per_second(|| {
+        let mut writer = client.copy_in("COPY stook_limits FROM STDIN").map_err(failed)?;
+        for _ in 0..1_000 {
+            writeln!(writer, "{:016x}\t{VALUE}", next.wrapping_mul(0x9e37_79b9_7f4a_7c15))?;
+            next += 1;
+        }
+        writer.finish().map_err(failed)?;
+        Ok(1_000)
+    })?;
+    limits.push(limit("PostgreSQL: rows copied, 1 000 a commit", inserted, "1/s"));
+    let statement = client.prepare("SELECT value FROM stook_limits WHERE key = $1").map_err(failed)?;
+    let mut random = crate::random::Random::new(1);
+    let looked_up = per_second(|| {
+        let key = format!("{:016x}", random.below(next).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        client.query_one(&statement, &[&key]).map_err(failed)?;
+        Ok(1)
+    })?;
+    limits.push(limit("PostgreSQL: rows looked up by key, one connection", looked_up, "1/s"));
+    Ok(())
+}
