@@ -209,6 +209,20 @@ impl Collection {
         self.tags.as_ref()?.document.as_ref()
     }
 
+    /// The fields that a store keeps. Members stand behind all others, and are found in their structs.
+    pub fn stored_fields(&self) -> &[Field] {
+        let members = self.fields.iter().position(Field::is_member);
+        &self.fields[..members.unwrap_or(self.fields.len())]
+    }
+
+    /// The member, and the list whose structs have it, if the field with this index is one.
+    pub fn member(&self, field: usize) -> Option<(usize, &Member)> {
+        match self.fields.get(field)?.derive {
+            Some(Derivation::Member(list, member)) => Some((list, &self.fields[list].ty.members()[member])),
+            _ => None,
+        }
+    }
+
     /// The fields that a record is shown with: all but members, which stand in their structs.
     pub fn shown_fields(&self) -> impl Iterator<Item = (usize, &Field)> {
         self.fields.iter().enumerate().filter(|(_, field)| !field.is_member())

@@ -38,7 +38,9 @@ impl<'c> Consolidator<'c> {
     /// Orders derived fields so that each comes after those it reads.
     pub fn new(catalogue: &'c Catalogue, collection: &'c Collection, evaluator: &'c Evaluator) -> Self {
         let mut derived: Vec<usize> = Vec::new();
-        let own = |field: &Field| field.derive.as_ref().is_some_and(|derive| !derive.is_settled());
+        // members that no index asks for are only found in their structs
+        let is_asked = |field: &Field| !field.is_member() || field.index.ordered;
+        let own = |field: &Field| field.derive.as_ref().is_some_and(|derive| !derive.is_settled()) && is_asked(field);
         let reads = |field: &'c Field| -> Vec<&'c str> {
             match &field.derive {
                 Some(Derivation::Own(expression)) => expression.variables().iter().map(String::as_str).collect(),
@@ -207,7 +209,7 @@ impl<'c> Consolidator<'c> {
         let field = &self.collection.fields[index];
         match &field.derive {
             Some(Derivation::Own(expression)) => self.evaluator.value_of(expression, &field.ty, self.collection, values),
-            Some(Derivation::Member(list, member)) => members_of(&values[*list], &self.collection.fields[*list].ty.members()[*member]),
+            Some(Derivation::Member(..)) => self.collection.member(index).map_or(Value::Null, |(list, member)| members_of(&values[list], member)),
             Some(Derivation::Key(_, when, key)) => {
                 let holds = when.as_ref().is_none_or(|when| self.evaluator.holds_of(when, self.collection, values));
                 let text = |name: &str| {

@@ -241,7 +241,10 @@ impl Value {
                     });
                     shown.collect::<Vec<_>>().join(" ")
                 }
-                _ => canonical_json(json),
+                _ => match &**json {
+                    Json::String(text) => text.clone(),
+                    other => other.to_string(),
+                },
             },
             other => match other.to_json(ty) {
                 Json::String(text) => text,

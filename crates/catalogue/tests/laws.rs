@@ -28,7 +28,7 @@ collections:
       each: { type: integer, survivorship: by_contributor }
       only: { type: text, from: [c] }
       flagged: { type: text, compare: true }
-      spots: { type: [{ at: text, n: integer, seen: ranges }], by: at }
+      spots: { type: [{ at: text, n: integer, seen: ranges }], by: at, index: { n: equal } }
       derived: { type: text, derive: \"coalesce(trusted, newest, 'none')\" }
 ",
     )

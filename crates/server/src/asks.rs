@@ -14,7 +14,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::key::Key;
-use stook_catalogue::links::Derivation;
 use stook_catalogue::record::{Said, unpack};
 use stook_catalogue::route::{Ask, AskPart};
 use stook_catalogue::survivorship::members_of;
@@ -178,10 +177,7 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
 
 /// What a contributor says of a field, or in its structs of a member.
 fn said_of<'v>(collection: &Collection, index: usize, values: &'v [Value]) -> Cow<'v, Value> {
-    match collection.fields[index].derive {
-        Some(Derivation::Member(list, member)) => Cow::Owned(members_of(&values[list], &collection.fields[list].ty.members()[member])),
-        _ => Cow::Borrowed(&values[index]),
-    }
+    collection.member(index).map_or(Cow::Borrowed(&values[index]), |(list, member)| Cow::Owned(members_of(&values[list], member)))
 }
 
 /// Where the values of a row are from, as clients of the original expect it.

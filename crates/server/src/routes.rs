@@ -28,6 +28,7 @@ use stook_catalogue::expr::{from_cel, json_to_cel, to_cel};
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
 use stook_catalogue::route::{Action, Column, Find, Given, How, Leaf, Look, Match, Method, Param, ParamPlace, Part, Required, Route};
+use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_engine::transition;
 use stook_store::access::Role;
@@ -590,7 +591,11 @@ fn column_named(collection: &Collection, name: &str) -> Option<Column> {
 fn value_of<'r>(collection: &'r Collection, record: &'r Record, column: Column) -> (Cow<'r, Value>, &'r FieldType) {
     match column {
         Column::Key => (Cow::Owned(Value::text(record.stored.key.as_str())), &FieldType::Text),
-        Column::Field(index) => (record.field(index), collection.fields[index].golden_type()),
+        Column::Field(index) => {
+            let value =
+                collection.member(index).map_or_else(|| record.field(index), |(list, member)| Cow::Owned(members_of(&record.field(list), member)));
+            (value, collection.fields[index].golden_type())
+        }
         Column::State(index) => (Cow::Borrowed(&record.stored.state[index]), &collection.states[index].ty),
     }
 }

@@ -3,7 +3,17 @@
 use crate::{Content, Logged, RecordWrite, Settled, Settling, Tenant, Unit};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
+use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::Value;
+
+/// Golden values as they are used, of those that are kept: members that an index asks for are found in their structs.
+pub fn with_members(collection: &Collection, mut golden: Vec<Value>) -> Vec<Value> {
+    for index in golden.len()..collection.fields.len() {
+        let asked = collection.member(index).filter(|_| collection.fields[index].index.ordered);
+        golden.push(asked.map_or(Value::Null, |(list, member)| members_of(&golden[list], member)));
+    }
+    golden
+}
 
 /// State that transitions have set, as JSON from name to value.
 pub fn pack_state(state: &[(usize, Value)], collection: &Collection) -> Option<String> {

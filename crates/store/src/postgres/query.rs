@@ -9,7 +9,7 @@ use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of, member, stru
 use ::postgres::types::ToSql;
 use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::fold::fold;
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::value::{FieldType, Member, Value};
 
 /// A parameter of a query, owned.
 #[derive(Debug)]
@@ -89,7 +89,11 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Attemp
         }
         Column::Field(index) => {
             let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
-            let (sql, ty) = (format!("r.{}", name(&["f", &field.name])), field.golden_type().clone());
+            let sql = match collection.member(index) {
+                Some((list, member)) => in_structs(&name(&["f", &collection.fields[list].name]), member),
+                None => format!("r.{}", name(&["f", &field.name])),
+            };
+            let ty = field.golden_type().clone();
             let compared = if field.fold && !ty.is_list() { format!("r.{}", name(&["x", &field.name])) } else { sql.clone() };
             Ok(Known { sql, compared, ty, fold: field.fold, index: field.index, name: field.name.clone(), tags: None })
         }
@@ -412,6 +416,22 @@ impl<'a> Builder<'a> {
                 "tagged t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant = t.tenant AND o.key = t.key OFFSET 0) AS r{each} WHERE {conditions}"
             ),
             false => format!("{table} r{each} WHERE {conditions}"),
+        }
+    }
+}
+
+/// The values of a member of the structs in a list, as a list is stored; of ranges all of them.
+fn in_structs(list: &str, member: &Member) -> String {
+    let from = format!("unnest(r.{list}) WITH ORDINALITY AS m(value, place)");
+    match member.ty {
+        FieldType::Ranges => format!(
+            "(SELECT jsonb_agg(g.v ORDER BY m.place, g.place)::text COLLATE \"C\" FROM {from}, \
+             jsonb_array_elements(m.value::jsonb -> '{}') WITH ORDINALITY AS g(v, place))",
+            member.name
+        ),
+        _ => {
+            let value = format!("(m.value::jsonb ->> '{}')", member.name);
+            format!("(SELECT array_agg({value}::{} ORDER BY m.place) FROM {from} WHERE {value} IS NOT NULL)", column_type(&member.ty))
         }
     }
 }

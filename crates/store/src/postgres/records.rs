@@ -87,7 +87,8 @@ fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<Store
             column += 1;
             values::read(row, column, ty)
         };
-        record.golden = collection.fields.iter().map(|field| next(field.golden_type())).collect::<Attempt<_>>()?;
+        let kept = collection.stored_fields().iter().map(|field| next(field.golden_type())).collect::<Attempt<_>>()?;
+        record.golden = crate::row::with_members(collection, kept);
         record.state = collection.states.iter().map(|state| next(&state.ty)).collect::<Attempt<_>>()?;
         let conflicts: Option<Vec<&str>> = row.get(column + 1);
         record.conflicts = conflicts.unwrap_or_default().iter().filter_map(|name| collection.field(name)).map(|(index, _)| index).collect();
@@ -525,7 +526,7 @@ impl Desk<'_> {
             };
             let created_job = content.created_job as i64;
             let folded: Vec<Option<String>> = own.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect();
-            let golden: Vec<Bound<'_>> = content.golden.iter().map(Bound).collect();
+            let golden: Vec<Bound<'_>> = content.golden.iter().take(collection.stored_fields().len()).map(Bound).collect();
             let state: Vec<Bound<'_>> = content.state.iter().map(Bound).collect();
             let conflicts: Option<Vec<&str>> =
                 (!content.conflicts.is_empty()).then(|| content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect());

@@ -148,7 +148,7 @@ impl Tables {
 
 impl CollectionTables {
     fn new(collection: &Collection) -> Self {
-        let fields = collection.fields.iter().map(|field| (name(&["f", &field.name]), column_type(field.golden_type())));
+        let fields = collection.stored_fields().iter().map(|field| (name(&["f", &field.name]), column_type(field.golden_type())));
         let folded: Vec<usize> = positions(collection, |field| field.fold && !field.ty.is_list());
         let text = || column_type(&FieldType::Text);
         let folded_columns = folded.iter().map(|index| (name(&["x", &collection.fields[*index].name]), text()));
@@ -329,13 +329,15 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
             let ty = field.golden_type();
             let column = name(&[if field.fold && !ty.is_list() { "x" } else { "f" }, &field.name]);
             if known.is_some() && existed.is_none() {
-                session.batch(&format!("ALTER TABLE {table} ADD COLUMN {} {}", name(&["f", &field.name]), column_type(ty)))?;
+                if !field.is_member() {
+                    session.batch(&format!("ALTER TABLE {table} ADD COLUMN {} {}", name(&["f", &field.name]), column_type(ty)))?;
+                }
                 if field.fold && !ty.is_list() {
                     session.batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {}", column_type(&FieldType::Text)))?;
                 }
                 changes.push(format!("field `{of}.{}` is new; records get it when their documents are imported again", field.name));
             }
-            if existed.is_none() && ty.is_list() {
+            if existed.is_none() && ty.is_list() && !field.is_member() {
                 session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {} SET STATISTICS 0", name(&["f", &field.name])))?;
             }
             let had = existed.map_or(Index::default(), |shape| Index { ordered: shape.ordered, contains: shape.contains });
@@ -412,9 +414,17 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
                 }
             }
             let element = field.golden_type().element();
+            let place = collection.field(&field.name).map(|(place, _)| place);
+            let (column, value) = match place.and_then(|place| collection.member(place)) {
+                Some((list, member)) => {
+                    let value = format!("(e.value::jsonb ->> '{}')::{}", member.name, column_type(element));
+                    (name(&["f", &collection.fields[list].name]), value)
+                }
+                None => (column, "e.value".to_owned()),
+            };
             session.batch(&format!(
                 "CREATE TABLE {side}(tenant bigint NOT NULL, key text COLLATE \"C\" NOT NULL, value {});
-                 INSERT INTO {side} SELECT DISTINCT r.tenant, r.key, e.value FROM {table} r, unnest(r.{column}) AS e(value);
+                 INSERT INTO {side} SELECT DISTINCT r.tenant, r.key, {value} FROM {table} r, unnest(r.{column}) AS e(value) WHERE {value} IS NOT NULL;
                  CREATE INDEX {} ON {side}(tenant, {}, key);
                  CREATE INDEX {} ON {side}(key, tenant)",
                 column_type(element),

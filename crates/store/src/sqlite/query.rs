@@ -14,7 +14,7 @@ use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, ToSql};
 use stook_catalogue::definition::{Catalogue, Collection, Index};
 use stook_catalogue::fold::fold;
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::value::{FieldType, Member, Value};
 
 /// SQL with its parameters.
 struct Statement {
@@ -80,7 +80,10 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
         }
         Column::Field(index) => {
             let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
-            let sql = format!("\"f_{}\"", field.name);
+            let sql = match collection.member(index) {
+                Some((list, member)) => in_structs(&collection.name, &collection.fields[list].name, member),
+                None => format!("\"f_{}\"", field.name),
+            };
             let folded = field.fold && !field.ty.is_list();
             let compared = if folded { format!("\"x_{}\"", field.name) } else { sql.clone() };
             let ty = field.golden_type().clone();
@@ -405,6 +408,17 @@ impl<'a> Builder<'a> {
 
     fn from(&self) -> String {
         format!("{}\"r_{}\"{}{} WHERE {}", self.before, self.collection.name, self.index, self.each, self.conditions.join(" AND "))
+    }
+}
+
+/// The values of a member of the structs in a list, as a list is stored; of ranges all of them.
+fn in_structs(collection: &str, list: &str, member: &Member) -> String {
+    let (list, name) = (format!("json_each(\"r_{collection}\".\"f_{list}\") AS m"), &member.name);
+    match member.ty {
+        FieldType::Ranges => {
+            format!("(SELECT nullif(json_group_array(json(g.value)), '[]') FROM {list}, json_each(m.value -> '{name}') AS g)")
+        }
+        _ => format!("(SELECT nullif(json_group_array(m.value ->> '{name}'), '[]') FROM {list} WHERE m.value ->> '{name}' IS NOT NULL)"),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::failure;
 use super::tables::{CollectionTables, Tables};
 use super::work;
-use crate::row::{pack_state, reserved_value, unpack_state};
+use crate::row::{pack_state, reserved_value, unpack_state, with_members};
 use crate::{
     CALL_KEPT, Change, Conflict, Content, Detail, Edge, EdgeChange, LogEntry, Mark, Receipt, RecordWrite, Result, Settling, StoreError, StoredRecord,
     Tenant, Unit, Version,
@@ -52,6 +52,11 @@ fn list_text(items: &[Value]) -> String {
             }
             Value::Text(text) => serde_json::to_writer(&mut out, &**text),
             Value::Uuid(id) => serde_json::to_writer(&mut out, &format!("{id:032x}")),
+            // structs stand in the list as they are, other JSON as text
+            Value::Json(json) if json.is_object() => {
+                out.extend_from_slice(canonical_json(json).as_bytes());
+                Ok(())
+            }
             Value::Json(json) => serde_json::to_writer(&mut out, &canonical_json(json)),
             Value::Null | Value::Cleared | Value::List(_) => serde_json::to_writer(&mut out, &()),
         };
@@ -106,6 +111,7 @@ fn unbind_element(item: &serde_json::Value, ty: &FieldType) -> Value {
         (serde_json::Value::Number(number), FieldType::Float) => number.as_f64().map_or(Value::Null, Value::Float),
         (serde_json::Value::Number(number), _) => number.as_i64().map_or(Value::Null, Value::Int),
         (serde_json::Value::String(text), FieldType::Uuid) => u128::from_str_radix(text, 16).map_or(Value::Null, Value::Uuid),
+        (serde_json::Value::Object(_), _) => Value::Json(Arc::new(item.clone())),
         (serde_json::Value::String(text), FieldType::Json | FieldType::Struct(_)) => {
             serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Arc::new(json)))
         }
@@ -177,7 +183,8 @@ fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<St
             column += 1;
             Ok(value)
         };
-        record.golden = collection.fields.iter().map(|field| next(field.golden_type())).collect::<Result<_>>()?;
+        let kept = collection.stored_fields().iter().map(|field| next(field.golden_type())).collect::<Result<_>>()?;
+        record.golden = with_members(collection, kept);
         record.state = collection.states.iter().map(|state| next(&state.ty)).collect::<Result<_>>()?;
         let conflicts = next(&FieldType::List(Box::new(FieldType::Text)))?;
         record.conflicts = conflicts.elements().iter().filter_map(|name| collection.field(name.as_text()?)).map(|(index, _)| index).collect();
@@ -449,7 +456,7 @@ impl Rows<'_> {
         binder.bind(content.alive)?;
         let mut stays = own.indexed.iter().map(|indexed| rest && *indexed);
         let mut is_written = || !stays.next().unwrap_or(false);
-        for value in content.golden.iter() {
+        for value in content.golden.iter().take(collection.stored_fields().len()) {
             if is_written() {
                 binder.bind(bind(value))?;
             }

@@ -169,7 +169,7 @@ impl CollectionTables {
         let assignments = names.iter().map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(", ");
         let indexed = indexed_columns(collection);
         let rest: String = names.iter().zip(&indexed).filter(|(_, indexed)| !**indexed).map(|(name, _)| format!("{name} = ?, ")).collect();
-        let stored = collection.fields.iter().map(|field| format!("\"f_{}\"", field.name));
+        let stored = collection.stored_fields().iter().map(|field| format!("\"f_{}\"", field.name));
         let states = collection.states.iter().map(|state| format!("\"s_{}\"", state.name));
         let values = stored.chain(states).chain(["conflict".to_owned()]).collect::<Vec<_>>().join(", ");
         let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
@@ -216,7 +216,7 @@ fn side_tables(collection: &Collection, prefix: &str, wanted: impl Fn(&stook_cat
 
 /// Columns of values in the order rows are written: fields, folded fields, states; with their storage class.
 pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
-    let fields = collection.fields.iter().map(|field| (format!("\"f_{}\"", field.name), affinity(field.golden_type())));
+    let fields = collection.stored_fields().iter().map(|field| (format!("\"f_{}\"", field.name), affinity(field.golden_type())));
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(|field| (format!("\"x_{}\"", field.name), "TEXT"));
     let states = collection.states.iter().map(|state| (format!("\"s_{}\"", state.name), affinity(&state.ty)));
     fields.chain(folded).chain(states).collect()
@@ -225,7 +225,7 @@ pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
 /// For each column of [`value_columns`] whether it has an ordered index.
 fn indexed_columns(collection: &Collection) -> Vec<bool> {
     let has = |field: &stook_catalogue::definition::Field| field.index.ordered && !field.ty.is_list();
-    let fields = collection.fields.iter().map(|field| has(field) && !field.fold);
+    let fields = collection.stored_fields().iter().map(|field| has(field) && !field.fold);
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(has);
     let states = collection.states.iter().map(|state| state.index.ordered && !state.ty.is_list());
     fields.chain(folded).chain(states).collect()
@@ -305,7 +305,9 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
         for field in &collection.fields {
             let existed = old_field(&field.name);
             if known.is_some() && existed.is_none() {
-                add_column(connection, &own.table, &format!("\"f_{}\"", field.name), affinity(field.golden_type()))?;
+                if !field.is_member() {
+                    add_column(connection, &own.table, &format!("\"f_{}\"", field.name), affinity(field.golden_type()))?;
+                }
                 if field.fold && !field.ty.is_list() {
                     add_column(connection, &own.table, &format!("\"x_{}\"", field.name), "TEXT")?;
                 }
@@ -372,10 +374,15 @@ fn list_index(connection: &Connection, collection: &Collection, field: &stook_ca
     let sql = match (field.index.ordered, had) {
         (true, false) => {
             // folded lists are folded in the side table; a late index starts from what is stored
+            let place = collection.field(&field.name).map(|(place, _)| place);
+            let (list, value) = match place.and_then(|place| collection.member(place)) {
+                Some((list, member)) => (collection.fields[list].name.as_str(), format!("(e.value ->> '{}')", member.name)),
+                None => (field.name.as_str(), "e.value".to_owned()),
+            };
             let create = format!(
                 "CREATE TABLE {side}(tenant INTEGER NOT NULL, value NOT NULL, id INTEGER NOT NULL, PRIMARY KEY(tenant, value, id)) WITHOUT ROWID;
                  CREATE INDEX \"ii_{0}_{1}\" ON {side}(id);
-                 INSERT OR IGNORE INTO {side} SELECT r.tenant, e.value, r.id FROM \"r_{0}\" r, json_each(r.\"f_{1}\") e WHERE r.\"f_{1}\" IS NOT NULL;",
+                 INSERT OR IGNORE INTO {side} SELECT r.tenant, {value}, r.id FROM \"r_{0}\" r, json_each(r.\"f_{list}\") e WHERE {value} IS NOT NULL;",
                 collection.name, field.name
             );
             if field.fold {

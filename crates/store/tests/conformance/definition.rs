@@ -394,3 +394,40 @@ pub fn indexed_state_of_every_kind_can_be_asked_for(place: &Place) {
     assert_eq!(desk.keys_where("flags", equal(text("red"))), ["a", "b"]);
     assert_eq!(desk.keys_where("flags", Test::In(vec![text("new")])), ["a"]);
 }
+
+pub fn structs_get_members_and_indexes_later(place: &Place) {
+    let written = |members: &str, index: &str| {
+        format!(
+            "catalogue: c\ncollections: {{ b: {{ key: name, fields: {{ name: text, parts: {{ type: [{{ {members} }}], index: {{ {index} }} }} }} }} }}"
+        )
+    };
+    let desk = Desk::open(place, &written("site: text", ""));
+    let part = |entries: &[(&str, &str)]| {
+        let json: serde_json::Map<String, serde_json::Value> = entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+        Value::Json(std::sync::Arc::new(json.into()))
+    };
+    for (name, sites) in [("a", ["x", "y"]), ("b", ["y", "z"])] {
+        let parts = sites.map(|site| part(&[("site", site)]));
+        desk.put(name, &[("name", text(name)), ("parts", Value::List(parts.to_vec()))]);
+    }
+    assert_eq!(desk.keys_where("parts.site", equal(text("y"))), ["a", "b"]);
+    // an index and a member come later; what was written before is found by one, and has no value for the other
+    let catalogue = definition(&written("site: text, kind: text", "site: equal, kind: equal"));
+    let desk = reopened(desk, place, catalogue);
+    let asked = desk.plan(vec![("parts.site", equal(text("x")))]);
+    assert!(!place.scans(&desk.store.explain(&asked).expect("a way")));
+    assert_eq!(desk.keys(asked), ["a"]);
+    assert!(desk.keys_where("parts.kind", Test::Exists(true)).is_empty());
+    desk.put(
+        "b",
+        &[
+            ("name", text("b")),
+            ("parts", Value::List(vec![part(&[("site", "x"), ("kind", "disk")])])),
+            ("parts.site", texts(&["x"])),
+            ("parts.kind", texts(&["disk"])),
+        ],
+    );
+    assert_eq!(desk.keys_where("parts.site", equal(text("x"))), ["a", "b"]);
+    assert_eq!(desk.keys_where("parts.kind", Test::Prefix("d".into())), ["b"]);
+    assert_eq!(desk.keys_where("parts.site", equal(text("z"))), Vec::<String>::new());
+}

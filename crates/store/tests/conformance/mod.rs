@@ -207,6 +207,7 @@ macro_rules! conformance {
                 a_new_store_and_an_unchanged_definition_report_nothing,
                 additions_are_applied_and_reported,
                 records_from_before_an_addition_have_no_value_there,
+                structs_get_members_and_indexes_later,
                 an_index_added_later_answers_for_old_records,
                 an_index_taken_away_and_given_back_answers_again,
                 a_folded_list_may_be_added_to_a_collection_with_records,
