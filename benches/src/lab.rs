@@ -9,6 +9,7 @@ use crate::process::Result;
 use crate::serve::{ASKING, Running};
 use serde_json::Value as Json;
 use std::process::Command;
+use stook_lab::measure::run::{Run, Set, Times};
 
 const ROUNDS: usize = 5;
 const CLIENTS: &str = "64";
@@ -23,21 +24,15 @@ fn alone(program: &str, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
 }
 
-fn json(text: &str) -> Result<Json> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+/// The only set of a run.
+fn set(text: &str) -> Result<Set> {
+    let run: Run = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    run.sets.into_iter().next().ok_or_else(|| "the run has no set".into())
 }
 
-/// Microseconds that this share of requests did not exceed.
-fn at(set: &Json, share: f64) -> f64 {
-    let steps = set["latency"]["histogram"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let step = |step: &Json| (step[0].as_f64().unwrap_or(0.0), step[1].as_f64().unwrap_or(0.0));
-    let all: f64 = steps.iter().map(|own| step(own).1).sum();
-    let mut seen = 0.0;
-    let found = steps.iter().map(step).find(|(_, count)| {
-        seen += count;
-        seen >= share * all
-    });
-    found.map_or(0.0, |(time, _)| time / 1e3)
+/// Microseconds that this share did not exceed.
+fn at(times: &Times, share: f64) -> f64 {
+    times.at(share).unwrap_or(0.0) * 1e6
 }
 
 pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
@@ -53,9 +48,8 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         let shown = alone("wrk", &["-t1", &format!("-c{CLIENTS}"), "-d3s", &url])?;
         let rate = shown.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse::<f64>().ok()).ok_or(shown)?;
         peer.push(rate);
-        let run = json(&alone(&stook, &["lab", "sweep", &url, "--clients", CLIENTS, "--for", "3s", "--json"])?)?;
-        let set = &run["sets"][0];
-        own.push(set["requests"].as_f64().unwrap_or(0.0) / set["seconds"].as_f64().unwrap_or(1.0));
+        let set = set(&alone(&stook, &["lab", "sweep", &url, "--clients", CLIENTS, "--for", "3s", "--json"])?)?;
+        own.push(set.requests as f64 / set.seconds);
     }
     figures.ratio("sustained rate, 64 clients, one core each", &own, "1/s", "wrk", &peer, 0.7);
     let oha = std::env::var("STOOK_PEER_OHA").unwrap_or_else(|_| "oha".into());
@@ -69,12 +63,11 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         let mut late = Samples::default();
         for _ in 0..ROUNDS {
             let arguments = ["-q", &rate, "--latency-correction", "-z", "4s", "-c", CLIENTS, "--no-tui", "--output-format", "json", &url];
-            let other = json(&alone(&oha, &arguments)?)?;
-            let run = json(&alone(&stook, &["lab", "load", &url, "--rate", &rate, "--for", "4s", "--connections", CLIENTS, "--json"])?)?;
-            let set = &run["sets"][0];
-            late.push(at(&serde_json::json!({ "latency": set["late"] }), 0.99));
+            let other: Json = serde_json::from_str(&alone(&oha, &arguments)?).map_err(|error| error.to_string())?;
+            let set = set(&alone(&stook, &["lab", "load", &url, "--rate", &rate, "--for", "4s", "--connections", CLIENTS, "--json"])?)?;
+            late.push(at(&set.late, 0.99));
             for ((own, peer, apart), (name, share)) in seen.iter_mut().zip([("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]) {
-                let (ours, theirs) = (at(set, share), other["latencyPercentiles"][name].as_f64().unwrap_or(0.0) * 1e6);
+                let (ours, theirs) = (at(&set.latency, share), other["latencyPercentiles"][name].as_f64().unwrap_or(0.0) * 1e6);
                 own.push(ours);
                 peer.push(theirs);
                 // in units of what is allowed: a tenth, or about a tenth of a millisecond

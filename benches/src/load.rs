@@ -12,11 +12,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stook_catalogue::parse::parse;
+use stook_lab::measure::http::{Connection, Outcome};
 use stook_server::admission::{Class, Limits};
 use stook_server::{App, Logged, Options, guarded, serve_routes};
 use stook_store::sqlite::{self, SqliteStore};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
 
 fn run(work: impl Future<Output = Result<(), String>>) -> ExitCode {
@@ -79,14 +79,15 @@ pub fn open_loop(plan: &str) -> ExitCode {
     run(async move {
         let text = std::fs::read(&plan).map_err(|error| error.to_string())?;
         let plan: Json = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-        let address: Arc<str> = plan["address"].as_str().unwrap_or_default().into();
+        let host = plan["address"].as_str().unwrap_or_default();
+        let address: std::net::SocketAddr = host.parse().map_err(|error| format!("{host}: {error}"))?;
         let headers: String = plan["headers"]
             .as_object()
             .into_iter()
             .flatten()
             .map(|(name, value)| format!("{name}: {}\r\n", value.as_str().unwrap_or_default()))
             .collect();
-        let (free, idle) = mpsc::unbounded_channel::<TcpStream>();
+        let (free, idle) = mpsc::unbounded_channel::<Connection>();
         let idle = Arc::new(Mutex::new(idle));
         let open = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let began = Instant::now() + Duration::from_millis(50);
@@ -101,21 +102,20 @@ pub fn open_loop(plan: &str) -> ExitCode {
                     if body.is_empty() { String::new() } else { format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()) };
                 let bytes = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}{length}\r\n{body}").into_bytes();
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                let (free, idle, open, address) = (free.clone(), idle.clone(), open.clone(), address.clone());
+                let (free, idle, open) = (free.clone(), idle.clone(), open.clone());
                 waiting.push(runtime.spawn(async move {
                     let kept = idle.lock().await.try_recv().ok();
-                    let stream = match kept {
-                        Some(stream) => Some(stream),
-                        None if open.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < CONNECTIONS => TcpStream::connect(&*address).await.ok(),
+                    let connection = match kept {
+                        Some(connection) => Some(connection),
+                        None if open.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < CONNECTIONS => Connection::open(address).await.ok(),
                         None => idle.lock().await.recv().await,
                     };
-                    let Some(mut stream) = stream else { return (0, due.elapsed()) };
-                    let _ = stream.set_nodelay(true);
-                    let answer = tokio::time::timeout(Duration::from_secs(30), exchange(&mut stream, &bytes)).await;
+                    let Some(mut connection) = connection else { return (0, due.elapsed()) };
+                    let answer = tokio::time::timeout(Duration::from_secs(30), connection.exchange(&bytes)).await;
                     let took = due.elapsed();
-                    match answer {
-                        Ok(Some(status)) => {
-                            let _ = free.send(stream);
+                    match answer.map(|answer| (answer.outcome, answer.reusable)) {
+                        Ok((Outcome::Status(status), true)) => {
+                            let _ = free.send(connection);
                             (status, took)
                         }
                         _ => {
@@ -144,27 +144,4 @@ pub fn open_loop(plan: &str) -> ExitCode {
         println!("{}", json!(seen));
         Ok(())
     })
-}
-
-/// Sends a request and reads its whole answer; its status.
-async fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Option<u16> {
-    stream.write_all(bytes).await.ok()?;
-    let mut buffer = Vec::with_capacity(4_096);
-    let head = loop {
-        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
-            break end + 4;
-        }
-        if stream.read_buf(&mut buffer).await.ok()? == 0 {
-            return None;
-        }
-    };
-    let text = String::from_utf8_lossy(&buffer[..head]).to_lowercase();
-    let status = text.split(' ').nth(1)?.parse().ok()?;
-    let length: usize = text.lines().find_map(|line| line.strip_prefix("content-length:")).and_then(|length| length.trim().parse().ok()).unwrap_or(0);
-    while buffer.len() < head + length {
-        if stream.read_buf(&mut buffer).await.ok()? == 0 {
-            return None;
-        }
-    }
-    Some(status)
 }

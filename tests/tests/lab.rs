@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
+use stook_lab::measure::run::Times;
 use stook_tests::Place;
 use stook_tests::http::Served;
 
@@ -65,19 +66,8 @@ fn outcomes(run: &Json) -> Vec<(String, u64)> {
 
 /// The time in seconds that this share of a set's requests did not exceed.
 fn at(set: &Json, what: &str, share: f64) -> f64 {
-    let steps: Vec<(f64, f64)> =
-        set[what]["histogram"].as_array().unwrap().iter().map(|step| (step[0].as_f64().unwrap(), step[1].as_f64().unwrap())).collect();
-    let all: f64 = steps.iter().map(|(_, count)| count).sum();
-    let mut seen = 0.0;
-    steps
-        .iter()
-        .find(|(_, count)| {
-            seen += count;
-            seen >= share * all
-        })
-        .unwrap()
-        .0
-        / 1e9
+    let times: Times = serde_json::from_value(set[what].clone()).unwrap();
+    times.at(share).unwrap()
 }
 
 #[test]

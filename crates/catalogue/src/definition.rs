@@ -357,6 +357,13 @@ pub enum Survivorship {
     ByContributor,
 }
 
+impl Survivorship {
+    /// Whether several contributors' values become one.
+    pub fn combines(&self) -> bool {
+        matches!(self, Survivorship::Union | Survivorship::UnionBy(_) | Survivorship::ByContributor)
+    }
+}
+
 /// A field that only transitions write.
 #[derive(Debug, Clone)]
 pub struct StateField {
@@ -759,8 +766,8 @@ pub enum Origin {
     Paths(Vec<Path>),
     /// The constant beside the first path that finds something.
     Cases(Vec<(Path, String)>),
-    /// A struct for each place that the path finds: of its members, each with its type, by rules on paths from there.
-    Elements(Path, Vec<(Member, Rule)>),
+    /// A struct for each place that the path finds: of its members, by index, by rules on paths from there.
+    Elements(Path, Vec<(usize, Rule)>),
     /// CEL.
     Expression(Expression),
     /// Groups of a pattern (index) matched against a `let` or field by name.

@@ -66,8 +66,7 @@ impl<'c> Consolidator<'c> {
                 break;
             }
         }
-        let combines = |field: &Field| matches!(field.survivorship, Survivorship::ByContributor | Survivorship::Union | Survivorship::UnionBy(_));
-        let plain = collection.fields.iter().all(|field| field.derive.is_none() && field.from.is_none() && !combines(field));
+        let plain = collection.fields.iter().all(|field| field.derive.is_none() && field.from.is_none() && !field.survivorship.combines());
         Self { catalogue, collection, evaluator, derived, plain }
     }
 
@@ -104,8 +103,8 @@ impl<'c> Consolidator<'c> {
             golden.push(match value {
                 Value::Cleared | Value::Null => Value::Null,
                 _ if !heard => Value::Null,
-                value if field.survivorship == Survivorship::ByContributor => by_contributor([(only, value)], &field.ty),
                 value => match field.survivorship {
+                    Survivorship::ByContributor => by_contributor([(only, value)], &field.ty),
                     Survivorship::Union => union([value]),
                     Survivorship::UnionBy(member) => union_by(&field.ty.members()[member].name, [value]),
                     _ => value.clone(),
@@ -231,7 +230,7 @@ impl<'c> Consolidator<'c> {
             let said: Vec<(&Contribution, &Value)> =
                 self.heard(index, field, &voices).map(|(contribution, value, _)| (contribution, value)).collect();
             let value = &golden.values[index];
-            let combines = matches!(field.survivorship, Survivorship::Union | Survivorship::UnionBy(_) | Survivorship::ByContributor);
+            let combines = field.survivorship.combines();
             let (won, lost) = said.into_iter().partition(|(_, said)| combines || *said == value);
             Explanation { field: index, won, lost }
         };

@@ -232,20 +232,11 @@ impl Value {
             Value::Text(text) => text.to_string(),
             Value::Int(number) => show_int(*number, ty.element()),
             Value::List(items) => items.iter().map(|item| item.show(ty.element())).collect::<Vec<_>>().join("; "),
-            Value::Json(json) => match ty.element() {
-                FieldType::Ranges => show_ranges(json),
-                FieldType::Struct(members) => {
-                    let shown = members.iter().filter_map(|member| {
-                        let value = member_of(json, member);
-                        (!value.is_null()).then(|| value.show(&member.ty))
-                    });
-                    shown.collect::<Vec<_>>().join(" ")
-                }
-                _ => match &**json {
-                    Json::String(text) => text.clone(),
-                    other => other.to_string(),
-                },
-            },
+            Value::Json(json) if ty.element() == &FieldType::Ranges => show_ranges(json),
+            Value::Json(json) if !ty.members().is_empty() => {
+                let shown = ty.members().iter().map(|member| member_of(json, member).show(&member.ty));
+                shown.filter(|shown| !shown.is_empty()).collect::<Vec<_>>().join(" ")
+            }
             other => match other.to_json(ty) {
                 Json::String(text) => text,
                 json => json.to_string(),
@@ -315,7 +306,7 @@ fn show_ranges(json: &Json) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// `1-5, 8`, also in brackets.
+/// `1-5, 8`.
 fn ranges_from_text(text: &str) -> Option<Vec<(i64, i64)>> {
     let number = |text: &str| text.trim().parse::<i64>().ok();
     let range = |part: &str| match number(part) {
@@ -332,7 +323,7 @@ fn ranges_from_text(text: &str) -> Option<Vec<(i64, i64)>> {
 
 /// Integers and pairs of integers.
 fn ranges_from_json(json: &Json) -> Option<Vec<(i64, i64)>> {
-    let whole = |json: &Json| json.as_i64();
+    let whole = Json::as_i64;
     match json {
         Json::Number(_) => whole(json).map(|one| vec![(one, one)]),
         Json::String(text) => ranges_from_text(text),

@@ -1,8 +1,11 @@
 //! The words of the command line.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
+use stook_engine::ask::{WHEN, When};
+use stook_lab::measure::plan::Schedule;
 
 /// Gathers what several systems say about the same things into one catalogue.
 #[derive(Debug, Parser)]
@@ -579,8 +582,8 @@ pub struct Query {
     #[arg(long)]
     pub explain: bool,
     /// Whether services are asked: where nothing fresh is here, always, later (what is here is shown), or never.
-    #[arg(long, default_value = "needed", value_name = "WHEN")]
-    pub ask: Asking,
+    #[arg(long, default_value = "needed", value_name = "WHEN", value_parser = PossibleValuesParser::new(WHEN.map(|(name, _)| name)).map(|own| named(&WHEN, &own)))]
+    pub ask: When,
     /// Wait at most so many seconds for services [default: as long as they may take].
     #[arg(long, value_name = "S")]
     pub wait: Option<u64>,
@@ -589,13 +592,12 @@ pub struct Query {
     pub tenant: String,
 }
 
-/// When services are asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Asking {
-    Needed,
-    Always,
-    Later,
-    Never,
+/// Schedules that need nothing but a rate.
+const SCHEDULES: [(&str, Schedule); 2] = [("constant", Schedule::Constant), ("poisson", Schedule::Poisson)];
+
+/// Which of these has a name that is one of theirs.
+fn named<T: Copy>(all: &[(&str, T)], name: &str) -> T {
+    all.iter().find(|(own, _)| *own == name).unwrap_or(&all[0]).1
 }
 
 /// Formats of `get`.
@@ -649,8 +651,8 @@ pub enum Lab {
         #[arg(long = "for", value_name = "TIME")]
         time: Option<String>,
         /// How requests follow each other.
-        #[arg(long)]
-        schedule: Option<LabSchedule>,
+        #[arg(long, value_parser = PossibleValuesParser::new(SCHEDULES.map(|(name, _)| name)).map(|own| named(&SCHEDULES, &own)))]
+        schedule: Option<Schedule>,
         /// Where the run is written.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -805,15 +807,6 @@ pub struct LabTarget {
     /// Measure the machine's limits, too, before the run.
     #[arg(long)]
     pub limits: bool,
-}
-
-/// How requests follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LabSchedule {
-    /// In equal steps.
-    Constant,
-    /// At random, with the rate as the mean.
-    Poisson,
 }
 
 /// Samples.

@@ -1,6 +1,6 @@
 //! `get`, `query`, `suggest`, `withdraw`, `export`.
 
-use crate::arguments::{Asking, ExportFormat, Get, GetFormat, Query, QueryFormat};
+use crate::arguments::{ExportFormat, Get, GetFormat, Query, QueryFormat};
 use crate::open::{self, Place};
 use crate::output::{colours, count, number, seconds, table, yaml};
 use crate::{Failure, Outcome};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::{FieldType, Value};
-use stook_engine::ask::{Asker, Status, When, Wish};
+use stook_engine::ask::{Asker, Status, Wish};
 use stook_engine::export::{self, Format};
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
@@ -135,13 +135,7 @@ fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, plan: &Plan,
     if !asker.concerns(plan.collection) {
         return Ok(true);
     }
-    let when = match arguments.ask {
-        Asking::Needed => When::Needed,
-        Asking::Always => When::Always,
-        Asking::Later => When::Later,
-        Asking::Never => When::Never,
-    };
-    let said = asker.ask(store, plan, Wish { when, time: arguments.wait.map(Duration::from_secs) })?;
+    let said = asker.ask(store, plan, Wish { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
     asker.stop();
     for status in &said {
         if arguments.format == QueryFormat::Table {

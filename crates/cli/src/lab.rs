@@ -1,21 +1,20 @@
 //! `stook lab`: measuring this and any other HTTP service.
 
-use crate::arguments::{Lab, LabForm, LabSchedule, LabTarget};
+use crate::arguments::{Lab, LabForm, LabTarget};
+use crate::work::stop_signal;
 use crate::{Failure, Outcome, output};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use stook_catalogue::yaml::{self, Kind as Shape, Node};
 use stook_lab::measure::capacity::{self, Points};
 use stook_lab::measure::compare::{self, Compared};
 use stook_lab::measure::kpi::{self, Stages};
-use stook_lab::measure::open::Progress;
-use stook_lab::measure::plan::{Plan, PlanText, RouteText, Schedule, duration};
+use stook_lab::measure::plan::{Plan, PlanText, RouteText, duration};
 use stook_lab::measure::run::{FORMAT, Generator, Kind, Machine, Run};
-use stook_lab::measure::{closed, limits, open};
+use stook_lab::measure::{Progress, Watch, closed, limits, open};
 use stook_lab::show::{self, Report};
 
 /// Carries out a subcommand.
@@ -32,12 +31,7 @@ pub fn lab(command: &Lab) -> Outcome {
             if let Some(time) = time {
                 (text.time, text.requests) = (Some(time.clone()), Vec::new());
             }
-            if let Some(schedule) = schedule {
-                text.schedule = match schedule {
-                    LabSchedule::Constant => Schedule::Constant,
-                    LabSchedule::Poisson => Schedule::Poisson,
-                };
-            }
+            text.schedule = schedule.unwrap_or(text.schedule);
             let plan = Plan::new(&text, &folder_of(what))?;
             finish(plan, Kind::Load, what.limits, output.as_deref(), *json, |plan, watch| open::run(plan, watch))
         }
@@ -55,14 +49,8 @@ pub fn lab(command: &Lab) -> Outcome {
         }
         Lab::Limits { folder, postgres, output, json } => {
             let (begun, started) = (now(), Instant::now());
-            let told = |what: &str| {
-                if std::io::stderr().is_terminal() {
-                    eprint!("\r\x1b[K{what} ...");
-                    let _ = std::io::stderr().flush();
-                }
-            };
-            let limits = limits::measure(folder, postgres.as_deref(), &told);
-            told("");
+            let limits = limits::measure(folder, postgres.as_deref(), &|what| tell(&format!("{what} ...")));
+            tell("");
             let run = Run { limits: limits?, ..run_of(Kind::Limits, "limits of this machine".into(), serde_json::Value::Null, begun, started) };
             said(&run, output.as_deref(), *json)
         }
@@ -265,7 +253,13 @@ fn to_json(node: &Node) -> serde_json::Value {
     }
 }
 
-type Watch<'w> = dyn Fn(&Progress) -> bool + 'w;
+/// Replaces the line that is shown of work under way, on a terminal.
+fn tell(line: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K{line}");
+        let _ = std::io::stderr().flush();
+    }
+}
 
 fn finish(
     plan: Plan,
@@ -275,36 +269,23 @@ fn finish(
     json: bool,
     work: impl FnOnce(Plan, &Watch<'_>) -> stook_lab::measure::Result<(Vec<stook_lab::measure::run::Set>, Generator)>,
 ) -> Outcome {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone())?;
-    }
-    let shows = std::io::stderr().is_terminal();
+    let stop = stop_signal()?;
     let watch = |progress: &Progress| {
-        if shows {
-            let Progress { set, sets, done, planned, unsuccessful, rate, p50, p99 } = *progress;
-            let planned = if planned > 0 { format!(" of {planned}") } else { String::new() };
-            let (p50, p99) = (show::time(p50.as_secs_f64()), show::time(p99.as_secs_f64()));
-            let line =
-                format!("set {} of {sets}: {done}{planned} answered, {rate:.0}/s, {unsuccessful} without success, p50 {p50}, p99 {p99}", set + 1);
-            eprint!("\r\x1b[K{line}");
-            let _ = std::io::stderr().flush();
-        }
+        let Progress { set, sets, done, planned, unsuccessful, rate, p50, p99 } = *progress;
+        let planned = if planned > 0 { format!(" of {planned}") } else { String::new() };
+        let (p50, p99) = (show::time(p50.as_secs_f64()), show::time(p99.as_secs_f64()));
+        tell(&format!("set {} of {sets}: {done}{planned} answered, {rate:.0}/s, {unsuccessful} without success, p50 {p50}, p99 {p99}", set + 1));
         !stop.load(Ordering::Relaxed)
     };
     let (name, text, begun) = (plan.name.clone(), plan.text.clone(), now());
     let limits = if limited { limits::measure(Path::new("."), None, &|_| ())? } else { Vec::new() };
     let started = Instant::now();
     let done = work(plan, &watch);
-    if shows {
-        eprint!("\r\x1b[K");
-    }
+    tell("");
     let (sets, generator) = done?;
     let run = Run { limits, sets, generator, ..run_of(kind, name, text, begun, started) };
     said(&run, output, json)?;
-    let stopped = stop.load(Ordering::Relaxed);
-    Ok(if stopped { 1 } else { 0 })
+    Ok(u8::from(stop.load(Ordering::Relaxed)))
 }
 
 fn now() -> i64 {

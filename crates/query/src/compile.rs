@@ -1,7 +1,7 @@
 //! [`Query`] to a store plan: names and types are resolved against the definition.
 
 use crate::parse::{Comparison, Item, Operator, Path, Query, Stage, ValueText};
-use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::diagnostic::{Diagnostic, did_you_mean};
 use stook_catalogue::value::{FieldType, Value, duration_from_text, from_text};
 use stook_store::Tenant;
@@ -188,15 +188,13 @@ impl<'c> Resolver<'c> {
     /// The list of structs that a path names.
     fn structs(&self, path: &Path) -> Result<usize, Diagnostic> {
         let name = self.short(path);
-        let lists = || self.collection.fields.iter().filter(|field| !field.golden_type().members().is_empty()).map(|field| field.name.as_str());
-        if let Some((index, _)) = self.collection.field(name).filter(|(_, field)| lists().any(|list| list == field.name)) {
+        let has_structs = |field: &Field| !field.golden_type().members().is_empty();
+        if let Some((index, _)) = self.collection.field(name).filter(|(_, field)| has_structs(field)) {
             return Ok(index);
         }
         let problem = Diagnostic::new(path.span.clone(), format!("`{name}` is no list of structs of `{}`", self.collection.name));
-        Err(match lists().next() {
-            Some(_) => problem.help(format!("it has {}", lists().collect::<Vec<_>>().join(", "))),
-            None => problem.help("it has none"),
-        })
+        let lists: Vec<&str> = self.collection.fields.iter().filter(|field| has_structs(field)).map(|field| field.name.as_str()).collect();
+        Err(problem.help(if lists.is_empty() { "it has none".into() } else { format!("it has {}", lists.join(", ")) }))
     }
 
     fn everything(&self) -> (Vec<Column>, Vec<Heading>) {

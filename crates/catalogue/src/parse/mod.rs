@@ -567,7 +567,7 @@ impl<'t> Reader<'t> {
         if !field.ty.members().is_empty() && ["derive", "rollup", "one_of"].iter().any(|word| node.get(word).is_some()) {
             self.problem(node, format!("`{name}` is a list of structs: documents give it"));
         }
-        if field.unique && (field.ty.is_list() || !field.ty.is_ordered()) {
+        if field.unique && !field.ty.is_ordered() {
             self.problem(node, format!("a field of type {} cannot be unique", field.ty));
         }
         if let Some(rule) = own_rule {
@@ -1297,7 +1297,7 @@ impl<'t> Reader<'t> {
             let own = &members[index];
             let default = (scope.format.family == Family::Json).then(|| format!("$.{}", own.name));
             if let Some(rule) = self.rule(rule_node, &own.ty, default, scope) {
-                rules.push((own.clone(), rule));
+                rules.push((index, rule));
             }
         }
         Some(Origin::Elements(path, rules))

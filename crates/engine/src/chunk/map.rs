@@ -11,10 +11,11 @@ use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Family, Fe
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::fold::squash;
 use stook_catalogue::key::Key;
+use stook_catalogue::path::Path;
 use stook_catalogue::plain::Lean;
 use stook_catalogue::record::{Hash, Raw, Said, UNKNOWN_TIME, put_bytes, put_value};
 use stook_catalogue::value::{FieldType, Value, from_json, from_text, ranges, ranges_of, show_timestamp, struct_of};
-use stook_formats::{Document, Head, Place, Selected, Syntax, places, select, select_from};
+use stook_formats::{Document, Head, Selected, Syntax, places, select, select_from};
 
 /// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
 const MOST_AHEAD: i64 = 24 * 3600 * 1_000_000;
@@ -545,35 +546,16 @@ impl<'c> Mapper<'c> {
         found.clear();
         let trouble = |reason: String| if rule.strict { Trouble::Failure(reason) } else { Trouble::Warning(reason) };
         match &rule.origin {
-            Origin::Paths(paths) => {
-                for path in paths {
-                    select(document, path, found);
-                    if !found.is_empty() {
-                        break;
-                    }
-                }
-                self.convert(found, rule).map_err(trouble)
-            }
-            Origin::Cases(cases) => {
-                for (path, constant) in cases {
-                    select(document, path, found);
-                    if !found.is_empty() {
-                        return self.text(constant, rule).map_err(trouble);
-                    }
-                }
-                Ok(Value::Null)
-            }
+            Origin::Paths(_) | Origin::Cases(_) => self.selected(rule, |path, found| select(document, path, found), found).map_err(trouble),
             Origin::Elements(path, rules) => {
                 let members = rule.ty.members();
                 let mut structs = Vec::new();
                 for place in places(document, path) {
                     let mut values = vec![Value::Null; members.len()];
                     for (member, rule) in rules {
-                        let value = self.member(place, rule).map_err(|reason| trouble(format!("{}: {reason}", member.name)))?;
-                        let own = members.iter().position(|known| known.name == member.name);
-                        if let Some(own) = own {
-                            values[own] = check(value, &member.ty, &[]).map_err(trouble)?;
-                        }
+                        let value = self.selected(rule, |path, found| select_from(place, path, found), &mut Vec::new());
+                        let value = value.map_err(|reason| trouble(format!("{}: {reason}", members[*member].name)))?;
+                        values[*member] = check(value, &rule.ty, &[]).map_err(trouble)?;
                     }
                     structs.push(struct_of(members, values));
                 }
@@ -588,22 +570,21 @@ impl<'c> Mapper<'c> {
         }
     }
 
-    /// A member of a struct.
-    fn member(&self, place: Place<'_>, rule: &Rule) -> Result<Value, String> {
-        let mut found = Vec::new();
+    /// The value of a rule on paths, of what `select` finds; `found` is room for it.
+    fn selected<'d>(&self, rule: &Rule, select: impl Fn(&Path, &mut Vec<Selected<'d>>), found: &mut Vec<Selected<'d>>) -> Result<Value, String> {
         match &rule.origin {
             Origin::Paths(paths) => {
                 for path in paths {
-                    select_from(place, path, &mut found);
+                    select(path, found);
                     if !found.is_empty() {
                         break;
                     }
                 }
-                self.convert(&found, rule)
+                self.convert(found, rule)
             }
             Origin::Cases(cases) => {
                 for (path, constant) in cases {
-                    select_from(place, path, &mut found);
+                    select(path, found);
                     if !found.is_empty() {
                         return self.text(constant, rule);
                     }

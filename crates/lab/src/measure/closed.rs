@@ -1,12 +1,11 @@
 //! Closed loop: clients that ask again when they are answered. What a client waits says nothing of what others would have; for that
 //! there is the open loop.
 
-use super::http::{Answered, Connection, Outcome};
-use super::open::{Progress, Watch, exchange};
+use super::http::{Answered, Outcome, exchange, listens};
 use super::plan::{Plan, Target};
 use super::record::{Ended, Recorder};
 use super::run::Set;
-use super::{LabError, Result};
+use super::{Progress, Result, Watch};
 use crate::random::Random;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,9 +28,7 @@ pub fn run(plan: Plan, time: Duration, watch: &Watch<'_>) -> Result<Vec<Set>> {
         let all = targets.len() * plan.routes.len() * plan.clients.len();
         for (name, target) in targets {
             let target = Rc::new(target);
-            if let Err(outcome) = Connection::open(target.address).await {
-                return Err(LabError::Plan(format!("nobody answers at {}: {}", target.address, outcome.name())));
-            }
+            listens(target.address).await?;
             for route in 0..plan.routes.len() {
                 for clients in &plan.clients {
                     let place = sets.len();
@@ -62,21 +59,14 @@ async fn one(plan: &Rc<Plan>, target: &Rc<Target>, route: usize, clients: usize,
             while began.elapsed() < end && !stopped.get() {
                 plan.routes[route].write(&target, plan.close, &plan.parameters, &mut random, &mut request);
                 let begun = began.elapsed();
-                let answered = match tokio::time::timeout(plan.timeout, exchange(target.address, &mut connection, &request)).await {
-                    Ok(answered) => answered,
-                    Err(_) => Answered { outcome: Outcome::TimedOut, bytes: 0, reusable: false },
-                };
+                let Answered { outcome, bytes, .. } = exchange(target.address, &mut connection, &request, plan.timeout).await;
                 let ended = began.elapsed();
                 // what ends behind the end was begun before it, and counts: else the slow ones were left out
                 if begun >= warm {
                     let (due, ended) = (begun - warm, ended - warm);
-                    let Answered { outcome, bytes, .. } = answered;
                     recorder.borrow_mut().add(&Ended { due, taken: due, begun: due, ended, outcome, bytes });
                 }
-                if !answered.reusable {
-                    connection = None;
-                }
-                if !matches!(answered.outcome, Outcome::Status(_)) {
+                if !matches!(outcome, Outcome::Status(_)) {
                     // whoever refuses is not asked a million times
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -87,11 +77,7 @@ async fn one(plan: &Rc<Plan>, target: &Rc<Target>, route: usize, clients: usize,
     let mut goes_on = true;
     while !all.iter().all(tokio::task::JoinHandle::is_finished) {
         tokio::time::sleep(Duration::from_millis(if goes_on { 50 } else { 10 })).await;
-        let recorder = recorder.borrow();
-        let (done, unsuccessful) = recorder.count();
-        let (p50, p99) = (recorder.latency().at(0.5), recorder.latency().at(0.99));
-        let seconds = began.elapsed().saturating_sub(warm).as_secs_f64();
-        goes_on &= watch(Progress { done, unsuccessful, rate: done as f64 / seconds.max(0.001), p50, p99, ..Progress::default() });
+        goes_on &= watch(recorder.borrow().progress(began.elapsed().saturating_sub(warm)));
         stopped.set(!goes_on);
     }
     let seconds = began.elapsed().saturating_sub(warm).as_secs_f64();

@@ -1,7 +1,9 @@
 //! HTTP/1.1 as a measurer needs it: a request is bytes, an answer is its status and whether all of it came.
 
+use super::{LabError, Result};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -71,9 +73,58 @@ pub struct Answered {
     pub reusable: bool,
 }
 
+/// What came of reading a part of an answer.
+type Read<T> = std::result::Result<T, Outcome>;
+
+impl Answered {
+    /// No answer.
+    fn none(outcome: Outcome) -> Self {
+        Self { outcome, bytes: 0, reusable: false }
+    }
+}
+
+/// A request on a connection, or on a new one, that takes at most `left`. One that was closed while nobody used it is no answer: then
+/// it is made again. Afterwards there is a connection where it can be used again.
+pub async fn exchange(address: SocketAddr, connection: &mut Option<Connection>, request: &[u8], left: Duration) -> Answered {
+    let answered = tokio::time::timeout(left, answered(address, connection, request)).await;
+    let answered = answered.unwrap_or_else(|_| Answered::none(Outcome::TimedOut));
+    if !answered.reusable {
+        *connection = None;
+    }
+    answered
+}
+
+async fn answered(address: SocketAddr, connection: &mut Option<Connection>, request: &[u8]) -> Answered {
+    loop {
+        let own = match connection {
+            Some(own) => own,
+            None => match Connection::open(address).await {
+                Ok(new) => connection.insert(new),
+                Err(outcome) => return Answered::none(outcome),
+            },
+        };
+        let was_used = own.used;
+        let answered = own.exchange(request).await;
+        if answered.outcome == Outcome::Reset && was_used {
+            *connection = None;
+            continue;
+        }
+        return answered;
+    }
+}
+
+/// Makes sure that somebody listens.
+///
+/// # Errors
+/// When nobody does.
+pub async fn listens(address: SocketAddr) -> Result<()> {
+    let opened = Connection::open(address).await;
+    opened.map(drop).map_err(|outcome| LabError::Plan(format!("nobody answers at {address}: {}", outcome.name())))
+}
+
 impl Connection {
     /// Connects.
-    pub async fn open(address: SocketAddr) -> Result<Self, Outcome> {
+    pub async fn open(address: SocketAddr) -> Read<Self> {
         let stream = TcpStream::connect(address).await.map_err(|error| match error.kind() {
             ErrorKind::ConnectionRefused => Outcome::Refused,
             ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Outcome::Reset,
@@ -84,16 +135,12 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::with_capacity(16 << 10), used: false })
     }
 
-    /// Sends a request and reads its whole answer. `bodiless` for HEAD.
-    pub async fn exchange(&mut self, request: &[u8], bodiless: bool) -> Answered {
+    /// Sends a request, not HEAD, and reads its whole answer.
+    pub async fn exchange(&mut self, request: &[u8]) -> Answered {
         self.buffer.clear();
-        let lost = |outcome| Answered { outcome, bytes: 0, reusable: false };
         // who answers before all was sent, and closes, has answered
         let sent = self.stream.write_all(request).await;
-        let answered = match self.answer(bodiless).await {
-            Ok(answered) => answered,
-            Err(outcome) => lost(outcome),
-        };
+        let answered = self.answer().await.unwrap_or_else(Answered::none);
         self.used = true;
         if sent.is_err() { Answered { reusable: false, ..answered } } else { answered }
     }
@@ -103,7 +150,7 @@ impl Connection {
         self.stream.read_buf(&mut self.buffer).await
     }
 
-    async fn answer(&mut self, bodiless: bool) -> Result<Answered, Outcome> {
+    async fn answer(&mut self) -> Read<Answered> {
         loop {
             let head = self.head().await?;
             // an interim answer is none
@@ -112,7 +159,7 @@ impl Connection {
             }
             let outcome = Outcome::Status(head.status);
             let bytes = match head.body {
-                _ if bodiless || matches!(head.status, 101 | 204 | 304) => 0,
+                _ if matches!(head.status, 101 | 204 | 304) => 0,
                 Body::Length(length) => self.skip(length).await?,
                 Body::Chunked => self.chunks().await?,
                 Body::UntilClosed => {
@@ -126,7 +173,7 @@ impl Connection {
         }
     }
 
-    async fn head(&mut self) -> Result<Head, Outcome> {
+    async fn head(&mut self) -> Read<Head> {
         loop {
             let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
             let mut response = httparse::Response::new(&mut headers);
@@ -148,7 +195,7 @@ impl Connection {
         }
     }
 
-    async fn skip(&mut self, length: u64) -> Result<u64, Outcome> {
+    async fn skip(&mut self, length: u64) -> Read<u64> {
         if length > MOST_BODY {
             return Err(Outcome::Unreadable);
         }
@@ -166,7 +213,7 @@ impl Connection {
         }
     }
 
-    async fn chunks(&mut self) -> Result<u64, Outcome> {
+    async fn chunks(&mut self) -> Read<u64> {
         let mut bytes = 0;
         loop {
             let size = loop {
@@ -197,7 +244,7 @@ impl Connection {
     }
 
     /// The next line with its end.
-    async fn line(&mut self) -> Result<Vec<u8>, Outcome> {
+    async fn line(&mut self) -> Read<Vec<u8>> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.buffer) {
                 return Ok(self.buffer.drain(..=end).collect());
@@ -212,7 +259,7 @@ impl Connection {
     }
 
     /// What may stand behind the last chunk, up to an empty line.
-    async fn trailer(&mut self) -> Result<(), Outcome> {
+    async fn trailer(&mut self) -> Read<()> {
         for _ in 0..MOST_HEADERS {
             if matches!(self.line().await?.as_slice(), b"\r\n" | b"\n") {
                 return Ok(());
@@ -221,7 +268,7 @@ impl Connection {
         Err(Outcome::Unreadable)
     }
 
-    async fn rest(&mut self) -> Result<u64, Outcome> {
+    async fn rest(&mut self) -> Read<u64> {
         let mut bytes = 0;
         loop {
             bytes += self.buffer.len() as u64;

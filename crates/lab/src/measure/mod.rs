@@ -13,6 +13,32 @@ pub mod run;
 pub mod served;
 pub mod template;
 
+use std::time::Duration;
+
+/// What a set has seen so far, for whoever watches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Progress {
+    /// Which set, from 0.
+    pub set: usize,
+    /// Of how many.
+    pub sets: usize,
+    /// Requests that ended.
+    pub done: u64,
+    /// Requests that were planned.
+    pub planned: u64,
+    /// Those without success.
+    pub unsuccessful: u64,
+    /// Requests per second so far.
+    pub rate: f64,
+    /// Half of the answers took less.
+    pub p50: Duration,
+    /// 99 of 100.
+    pub p99: Duration,
+}
+
+/// Watches a run; says whether it goes on.
+pub type Watch<'w> = dyn Fn(&Progress) -> bool + 'w;
+
 /// Why something cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {

@@ -1,47 +1,22 @@
 //! Open loop: requests begin when the plan says, whether earlier ones are answered or not, and their time counts from then, so that
 //! a stall of the target counts in full. One thread, which tells how late it was itself.
 
-use super::http::{Answered, Connection, Outcome};
+use super::http::{Answered, Connection, exchange, listens};
 use super::plan::{Plan, Schedule, SetPlan};
 use super::record::{Ended, Recorder};
 use super::run::{Generator, Set};
-use super::{LabError, Result};
+use super::{Progress, Result, Watch};
 use crate::random::Random;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
-
-/// What a set has seen so far, for whoever watches.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Progress {
-    /// Which set, from 0.
-    pub set: usize,
-    /// Of how many.
-    pub sets: usize,
-    /// Requests that ended.
-    pub done: u64,
-    /// Requests that were planned.
-    pub planned: u64,
-    /// Those without success.
-    pub unsuccessful: u64,
-    /// Requests per second so far.
-    pub rate: f64,
-    /// Half of the answers took less.
-    pub p50: Duration,
-    /// 99 of 100.
-    pub p99: Duration,
-}
-
-/// Watches a run; says whether it goes on.
-pub type Watch<'w> = dyn Fn(&Progress) -> bool + 'w;
 
 /// How often it is told.
 const TOLD: Duration = Duration::from_millis(200);
@@ -130,17 +105,10 @@ impl Shared {
         loop {
             let begun = self.now();
             let left = self.plan.timeout.saturating_sub(begun.saturating_sub(shot.due));
-            let answered = match tokio::time::timeout(left, exchange(self.plan.target.address, &mut connection, &shot.request)).await {
-                Ok(answered) => answered,
-                Err(_) => Answered { outcome: Outcome::TimedOut, bytes: 0, reusable: false },
-            };
-            let Answered { outcome, bytes, reusable } = answered;
+            let Answered { outcome, bytes, .. } = exchange(self.plan.target.address, &mut connection, &shot.request, left).await;
             self.recorder.borrow_mut().add(&Ended { due: shot.due, taken: shot.taken, begun, ended: self.now(), outcome, bytes });
             self.buffers.borrow_mut().push(std::mem::take(&mut shot.request));
             self.flying.set(self.flying.get() - 1);
-            if !reusable {
-                connection = None;
-            }
             let next = self.queue.borrow_mut().pop_front();
             match (next, connection.take()) {
                 (Some(next), kept) => (shot, connection) = (next, kept),
@@ -158,26 +126,6 @@ impl Shared {
     }
 }
 
-/// A request on a connection, or on a new one. One that was closed while nobody used it is no answer: then it is made again.
-pub(super) async fn exchange(address: SocketAddr, connection: &mut Option<Connection>, request: &[u8]) -> Answered {
-    loop {
-        let own = match connection {
-            Some(own) => own,
-            None => match Connection::open(address).await {
-                Ok(new) => connection.insert(new),
-                Err(outcome) => return Answered { outcome, bytes: 0, reusable: false },
-            },
-        };
-        let was_used = own.used;
-        let answered = own.exchange(request, false).await;
-        if answered.outcome == Outcome::Reset && was_used {
-            *connection = None;
-            continue;
-        }
-        return answered;
-    }
-}
-
 /// Carries out a plan, set by set.
 ///
 /// # Errors
@@ -187,9 +135,7 @@ pub fn run(plan: Plan, watch: &Watch<'_>) -> Result<(Vec<Set>, Generator)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
     local.block_on(&runtime, async {
-        if let Err(outcome) = Connection::open(plan.target.address).await {
-            return Err(LabError::Plan(format!("nobody answers at {}: {}", plan.target.address, outcome.name())));
-        }
+        listens(plan.target.address).await?;
         let timer = Rc::new(Timer::new()?);
         let (mut sets, mut generator) = (Vec::new(), Generator::default());
         for (place, set) in plan.sets.iter().enumerate() {
@@ -218,14 +164,15 @@ pub fn run(plan: Plan, watch: &Watch<'_>) -> Result<(Vec<Set>, Generator)> {
 fn judged(set: &Set, queued: usize, plan: &Plan) -> Generator {
     let late = set.late.at(0.99).unwrap_or(0.0);
     let latency = set.latency.at(0.5).unwrap_or(f64::INFINITY);
-    let reason = if late > 0.001_f64.max(latency / 4.0) {
+    let bottleneck = late > 0.001_f64.max(latency / 4.0);
+    let reason = if bottleneck {
         Some(format!("{}: of 100 requests one began {:.1} ms too late by the generator's own fault", set.route, late * 1e3))
     } else if queued > 0 {
         Some(format!("{}: {queued} requests waited for one of {} connections; `connections:` allows more", set.route, plan.connections))
     } else {
         None
     };
-    Generator { bottleneck: late > 0.001_f64.max(latency / 4.0), reason }
+    Generator { bottleneck, reason }
 }
 
 async fn one_set(plan: &Rc<Plan>, set: &SetPlan, seed: u64, timer: &Rc<Timer>, watch: &dyn Fn(Progress) -> bool) -> (Set, usize, bool) {
@@ -249,10 +196,7 @@ async fn one_set(plan: &Rc<Plan>, set: &SetPlan, seed: u64, timer: &Rc<Timer>, w
             return true;
         }
         told = Instant::now();
-        let recorder = shared.recorder.borrow();
-        let (done, unsuccessful) = recorder.count();
-        let (p50, p99) = (recorder.latency().at(0.5), recorder.latency().at(0.99));
-        watch(Progress { done, unsuccessful, planned: set.requests, rate: done as f64 / shared.now().as_secs_f64(), p50, p99, ..Progress::default() })
+        watch(Progress { planned: set.requests, ..shared.recorder.borrow().progress(shared.now()) })
     };
     let mut burst = 0;
     for due in set.times(seed ^ 0x5eed) {

@@ -1,5 +1,6 @@
 //! What a run has seen, as it is collected: histograms, outcomes, a picture over time.
 
+use super::Progress;
 use super::http::Outcome;
 use super::run::{Bin, Point, Set, Times};
 use crate::random::Random;
@@ -72,7 +73,8 @@ pub struct Recorder {
     late: Timing,
     outcomes: BTreeMap<Outcome, u64>,
     bytes: u64,
-    points: Vec<Point>,
+    /// When requests were to begin, how long they took from then, what came of them.
+    points: Vec<(Duration, Duration, Outcome)>,
     seen: u64,
     random: Random,
     bins: Vec<Timing>,
@@ -123,7 +125,7 @@ impl Recorder {
         (*all, *bad) = (*all + 1, *bad + u64::from(!own.outcome.is_success()));
         // a fair selection of all that come
         self.seen += 1;
-        let point = Point { at: own.due.as_secs_f64(), latency: latency.as_secs_f64(), outcome: own.outcome.name() };
+        let point = (own.due, latency, own.outcome);
         if self.points.len() < POINTS {
             self.points.push(point);
         } else {
@@ -134,20 +136,21 @@ impl Recorder {
         }
     }
 
-    /// How many there were, how many of them without success.
-    pub fn count(&self) -> (u64, u64) {
-        let bad: u64 = self.outcomes.iter().filter(|(outcome, _)| !outcome.is_success()).map(|(_, count)| count).sum();
-        (self.seen, bad)
-    }
-
-    /// Latencies so far.
-    pub fn latency(&self) -> &Timing {
-        &self.latency
+    /// For whoever watches, after this time.
+    pub fn progress(&self, time: Duration) -> Progress {
+        let unsuccessful = self.outcomes.iter().filter(|(outcome, _)| !outcome.is_success()).map(|(_, count)| count).sum();
+        let rate = self.seen as f64 / time.as_secs_f64().max(0.001);
+        Progress { done: self.seen, unsuccessful, rate, p50: self.latency.at(0.5), p99: self.latency.at(0.99), ..Progress::default() }
     }
 
     /// As it stands in run files.
     pub fn set(mut self, seconds: f64) -> Set {
-        self.points.sort_by(|a, b| a.at.total_cmp(&b.at));
+        self.points.sort_by_key(|(due, ..)| *due);
+        let point = |(due, latency, outcome): (Duration, Duration, Outcome)| Point {
+            at: due.as_secs_f64(),
+            latency: latency.as_secs_f64(),
+            outcome: outcome.name(),
+        };
         let bins = self.bins.iter().zip(&self.counts).enumerate().filter(|(_, (_, (all, _)))| *all > 0);
         let at = |timing: &Timing, share: f64| timing.at(share).as_secs_f64();
         let bins = bins.map(|(place, (timing, (all, bad)))| Bin {
@@ -170,7 +173,7 @@ impl Recorder {
             late: self.late.times(),
             bin: self.width.as_secs_f64(),
             bins: bins.collect(),
-            points: self.points,
+            points: self.points.into_iter().map(point).collect(),
             ..Set::default()
         }
     }
