@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
-use stook_lab::measure::run::Times;
+use stook_lab::measure::run::{Run, Times};
 use stook_tests::Place;
 use stook_tests::http::Served;
 
@@ -257,6 +257,73 @@ fn mistakes_in_plans_are_said() {
         &["the environment has no NOBODY_SAYS_THIS"],
     );
     wrong("a: [", &["plan.yaml"]);
+}
+
+#[test]
+fn imports_of_tenants_are_measured_while_users_work() {
+    for place in Place::both(stook_tests::LIBRARY) {
+        let items: String = (0..500).map(|number| format!("b{number},\n")).collect();
+        let items = place.file("items.csv", format!("barcode,lccn\n{items}"));
+        place.run(&["import", &items, "--profile", "stock", "--tenant", "one"]).exits(0);
+        for (name, records, first) in [("small", 200, 1), ("large", 1_000, 5_000)] {
+            for tenant in ["one", "two"] {
+                place.file(&format!("{name}-{tenant}.mrc"), stook_tests::authorities(records, 1, first));
+            }
+        }
+        let token = place.ok(&["token", "create", "--tenant", "*", "--role", "write"]);
+        let token = token.trim();
+        let stook = Served::new(&place, &["--workers", "2"]);
+        let plan = |tenants: &str, pause: &str, profile: &str| {
+            format!(
+                "name: matrix\ntarget: http://{}\ntenants: [{tenants}]\nheaders: {{ authorization: 'Bearer {token}' }}\nprofile: {profile}\n{pause}programs: [stook]\nreported_by: others\n\
+                 files:\n  - {{ file: 'large-{{tenant}}.mrc', name: large, reported: [100, 200], reported_users: {{ in: [2, 4] }} }}\n  \
+                 - {{ file: 'small-{{tenant}}.mrc', name: small }}\nusers:\n  number: 2\n  idle: 500ms\n  think: 10ms\n  \
+                 parameters: {{ barcode: items.csv#barcode }}\n  routes:\n    \
+                 - {{ name: out, post: '/v1/one/item/{{barcode}}/check_out', body: '{{\"patron\": \"p\"}}' }}\n    \
+                 - {{ name: in, post: '/v1/one/item/{{barcode}}/check_in' }}\n  reported: {{ in: [1, 2] }}\n",
+                stook.address()
+            )
+        };
+        let own = place.file("plan.yaml", plan("two, one", "", "upsert"));
+        let run = place.path("run.json");
+        let shown = place.run(&["lab", "import", &own, "-o", run.to_str().unwrap()]).exits(0).text();
+        for part in ["fairness (Jain's index; 1 is even)", "others, two", "p95 delta", "In the order in which they ended", "Resources"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let seen: Run = serde_json::from_slice(&std::fs::read(&run).unwrap()).unwrap();
+        let mut imports: Vec<_> = seen.imports.iter().map(|own| (own.tenant.as_str(), own.file.as_str(), own.documents, own.failed)).collect();
+        imports.sort_unstable();
+        assert_eq!(imports, [("one", "large", 1_000, 0), ("one", "small", 200, 0), ("two", "large", 1_000, 0), ("two", "small", 200, 0)]);
+        for own in &seen.imports {
+            assert!(own.state == "completed" && own.begun < own.sent && own.sent <= own.ended, "{own:?}");
+        }
+        // nobody waits for the one before
+        assert!(seen.imports[2].begun < seen.imports[0].ended && seen.imports[2].begun < seen.imports[1].ended);
+        let phases: Vec<_> = seen.sets.iter().map(|set| (set.series.as_str(), set.route.as_str())).collect();
+        assert_eq!(phases, [("idle", "out"), ("idle", "in"), ("import", "out"), ("import", "in")]);
+        for set in &seen.sets {
+            assert!(set.requests > 0 && set.of("200") > 0 && set.of("200") + set.of("409") == set.requests, "{} {:?}", set.route, set.outcomes);
+        }
+        assert!(seen.curves.iter().any(|curve| curve.name == "stook" && curve.points.iter().any(|(_, value)| *value > 0.0)));
+        // one behind the other: users are told apart by the file
+        let own = place.file("plan.yaml", plan("one", "pause: 10ms\nrounds: 2\n", "upsert"));
+        let text = place.run(&["lab", "import", &own, "--json"]).exits(0).text();
+        let seen: Run = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            seen.imports.iter().map(|own| (own.file.as_str(), own.round)).collect::<Vec<_>>(),
+            [("large", 1), ("small", 1), ("large", 2), ("small", 2)]
+        );
+        assert!(seen.imports.windows(2).all(|two| two[0].ended < two[1].begun));
+        assert_eq!(seen.sets.iter().map(|set| set.series.as_str()).collect::<Vec<_>>(), ["idle", "idle", "large", "large", "small", "small"]);
+        place.file("seen.json", &text);
+        let page = place.run(&["lab", "show", place.path("seen.json").to_str().unwrap(), "--html"]).exits(0).text();
+        assert!(page.contains("<svg") && page.contains("±") && page.contains("+100%") && !page.contains("NaN"), "{page}");
+        // what the server refuses, and what is not there, is said
+        let own = place.file("plan.yaml", plan("one", "", "nobody"));
+        place.run(&["lab", "import", &own]).exits(1).complains(&["/v1/one/import?profile=nobody", "profile"]);
+        let own = place.file("plan.yaml", plan("three", "", "upsert"));
+        place.run(&["lab", "import", &own]).exits(1).complains(&["large-three.mrc"]);
+    }
 }
 
 #[test]

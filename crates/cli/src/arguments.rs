@@ -681,6 +681,29 @@ pub enum Lab {
         #[arg(long)]
         json: bool,
     },
+    /// Import files of several tenants while users work: how long it takes, and what it costs them.
+    #[command(
+        after_help = "A plan names tenants, files and a profile of a served catalogue; examples/lab has five.\n\nExample:\n  stook lab import examples/lab/imports-2.yaml -o run.json"
+    )]
+    Import {
+        /// The plan.
+        plan: PathBuf,
+        /// The server [default: the plan's].
+        #[arg(long, value_name = "URL")]
+        target: Option<String>,
+        /// A database whose connections and statements are watched [default: the plan's].
+        #[arg(long, value_name = "URL")]
+        postgres: Option<String>,
+        /// Measure first what this machine can do.
+        #[arg(long)]
+        limits: bool,
+        /// Where the run is written.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// The run as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show a run: tables, and pictures.
     #[command(
         after_help = "Examples:\n  stook lab show run.json\n  stook lab show run.json --html -o report.html\n  stook lab show run.json --md -o report.md"

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use stook_catalogue::yaml::{self, Kind as Shape, Node};
 use stook_lab::measure::capacity::{self, Points};
 use stook_lab::measure::compare::{self, Compared};
+use stook_lab::measure::import::{self, Matrix, MatrixText};
 use stook_lab::measure::kpi::{self, Stages};
 use stook_lab::measure::plan::{Plan, PlanText, RouteText, duration};
-use stook_lab::measure::run::{FORMAT, Generator, Kind, Machine, Run};
+use stook_lab::measure::run::{FORMAT, Generator, Kind, Machine, Run, Set};
 use stook_lab::measure::{Progress, Watch, closed, limits, open};
 use stook_lab::show::{self, Report};
 
@@ -47,11 +48,25 @@ pub fn lab(command: &Lab) -> Outcome {
                 Ok((closed::run(plan, time, watch)?, Generator::default()))
             })
         }
+        Lab::Import { plan, target, postgres, limits, output, json } => {
+            let mut text: MatrixText = read_yaml(&plan.display().to_string())?;
+            text.target = target.clone().unwrap_or(text.target);
+            text.postgres = postgres.clone().or(text.postgres);
+            let matrix = Matrix::new(&text, plan.parent().unwrap_or(Path::new(".")))?;
+            let (name, text) = (matrix.name.clone(), matrix.text.clone());
+            measured(Kind::Import, name, text, *limits, output.as_deref(), *json, |goes_on| {
+                import::run(matrix, &|line| {
+                    tell(line);
+                    goes_on()
+                })
+            })
+        }
         Lab::Limits { folder, postgres, output, json } => {
             let (begun, started) = (now(), Instant::now());
             let limits = limits::measure(folder, postgres.as_deref(), &|what| tell(&format!("{what} ...")));
             tell("");
-            let run = Run { limits: limits?, ..run_of(Kind::Limits, "limits of this machine".into(), serde_json::Value::Null, begun, started) };
+            let seen = Run { limits: limits?, ..Run::default() };
+            let run = run_of(Kind::Limits, "limits of this machine".into(), serde_json::Value::Null, begun, started, seen);
             said(&run, output.as_deref(), *json)
         }
         Lab::Kpi { logs, form, json } => {
@@ -138,7 +153,7 @@ fn put(report: &Report, form: &LabForm) -> Outcome {
     Ok(0)
 }
 
-fn run_of(kind: Kind, name: String, plan: serde_json::Value, begun: i64, started: Instant) -> Run {
+fn run_of(kind: Kind, name: String, plan: serde_json::Value, begun: i64, started: Instant, seen: Run) -> Run {
     Run {
         format: FORMAT.into(),
         kind,
@@ -148,9 +163,7 @@ fn run_of(kind: Kind, name: String, plan: serde_json::Value, begun: i64, started
         versions: BTreeMap::from([("stook".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
         machine: Machine::here(),
         plan,
-        limits: Vec::new(),
-        sets: Vec::new(),
-        generator: Generator::default(),
+        ..seen
     }
 }
 
@@ -261,29 +274,45 @@ fn tell(line: &str) {
     }
 }
 
+/// Makes the requests of a plan.
 fn finish(
     plan: Plan,
     kind: Kind,
     limited: bool,
     output: Option<&Path>,
     json: bool,
-    work: impl FnOnce(Plan, &Watch<'_>) -> stook_lab::measure::Result<(Vec<stook_lab::measure::run::Set>, Generator)>,
+    work: impl FnOnce(Plan, &Watch<'_>) -> stook_lab::measure::Result<(Vec<Set>, Generator)>,
+) -> Outcome {
+    let (name, text) = (plan.name.clone(), plan.text.clone());
+    measured(kind, name, text, limited, output, json, |goes_on| {
+        let watch = |progress: &Progress| {
+            let Progress { set, sets, done, planned, unsuccessful, rate, p50, p99 } = *progress;
+            let planned = if planned > 0 { format!(" of {planned}") } else { String::new() };
+            let (p50, p99) = (show::time(p50.as_secs_f64()), show::time(p99.as_secs_f64()));
+            tell(&format!("set {} of {sets}: {done}{planned} answered, {rate:.0}/s, {unsuccessful} without success, p50 {p50}, p99 {p99}", set + 1));
+            goes_on()
+        };
+        let (sets, generator) = work(plan, &watch)?;
+        Ok(Run { sets, generator, ..Run::default() })
+    })
+}
+
+/// Measures something as long as that goes on, and says what was seen.
+fn measured(
+    kind: Kind,
+    name: String,
+    plan: serde_json::Value,
+    limited: bool,
+    output: Option<&Path>,
+    json: bool,
+    work: impl FnOnce(&dyn Fn() -> bool) -> stook_lab::measure::Result<Run>,
 ) -> Outcome {
     let stop = stop_signal()?;
-    let watch = |progress: &Progress| {
-        let Progress { set, sets, done, planned, unsuccessful, rate, p50, p99 } = *progress;
-        let planned = if planned > 0 { format!(" of {planned}") } else { String::new() };
-        let (p50, p99) = (show::time(p50.as_secs_f64()), show::time(p99.as_secs_f64()));
-        tell(&format!("set {} of {sets}: {done}{planned} answered, {rate:.0}/s, {unsuccessful} without success, p50 {p50}, p99 {p99}", set + 1));
-        !stop.load(Ordering::Relaxed)
-    };
-    let (name, text, begun) = (plan.name.clone(), plan.text.clone(), now());
     let limits = if limited { limits::measure(Path::new("."), None, &|_| ())? } else { Vec::new() };
-    let started = Instant::now();
-    let done = work(plan, &watch);
+    let (begun, started) = (now(), Instant::now());
+    let done = work(&|| !stop.load(Ordering::Relaxed));
     tell("");
-    let (sets, generator) = done?;
-    let run = Run { limits, sets, generator, ..run_of(kind, name, text, begun, started) };
+    let run = Run { limits, ..run_of(kind, name, plan, begun, started, done?) };
     said(&run, output, json)?;
     Ok(u8::from(stop.load(Ordering::Relaxed)))
 }

@@ -189,7 +189,7 @@ pub fn report(names: &[String], all: &[Compared]) -> Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::run::{Bin, FORMAT, Generator, Kind, Machine, Times};
+    use crate::measure::run::{Bin, Times};
     use crate::random::Random;
 
     fn run(seed: u64, slower: f64) -> Run {
@@ -213,19 +213,7 @@ mod tests {
             bins,
             ..Set::default()
         };
-        Run {
-            format: FORMAT.into(),
-            kind: Kind::Load,
-            name: "x".into(),
-            begun: String::new(),
-            seconds: 50.0,
-            versions: Default::default(),
-            machine: Machine::default(),
-            plan: serde_json::Value::Null,
-            limits: Vec::new(),
-            sets: vec![set],
-            generator: Generator::default(),
-        }
+        Run { sets: vec![set], ..Run::default() }
     }
 
     fn of<'c>(all: &'c [Compared], metric: &str) -> &'c Compared {

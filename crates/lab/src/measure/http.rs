@@ -1,6 +1,7 @@
 //! HTTP/1.1 as a measurer needs it: a request is bytes, an answer is its status and whether all of it came.
 
 use super::{LabError, Result};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -61,6 +62,8 @@ pub struct Connection {
     buffer: Vec<u8>,
     /// Whether an answer has been read on it before.
     pub used: bool,
+    /// The body of the answer, where somebody wants it.
+    body: Option<Vec<u8>>,
 }
 
 /// An answer that has been read.
@@ -113,6 +116,22 @@ async fn answered(address: SocketAddr, connection: &mut Option<Connection>, requ
     }
 }
 
+/// The status and the whole body of the answer to a request that is not measured, on a connection of its own. What is in `file` is
+/// sent behind `head`.
+///
+/// # Errors
+/// What came instead of an answer.
+pub async fn whole(address: SocketAddr, head: &[u8], file: Option<File>) -> Read<(u16, Vec<u8>)> {
+    let mut own = Connection::open(address).await?;
+    own.body = Some(Vec::new());
+    // who answers before all was sent, and closes, has answered
+    let _ = own.send(head, file).await;
+    match own.answer().await?.outcome {
+        Outcome::Status(status) => Ok((status, own.body.unwrap_or_default())),
+        other => Err(other),
+    }
+}
+
 /// Makes sure that somebody listens.
 ///
 /// # Errors
@@ -132,7 +151,7 @@ impl Connection {
             _ => Outcome::Unconnected,
         })?;
         let _ = stream.set_nodelay(true);
-        Ok(Self { stream, buffer: Vec::with_capacity(16 << 10), used: false })
+        Ok(Self { stream, buffer: Vec::with_capacity(16 << 10), used: false, body: None })
     }
 
     /// Sends a request, not HEAD, and reads its whole answer.
@@ -143,6 +162,26 @@ impl Connection {
         let answered = self.answer().await.unwrap_or_else(Answered::none);
         self.used = true;
         if sent.is_err() { Answered { reusable: false, ..answered } } else { answered }
+    }
+
+    async fn send(&mut self, head: &[u8], file: Option<File>) -> io::Result<()> {
+        self.stream.write_all(head).await?;
+        let Some(mut file) = file else { return Ok(()) };
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match io::Read::read(&mut file, &mut piece)? {
+                0 => return Ok(()),
+                length => self.stream.write_all(&piece[..length]).await?,
+            }
+        }
+    }
+
+    /// Takes so much of a body from the buffer.
+    fn take(&mut self, length: usize) {
+        let taken = self.buffer.drain(..length);
+        if let Some(body) = &mut self.body {
+            body.extend(taken);
+        }
     }
 
     /// Reads more; how much.
@@ -202,7 +241,7 @@ impl Connection {
         let mut left = length;
         loop {
             let here = left.min(self.buffer.len() as u64);
-            self.buffer.drain(..here as usize);
+            self.take(here as usize);
             left -= here;
             if left == 0 {
                 return Ok(length);
@@ -272,7 +311,7 @@ impl Connection {
         let mut bytes = 0;
         loop {
             bytes += self.buffer.len() as u64;
-            self.buffer.clear();
+            self.take(self.buffer.len());
             match self.more().await {
                 Ok(0) => return Ok(bytes),
                 Ok(_) if bytes <= MOST_BODY => {}

@@ -4,6 +4,7 @@ pub mod capacity;
 pub mod closed;
 pub mod compare;
 pub mod http;
+pub mod import;
 pub mod kpi;
 pub mod limits;
 pub mod open;
@@ -12,6 +13,7 @@ pub mod record;
 pub mod run;
 pub mod served;
 pub mod template;
+pub mod watched;
 
 use std::time::Duration;
 

@@ -234,7 +234,7 @@ impl Target {
 }
 
 /// `${NAME}` replaced by what the environment says.
-fn from_environment(text: &str) -> Result<String> {
+pub(super) fn from_environment(text: &str) -> Result<String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
@@ -247,7 +247,7 @@ fn from_environment(text: &str) -> Result<String> {
     Ok(out)
 }
 
-fn header_lines(headers: &BTreeMap<String, String>) -> Result<String> {
+pub(super) fn header_lines(headers: &BTreeMap<String, String>) -> Result<String> {
     let mut lines = String::new();
     for (name, value) in headers {
         let value = from_environment(value)?;

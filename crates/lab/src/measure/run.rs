@@ -12,19 +12,22 @@ use std::path::Path;
 pub const FORMAT: &str = "stook-lab 1";
 
 /// What was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Requests at times of a plan.
+    #[default]
     Load,
     /// Clients that wait for answers.
     Sweep,
+    /// Imports, and users beside them.
+    Import,
     /// The machine.
     Limits,
 }
 
 /// A run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Run {
     /// [`FORMAT`].
     pub format: String,
@@ -48,6 +51,15 @@ pub struct Run {
     /// Sets of requests, in the order they were made.
     #[serde(default)]
     pub sets: Vec<Set>,
+    /// Imports, in the order they were begun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imports: Vec<Import>,
+    /// What the run cost the machine, over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curves: Vec<Curve>,
+    /// What a database spent most time on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<Statement>,
     /// Whether the generator, not the target, was what was measured; and why.
     #[serde(default)]
     pub generator: Generator,
@@ -75,6 +87,53 @@ pub struct Limit {
     pub value: f64,
     /// The unit.
     pub unit: String,
+}
+
+/// An import. Times are in seconds since the run began.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Import {
+    /// Whose.
+    pub tenant: String,
+    /// What the file is called.
+    pub file: String,
+    /// Which time, from 1.
+    pub round: u64,
+    /// When its first byte was sent.
+    pub begun: f64,
+    /// When all of it was taken.
+    pub sent: f64,
+    /// When its last document was committed; 0 of one that the run did not wait for.
+    pub ended: f64,
+    /// Documents.
+    pub documents: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// How the job ended.
+    pub state: String,
+}
+
+/// Something over time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Curve {
+    /// What.
+    pub name: String,
+    /// The unit.
+    pub unit: String,
+    /// Seconds since the run began, and how much of it.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A statement of a database.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Statement {
+    /// With its parameters' places.
+    pub text: String,
+    /// How often it was carried out.
+    pub calls: u64,
+    /// How long that took.
+    pub seconds: f64,
+    /// Rows that it gave or changed.
+    pub rows: u64,
 }
 
 /// How well requests were made.

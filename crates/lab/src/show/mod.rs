@@ -1,5 +1,6 @@
 //! A run as something to look at: tables and pictures, all computed from its file.
 
+mod import;
 pub mod svg;
 
 use crate::measure::run::{Kind, Run, Set, Times};
@@ -69,6 +70,7 @@ pub fn report(run: &Run) -> Report {
     match run.kind {
         Kind::Load => load(run, &mut report),
         Kind::Sweep => sweep(run, &mut report),
+        Kind::Import => import::sections(run, &mut report),
         Kind::Limits => {}
     }
     if !run.limits.is_empty() {

@@ -157,14 +157,23 @@ fn colour(place: usize) -> &'static str {
 
 /// Lines with points and, where values are uncertain, bars.
 pub fn lines(lines: &[Line], across: &str, unit: &str) -> String {
+    let wide = lines.iter().flat_map(|line| &line.points).map(|(x, _)| *x).fold(0.0, f64::max) > 50.0;
+    drawn(lines, across, unit, wide, true)
+}
+
+/// Lines of many points over time.
+pub fn curves(lines: &[Line], unit: &str) -> String {
+    drawn(lines, "seconds into the run", unit, false, false)
+}
+
+fn drawn(lines: &[Line], across: &str, unit: &str, wide: bool, marked: bool) -> String {
     let all = || lines.iter().flat_map(|line| &line.points);
-    let wide = all().map(|(x, _)| *x).fold(0.0, f64::max) > 50.0;
     let x = Scale::new(all().map(|(x, _)| *x), wide, ACROSS);
     let y = Scale::new(all().map(|(_, (y, spread))| y + spread), false, UP);
     let mut picture = Picture::new(x, y, (across, unit), ("", unit));
     for (place, line) in lines.iter().enumerate() {
         picture.line(line.points.iter().map(|(x, (y, _))| (*x, *y)), colour(place));
-        for (x, (y, spread)) in &line.points {
+        for (x, (y, spread)) in line.points.iter().filter(|_| marked) {
             picture.point(*x, *y, colour(place), 2.4);
             if *spread > 0.0 {
                 let (at, low, high) = (picture.x.place(*x), picture.y.place((y - spread).max(0.0)), picture.y.place(y + spread));

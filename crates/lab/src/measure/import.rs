@@ -1,0 +1,442 @@
+//! Import matrix: files for several tenants, all at once or one behind the other, while users work: how long each import takes, what it
+//! costs the users, and who is served first.
+
+use super::http::{self, Answered, Outcome, exchange, listens};
+use super::plan::{Plan, PlanText, RouteText, Target, duration, from_environment, header_lines};
+use super::record::{Ended, Recorder};
+use super::run::{Import, Run, Set};
+use super::watched::Watcher;
+use super::{LabError, Result};
+use crate::random::Random;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::task::{JoinHandle, LocalSet};
+
+/// A job is asked for that often.
+const ASKED: Duration = Duration::from_millis(20);
+/// Longest time of an upload.
+const UPLOAD: Duration = Duration::from_secs(3_600);
+
+/// A matrix as it is written. Unknown words are mistakes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MatrixText {
+    /// Its name.
+    pub name: String,
+    /// `http://HOST:PORT` of a server of Stook.
+    pub target: String,
+    /// Whose records, in the order in which they begin.
+    pub tenants: Vec<String>,
+    /// Sent with every request, with a token that is good for all tenants; `${NAME}` is from the environment.
+    pub headers: BTreeMap<String, String>,
+    /// The profile of all imports.
+    pub profile: String,
+    /// What each tenant imports, in this order.
+    pub files: Vec<FileText>,
+    /// Time between the end of an import and the next of the same tenant. Without it all are begun at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<String>,
+    /// How often all of it is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
+    /// Who works meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<UsersText>,
+    /// Programs whose processor time and memory are watched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<String>,
+    /// A database whose connections and statements are watched.
+    #[serde(skip_serializing)]
+    pub postgres: Option<String>,
+    /// Whose figures stand beside ours.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reported_by: String,
+}
+
+/// A file of a matrix.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FileText {
+    /// Where it is, beside the plan; `{round}` and `{tenant}` in it are replaced.
+    pub file: String,
+    /// What it is called in tables.
+    pub name: String,
+    /// Seconds that somebody else's system took, by tenant in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reported: Vec<f64>,
+    /// Its users' mean and 95th percentile meanwhile in seconds, by route.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub reported_users: BTreeMap<String, [f64; 2]>,
+}
+
+/// Users who work meanwhile.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UsersText {
+    /// How many.
+    pub number: usize,
+    /// How long they work before anything is imported.
+    pub idle: String,
+    /// Between an answer and the next request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub think: Option<String>,
+    /// Name to `FILE` or `FILE#MEMBER`.
+    pub parameters: BTreeMap<String, String>,
+    /// What each does, one behind the other, with the same values; then again with others.
+    pub routes: Vec<RouteText>,
+    /// Mean and 95th percentile in seconds of somebody else's users while nothing was imported, by route.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub reported: BTreeMap<String, [f64; 2]>,
+}
+
+/// A matrix ready to be carried out.
+pub struct Matrix {
+    /// As it was written, without secrets.
+    pub text: Json,
+    /// Its name.
+    pub name: String,
+    target: Target,
+    headers: String,
+    tenants: Vec<String>,
+    files: Vec<FileText>,
+    folder: PathBuf,
+    profile: String,
+    pause: Option<Duration>,
+    rounds: u64,
+    users: Option<Users>,
+    programs: Vec<String>,
+    postgres: Option<String>,
+}
+
+struct Users {
+    plan: Plan,
+    number: usize,
+    idle: Duration,
+    think: Duration,
+}
+
+impl Matrix {
+    /// Checks a matrix and reads what it names; files are beside `folder`.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn new(text: &MatrixText, folder: &Path) -> Result<Self> {
+        let wrong = |why: String| LabError::Plan(why);
+        let shown = serde_json::to_value(text).map_err(|error| wrong(error.to_string()))?;
+        let plain = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        let tenants = if text.tenants.is_empty() { vec!["main".to_owned()] } else { text.tenants.clone() };
+        if let Some(odd) = tenants.iter().find(|name| !plain(name)) {
+            return Err(wrong(format!("{odd:?} is no name of a tenant")));
+        }
+        if text.files.is_empty() || !plain(&text.profile) {
+            return Err(wrong("a matrix has a profile and files: `profile: upsert`, `files: [{ file: names.mrc }]`".into()));
+        }
+        let rounds = text.rounds.unwrap_or(1).clamp(1, 1_000);
+        let matrix = Self {
+            name: if text.name.is_empty() { text.profile.clone() } else { text.name.clone() },
+            target: Target::of(&from_environment(&text.target)?)?,
+            headers: header_lines(&text.headers)?,
+            tenants,
+            files: text.files.clone(),
+            folder: folder.to_owned(),
+            profile: text.profile.clone(),
+            pause: text.pause.as_deref().map(duration).transpose()?,
+            rounds,
+            users: text.users.as_ref().map(|users| Users::new(users, text, folder)).transpose()?,
+            programs: text.programs.clone(),
+            postgres: text.postgres.as_deref().map(from_environment).transpose()?,
+            text: shown,
+        };
+        // a file that is not there is known before an hour has passed
+        for round in 1..=rounds {
+            for (tenant, file) in matrix.tenants.iter().flat_map(|tenant| matrix.files.iter().map(move |file| (tenant, file))) {
+                let path = matrix.path(file, tenant, round);
+                std::fs::metadata(&path).map_err(|error| LabError::File(path.display().to_string(), error))?;
+            }
+        }
+        Ok(matrix)
+    }
+
+    fn path(&self, file: &FileText, tenant: &str, round: u64) -> PathBuf {
+        self.folder.join(file.file.replace("{round}", &round.to_string()).replace("{tenant}", tenant))
+    }
+
+    /// What users work beside: nothing, an import, or the import of one of the files where these follow each other.
+    fn phases(&self) -> Vec<String> {
+        let files = self.files.iter().map(FileText::name).map(str::to_owned);
+        let beside = if self.is_in_turn() { files.collect() } else { vec!["import".to_owned()] };
+        [IDLE.to_owned()].into_iter().chain(beside).collect()
+    }
+
+    fn is_in_turn(&self) -> bool {
+        self.pause.is_some() && self.tenants.len() == 1
+    }
+}
+
+/// The phase before anything is imported.
+pub const IDLE: &str = "idle";
+
+impl FileText {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        if self.name.is_empty() { &self.file } else { &self.name }
+    }
+}
+
+impl Users {
+    fn new(text: &UsersText, matrix: &MatrixText, folder: &Path) -> Result<Self> {
+        if !(1..=10_000).contains(&text.number) {
+            return Err(LabError::Plan("users are 1 to 10 000: `users: { number: 5 }`".into()));
+        }
+        let plan = PlanText {
+            target: matrix.target.clone(),
+            headers: matrix.headers.clone(),
+            parameters: text.parameters.clone(),
+            routes: text.routes.clone(),
+            ..PlanText::default()
+        };
+        let think = text.think.as_deref().map_or(Ok(Duration::ZERO), duration)?;
+        let idle = if text.idle.is_empty() { Duration::from_secs(10) } else { duration(&text.idle)? };
+        Ok(Self { plan: Plan::new(&plan, folder)?, number: text.number, idle, think })
+    }
+}
+
+/// What all tasks of a run share.
+struct Shared {
+    matrix: Matrix,
+    began: Instant,
+    /// What users work beside, if that counts.
+    phase: Cell<Option<usize>>,
+    /// How long each phase was.
+    lasted: RefCell<Vec<Duration>>,
+    /// By phase and route.
+    recorders: RefCell<Vec<Vec<Recorder>>>,
+    imports: RefCell<Vec<Import>>,
+    stopped: Cell<bool>,
+}
+
+impl Shared {
+    fn now(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+}
+
+/// What a matrix measured, to be completed with where and when.
+///
+/// # Errors
+/// When nobody answers, the server refuses an import, or a file cannot be read.
+pub fn run(matrix: Matrix, watch: &dyn Fn(&str) -> bool) -> Result<Run> {
+    let watcher = Watcher::start(matrix.target.address, &matrix.programs, matrix.postgres.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = LocalSet::new().block_on(&runtime, carry_out(matrix, watch));
+    let (curves, statements) = watcher.stop();
+    let (sets, imports) = done?;
+    Ok(Run { sets, imports, curves, statements, ..Run::default() })
+}
+
+async fn carry_out(matrix: Matrix, watch: &dyn Fn(&str) -> bool) -> Result<(Vec<Set>, Vec<Import>)> {
+    listens(matrix.target.address).await?;
+    let (phases, routes) = (matrix.phases(), matrix.users.as_ref().map_or(0, |users| users.plan.routes.len()));
+    let recorders = phases.iter().map(|_| (0..routes).map(|_| Recorder::new(Duration::from_secs(60))).collect());
+    let shared = Rc::new(Shared {
+        began: Instant::now(),
+        phase: Cell::new(Some(0)),
+        lasted: RefCell::new(vec![Duration::ZERO; phases.len()]),
+        recorders: RefCell::new(recorders.collect()),
+        imports: RefCell::default(),
+        stopped: Cell::new(false),
+        matrix,
+    });
+    let users: Vec<JoinHandle<()>> = match &shared.matrix.users {
+        Some(users) => {
+            let all = (0..users.number as u64).map(|number| tokio::task::spawn_local(user(shared.clone(), number))).collect();
+            let end = Instant::now() + users.idle;
+            while Instant::now() < end && watch("users work, nothing is imported") {
+                tokio::time::sleep(Duration::from_millis(100).min(users.idle)).await;
+            }
+            all
+        }
+        None => Vec::new(),
+    };
+    shared.lasted.borrow_mut()[0] = shared.began.elapsed();
+    shared.phase.set(None);
+    let mut failed = None;
+    for round in 1..=shared.matrix.rounds {
+        let tenants = (0..shared.matrix.tenants.len()).map(|tenant| tokio::task::spawn_local(of_tenant(shared.clone(), tenant, round)));
+        let tenants: Vec<JoinHandle<Result<()>>> = tenants.collect();
+        while !tenants.iter().all(JoinHandle::is_finished) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if !watch(&told(&shared)) {
+                shared.stopped.set(true);
+            }
+        }
+        for tenant in tenants {
+            if let Ok(Err(error)) = tenant.await {
+                failed = failed.or(Some(error));
+            }
+        }
+        if failed.is_some() || shared.stopped.get() {
+            break;
+        }
+    }
+    shared.stopped.set(true);
+    for user in users {
+        let _ = user.await;
+    }
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    Ok((sets(&shared, &phases), shared.imports.take()))
+}
+
+fn told(shared: &Shared) -> String {
+    let imports = shared.imports.borrow();
+    let over = imports.iter().filter(|import| import.ended > 0.0).count();
+    let all = shared.matrix.tenants.len() * shared.matrix.files.len() * shared.matrix.rounds as usize;
+    let documents: u64 = imports.iter().map(|import| import.documents).sum();
+    format!("{over} of {all} imports have ended, {} under way, {documents} documents", imports.len() - over)
+}
+
+/// What users saw, by phase and route.
+fn sets(shared: &Shared, phases: &[String]) -> Vec<Set> {
+    let Some(users) = &shared.matrix.users else { return Vec::new() };
+    let mut sets = Vec::new();
+    for ((phase, recorders), lasted) in phases.iter().zip(shared.recorders.take()).zip(&*shared.lasted.borrow()) {
+        for (route, recorder) in users.plan.routes.iter().zip(recorders) {
+            let set = recorder.set(lasted.as_secs_f64());
+            sets.push(Set { route: route.name.clone(), series: phase.clone(), clients: Some(users.number as u64), ..set });
+        }
+    }
+    sets
+}
+
+/// Works until all is over.
+async fn user(shared: Rc<Shared>, number: u64) {
+    let Some(Users { plan, think, .. }) = &shared.matrix.users else { return };
+    let (mut connection, mut request) = (None, Vec::new());
+    for turn in 0.. {
+        for (route, what) in plan.routes.iter().enumerate() {
+            if shared.stopped.get() {
+                return;
+            }
+            // equal values for every route of a turn
+            let mut random = Random::of_item(plan.seed ^ (turn << 16), number);
+            what.write(&plan.target, false, &plan.parameters, &mut random, &mut request);
+            let (phase, begun) = (shared.phase.get(), shared.began.elapsed());
+            let Answered { outcome, bytes, .. } = exchange(plan.target.address, &mut connection, &request, plan.timeout).await;
+            if let Some(phase) = phase {
+                let ended = shared.began.elapsed();
+                shared.recorders.borrow_mut()[phase][route].add(&Ended { due: begun, taken: begun, begun, ended, outcome, bytes });
+            }
+            if !matches!(outcome, Outcome::Status(_)) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            if !think.is_zero() {
+                tokio::time::sleep(*think).await;
+            }
+        }
+    }
+}
+
+/// All files of a tenant.
+async fn of_tenant(shared: Rc<Shared>, tenant: usize, round: u64) -> Result<()> {
+    let mut under_way = Vec::new();
+    for file in 0..shared.matrix.files.len() {
+        if shared.stopped.get() {
+            break;
+        }
+        let phase = if shared.matrix.is_in_turn() { file + 1 } else { 1 };
+        let began = Instant::now();
+        shared.phase.set(Some(phase));
+        let (place, job) = upload(&shared, tenant, file, round).await?;
+        let ends = tokio::task::spawn_local(end_of(shared.clone(), tenant, place, job));
+        match shared.matrix.pause {
+            None => under_way.push(ends),
+            Some(pause) => {
+                let ended = ends.await;
+                if shared.matrix.is_in_turn() {
+                    shared.phase.set(None);
+                    shared.lasted.borrow_mut()[phase] += began.elapsed();
+                }
+                ended.map_err(|error| LabError::Plan(error.to_string()))??;
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+    for ends in under_way {
+        ends.await.map_err(|error| LabError::Plan(error.to_string()))??;
+    }
+    Ok(())
+}
+
+/// Sends a file; which import it is, and its job.
+async fn upload(shared: &Shared, tenant: usize, file: usize, round: u64) -> Result<(usize, u64)> {
+    let matrix = &shared.matrix;
+    let (tenant, text) = (&matrix.tenants[tenant], &matrix.files[file]);
+    let path = matrix.path(text, tenant, round);
+    let failed = |error| LabError::File(path.display().to_string(), error);
+    let source = std::fs::File::open(&path).map_err(failed)?;
+    let length = source.metadata().map_err(failed)?.len();
+    let head = format!(
+        "POST {}/v1/{}/import?profile={} HTTP/1.1\r\nhost: {}\r\n{}content-length: {length}\r\nconnection: close\r\n\r\n",
+        matrix.target.base, tenant, matrix.profile, matrix.target.host, matrix.headers
+    );
+    let begun = shared.now();
+    let place = {
+        let mut imports = shared.imports.borrow_mut();
+        imports.push(Import { tenant: tenant.clone(), file: text.name().to_owned(), round, begun, ..Import::default() });
+        imports.len() - 1
+    };
+    let answer = asked(matrix, &head, Some(source), UPLOAD).await?;
+    let job = answer["id"].as_u64().ok_or_else(|| LabError::Plan(format!("{} is no server of Stook: {answer}", matrix.target.host)))?;
+    shared.imports.borrow_mut()[place].sent = shared.now();
+    Ok((place, job))
+}
+
+/// Waits for the end of an import; ends it where the run is stopped.
+async fn end_of(shared: Rc<Shared>, tenant: usize, place: usize, job: u64) -> Result<()> {
+    let matrix = &shared.matrix;
+    let head = |method: &str, behind: &str| {
+        let (Target { base, host, .. }, name, headers) = (&matrix.target, &matrix.tenants[tenant], &matrix.headers);
+        format!("{method} {base}/v1/{name}/jobs/{job}{behind} HTTP/1.1\r\nhost: {host}\r\n{headers}content-length: 0\r\nconnection: close\r\n\r\n")
+    };
+    loop {
+        let answer = asked(matrix, &head("GET", ""), None, Duration::from_secs(30)).await?;
+        let now = shared.now();
+        let is_over = !answer["finished"].is_null();
+        {
+            let own = &mut shared.imports.borrow_mut()[place];
+            own.documents = answer["documents"].as_u64().unwrap_or(0);
+            own.failed = answer["counts"]["failed"].as_u64().unwrap_or(0);
+            own.state = answer["state"].as_str().unwrap_or_default().to_owned();
+            own.ended = if is_over { now } else { 0.0 };
+        }
+        if is_over {
+            return Ok(());
+        }
+        if shared.stopped.get() {
+            return asked(matrix, &head("POST", "/cancel"), None, Duration::from_secs(30)).await.map(drop);
+        }
+        // a hundredth of the time that is measured
+        let so_far = now - shared.imports.borrow()[place].begun;
+        tokio::time::sleep(ASKED.max(Duration::from_secs_f64(so_far / 100.0)).min(Duration::from_millis(500))).await;
+    }
+}
+
+/// A request about a job: a success with its JSON, or what the server says of it.
+async fn asked(matrix: &Matrix, head: &str, body: Option<std::fs::File>, time: Duration) -> Result<Json> {
+    let answer = tokio::time::timeout(time, http::whole(matrix.target.address, head.as_bytes(), body)).await.unwrap_or(Err(Outcome::TimedOut));
+    let what = || head.split(" HTTP/1.1").next().unwrap_or_default();
+    let (status, body) = answer.map_err(|outcome| LabError::Plan(format!("{}: {}", what(), outcome.name())))?;
+    let json: Json = serde_json::from_slice(&body).unwrap_or_default();
+    if !(200..300).contains(&status) {
+        let reason = json["detail"].as_str().or(json["title"].as_str()).unwrap_or("no reason").to_owned();
+        return Err(LabError::Plan(format!("{}: {status}: {reason}", what())));
+    }
+    Ok(json)
+}
