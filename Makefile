@@ -1,4 +1,4 @@
-# The whole vocabulary of the workbench: fmt lint test bench demo (and bench-GROUP).
+# The whole vocabulary of the workbench: fmt lint test bench seeds demo (and bench-GROUP).
 # Build output lives outside the clone, so that clean clones rebuild little.
 CACHE ?= $(HOME)/.cache/stook
 export CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -8,10 +8,10 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint test bench bench-datasets bench-import bench-lab bench-machines bench-postgres bench-sentinel bench-serve demo build peer reference postgres
+.PHONY: help fmt lint test seeds bench bench-datasets bench-import bench-lab bench-machines bench-postgres bench-sentinel bench-serve demo build peer reference postgres
 
 help:
-	@echo "make fmt | lint | test | bench | bench-datasets | bench-import | bench-machines | bench-postgres | bench-sentinel | bench-serve | demo"
+	@echo "make fmt | lint | test | bench | bench-datasets | bench-import | bench-machines | bench-postgres | bench-sentinel | bench-serve | seeds | demo"
 
 build:
 	cargo build --release --quiet --package stook-cli
@@ -70,6 +70,11 @@ bench-postgres: postgres build
 bench-sentinel: postgres build
 	cargo build --release --quiet --package stook-benches
 	$(BENCH) sentinel
+
+# The five reports repeated; pages and pictures in docs/measurements. PARTS="imports tags" for some of them.
+seeds: postgres build
+	cargo build --release --quiet --package stook-benches
+	$(BENCH) seeds docs/measurements $(PARTS)
 
 # What a team would write in Python, to be measured beside ours.
 PEER := $(CACHE)/peer

@@ -25,14 +25,18 @@ const MOST_PLACE: u64 = 1_000;
 const PATHS: u64 = 5_000;
 
 /// The sample's services, ended when dropped.
-struct Services {
+pub struct Services {
     child: Child,
     /// NAME and URL.
     urls: Vec<(String, String)>,
 }
 
 impl Services {
-    fn start(setting: &Setting, records: u64) -> Result<Self> {
+    /// Starts them, with so many datasets.
+    ///
+    /// # Errors
+    /// When they do not come up.
+    pub fn start(setting: &Setting, records: u64) -> Result<Self> {
         let mut command = Command::new(&setting.stook);
         command.args(["sample", "datasets", "--records", &records.to_string(), "--seed", &SEED.to_string(), "--serve", "127.0.0.1:0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(|error| error.to_string())?;
@@ -44,7 +48,10 @@ impl Services {
     }
 
     /// The example's catalogue, with these services in it.
-    fn catalogue(&self, setting: &Setting, folder: &Path) -> Result<String> {
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn catalogue(&self, setting: &Setting, folder: &Path) -> Result<String> {
         let failed = |error: std::io::Error| error.to_string();
         let mut text = std::fs::read_to_string(setting.root.join("examples/datasets/catalogue.yaml")).map_err(failed)?;
         for (name, url) in &self.urls {

@@ -14,6 +14,7 @@ mod load;
 mod machines;
 mod postgres;
 mod process;
+mod seeds;
 mod sentinel;
 mod serve;
 
@@ -52,6 +53,15 @@ fn main() -> ExitCode {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let python = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from).filter(|path| path.exists());
     let setting = Setting { stook: own.with_file_name("stook"), own, root, python };
+    if let ["seeds", out, parts @ ..] = words.as_slice() {
+        return match seeds::run(&setting, out, parts) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("stook-bench: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let mut figures = figures::Figures::default();
     let groups: &[&str] = if words.is_empty() { &["datasets", "import", "lab", "machines", "postgres", "sentinel", "serve"] } else { &words };
     for group in groups {

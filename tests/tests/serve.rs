@@ -336,6 +336,18 @@ fn queries_are_paged_counted_and_explained() {
 }
 
 #[test]
+fn documents_know_the_name_of_what_was_uploaded() {
+    let definition = "catalogue: c\nsources:\n  s: { format: csv, as_of: meta.received, feeds: [ { into: t, map: { k: k, of: { expr: meta.name } } } ] }\n\
+                      collections:\n  t: { key: k, fields: { k: text, of: text } }\n";
+    for place in places(definition) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let job = stook.send("POST", "/v1/main/import?name=shelf%2Fthird.csv", &[], b"k\na\n").with(202);
+        assert_eq!(stook.ended("main", &job)["files"][0]["name"], "upload:shelf/third.csv");
+        assert_eq!(stook.get("/v1/main/t/a").with(200)["of"], "third.csv");
+    }
+}
+
+#[test]
 fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
     for place in places(LIBRARY) {
         std::fs::create_dir(place.path("in")).unwrap();

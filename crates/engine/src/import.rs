@@ -61,6 +61,9 @@ impl Moment {
     }
 }
 
+/// What stands before the name of a file that was uploaded.
+pub const UPLOADED: &str = "upload:";
+
 /// What a dry run found.
 #[derive(Debug, Default)]
 pub struct Preview {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
-use stook_engine::import::{self, Request, Upload};
+use stook_engine::import::{self, Request, UPLOADED, Upload};
 use stook_store::StoreError;
 use stook_store::access::Role;
 use stook_store::journal::Outcome;
@@ -159,7 +159,7 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
         Some(path) => of_file(&ctx, &path, profile, source, as_of).await?,
         None => {
             let size = ctx.header(header::CONTENT_LENGTH)?.and_then(|size| size.parse().ok());
-            let name = format!("upload:{}", name.as_deref().unwrap_or("documents"));
+            let name = format!("{UPLOADED}{}", name.as_deref().unwrap_or("documents"));
             of_upload(&ctx, body, Upload { name, size, profile, source, tenant: ctx.tenant.clone(), as_of }).await?
         }
     };

@@ -3,6 +3,7 @@
 use super::consolidate::{Decider, Decision, Numbered, Policy, indexed_stay};
 use super::map::{Envelope, Mapper};
 use super::read;
+use crate::import::UPLOADED;
 use crate::settle::snapshot::{self, Ledger, Part};
 use crate::settle::{AtOnce, By, Changed, Followed, Rules, at_once};
 use crate::tags::{Changing, Tagger};
@@ -94,7 +95,8 @@ impl MappedChunk {
         let evaluator = Evaluator::new(context.rules.catalogue.tables.clone());
         let mapper = Mapper::new(&context.rules.catalogue, context.source, &evaluator);
         let generations: Vec<u32> = (0..source.feeds.len()).map(|feed| store.generation(context.source, feed)).collect();
-        let name = Path::new(&input.file.path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let path = input.file.path.strip_prefix(UPLOADED).unwrap_or(&input.file.path);
+        let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let file_start = slice.documents_before - slice.file_documents;
         let now = store.clock();
         let syntax = split::syntax(input.file).ok_or_else(|| EngineError::Wrong("the chunk's file has no syntax".into()))?;

@@ -5,6 +5,7 @@ use super::http::{self, Answered, Outcome, exchange, listens};
 use super::plan::{Plan, PlanText, RouteText, Target, duration, from_environment, header_lines};
 use super::record::{Ended, Recorder};
 use super::run::{Import, Run, Set};
+use super::template::encode;
 use super::watched::Watcher;
 use super::{LabError, Result};
 use crate::random::Random;
@@ -34,7 +35,8 @@ pub struct MatrixText {
     pub tenants: Vec<String>,
     /// Sent with every request, with a token that is good for all tenants; `${NAME}` is from the environment.
     pub headers: BTreeMap<String, String>,
-    /// The profile of all imports.
+    /// The profile of imports.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub profile: String,
     /// What each tenant imports, in this order.
     pub files: Vec<FileText>,
@@ -58,13 +60,21 @@ pub struct MatrixText {
     pub reported_by: String,
 }
 
-/// A file of a matrix.
+/// A file of a matrix, or something else that a job does.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FileText {
-    /// Where it is, beside the plan; `{round}` and `{tenant}` in it are replaced.
+    /// Where it is, beside the plan; `{round}` and `{tenant}` in it are replaced, one `*` in its last part stands for all there are.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub file: String,
+    /// The source of what has no profile.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// Instead of a file: a path below the tenant's that is posted to, and begins a job.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub post: String,
     /// What it is called in tables.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Seconds that somebody else's system took, by tenant in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -133,8 +143,15 @@ impl Matrix {
         if let Some(odd) = tenants.iter().find(|name| !plain(name)) {
             return Err(wrong(format!("{odd:?} is no name of a tenant")));
         }
-        if text.files.is_empty() || !plain(&text.profile) {
-            return Err(wrong("a matrix has a profile and files: `profile: upsert`, `files: [{ file: names.mrc }]`".into()));
+        if text.files.is_empty() {
+            return Err(wrong("a matrix has files and a profile, or each its source: `profile: upsert`, `files: [{ file: names.mrc }]`".into()));
+        }
+        for file in &text.files {
+            let of = if file.source.is_empty() { &text.profile } else { &file.source };
+            let is_right = if file.post.is_empty() { !file.file.is_empty() && plain(of) } else { file.file.is_empty() && file.post.starts_with('/') };
+            if !is_right || file.post.contains([' ', '\r', '\n']) {
+                return Err(wrong(format!("{}: it has a `file` and a profile or `source`, or `post: /...`", file.name())));
+            }
         }
         let rounds = text.rounds.unwrap_or(1).clamp(1, 1_000);
         let matrix = Self {
@@ -154,16 +171,29 @@ impl Matrix {
         };
         // a file that is not there is known before an hour has passed
         for round in 1..=rounds {
-            for (tenant, file) in matrix.tenants.iter().flat_map(|tenant| matrix.files.iter().map(move |file| (tenant, file))) {
-                let path = matrix.path(file, tenant, round);
-                std::fs::metadata(&path).map_err(|error| LabError::File(path.display().to_string(), error))?;
+            for tenant in &matrix.tenants {
+                matrix.steps(tenant, round)?;
             }
         }
         Ok(matrix)
     }
 
-    fn path(&self, file: &FileText, tenant: &str, round: u64) -> PathBuf {
-        self.folder.join(file.file.replace("{round}", &round.to_string()).replace("{tenant}", tenant))
+    /// What a tenant begins in a round, in this order.
+    fn steps(&self, tenant: &str, round: u64) -> Result<Vec<Step>> {
+        let mut steps = Vec::new();
+        for (of, text) in self.files.iter().enumerate() {
+            if !text.post.is_empty() {
+                steps.push(Step { of, path: format!("/v1/{tenant}{}", text.post), file: None });
+                continue;
+            }
+            let named = if text.source.is_empty() { format!("profile={}", self.profile) } else { format!("source={}", text.source) };
+            for file in found(&self.folder.join(text.file.replace("{round}", &round.to_string()).replace("{tenant}", tenant)))? {
+                let mut path = format!("/v1/{tenant}/import?{named}&name=").into_bytes();
+                encode(&file.file_name().unwrap_or_default().to_string_lossy(), &mut path);
+                steps.push(Step { of, path: String::from_utf8_lossy(&path).into_owned(), file: Some(file) });
+            }
+        }
+        Ok(steps)
     }
 
     /// What users work beside: nothing, an import, or the import of one of the files where these follow each other.
@@ -178,13 +208,41 @@ impl Matrix {
     }
 }
 
+/// Something that begins a job.
+struct Step {
+    /// Which file of the matrix.
+    of: usize,
+    /// What is posted to.
+    path: String,
+    file: Option<PathBuf>,
+}
+
+/// A file, or those that `*` in its name stands for, in the order of their names.
+fn found(path: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| LabError::File(path.display().to_string(), error);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let Some((before, behind)) = name.split_once('*') else {
+        return std::fs::metadata(path).map(|_| vec![path.to_owned()]).map_err(failed);
+    };
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(path.parent().unwrap_or(Path::new("."))).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let own = entry.file_name().to_string_lossy().into_owned();
+        if own.len() >= before.len() + behind.len() && own.starts_with(before) && own.ends_with(behind) {
+            all.push(entry.path());
+        }
+    }
+    all.sort();
+    if all.is_empty() { Err(LabError::Plan(format!("{}: there is no such file", path.display()))) } else { Ok(all) }
+}
+
 /// The phase before anything is imported.
 pub const IDLE: &str = "idle";
 
 impl FileText {
     /// What it is called.
     pub fn name(&self) -> &str {
-        if self.name.is_empty() { &self.file } else { &self.name }
+        [&self.name, &self.file, &self.post].into_iter().find(|name| !name.is_empty()).map_or("", String::as_str)
     }
 }
 
@@ -297,9 +355,8 @@ async fn carry_out(matrix: Matrix, watch: &dyn Fn(&str) -> bool) -> Result<(Vec<
 fn told(shared: &Shared) -> String {
     let imports = shared.imports.borrow();
     let over = imports.iter().filter(|import| import.ended > 0.0).count();
-    let all = shared.matrix.tenants.len() * shared.matrix.files.len() * shared.matrix.rounds as usize;
     let documents: u64 = imports.iter().map(|import| import.documents).sum();
-    format!("{over} of {all} imports have ended, {} under way, {documents} documents", imports.len() - over)
+    format!("{over} imports have ended, {} under way, {documents} documents", imports.len() - over)
 }
 
 /// What users saw, by phase and route.
@@ -346,14 +403,14 @@ async fn user(shared: Rc<Shared>, number: u64) {
 /// All files of a tenant.
 async fn of_tenant(shared: Rc<Shared>, tenant: usize, round: u64) -> Result<()> {
     let mut under_way = Vec::new();
-    for file in 0..shared.matrix.files.len() {
+    for step in shared.matrix.steps(&shared.matrix.tenants[tenant], round)? {
         if shared.stopped.get() {
             break;
         }
-        let phase = if shared.matrix.is_in_turn() { file + 1 } else { 1 };
+        let phase = if shared.matrix.is_in_turn() { step.of + 1 } else { 1 };
         let began = Instant::now();
         shared.phase.set(Some(phase));
-        let (place, job) = upload(&shared, tenant, file, round).await?;
+        let (place, job) = begin(&shared, tenant, &step, round).await?;
         let ends = tokio::task::spawn_local(end_of(shared.clone(), tenant, place, job));
         match shared.matrix.pause {
             None => under_way.push(ends),
@@ -374,28 +431,27 @@ async fn of_tenant(shared: Rc<Shared>, tenant: usize, round: u64) -> Result<()> 
     Ok(())
 }
 
-/// Sends a file; which import it is, and its job.
-async fn upload(shared: &Shared, tenant: usize, file: usize, round: u64) -> Result<(usize, u64)> {
+/// Begins a job, by sending a file where it is an import; which one of the run it is, and its number.
+async fn begin(shared: &Shared, tenant: usize, step: &Step, round: u64) -> Result<(usize, u64)> {
     let matrix = &shared.matrix;
-    let (tenant, text) = (&matrix.tenants[tenant], &matrix.files[file]);
-    let path = matrix.path(text, tenant, round);
-    let failed = |error| LabError::File(path.display().to_string(), error);
-    let source = std::fs::File::open(&path).map_err(failed)?;
-    let length = source.metadata().map_err(failed)?.len();
+    let failed = |error| LabError::File(step.file.as_ref().map_or_else(String::new, |path| path.display().to_string()), error);
+    let source = step.file.as_ref().map(std::fs::File::open).transpose().map_err(failed)?;
+    let length = source.as_ref().map_or(Ok(0), |source| source.metadata().map(|own| own.len())).map_err(failed)?;
     let head = format!(
-        "POST {}/v1/{}/import?profile={} HTTP/1.1\r\nhost: {}\r\n{}content-length: {length}\r\nconnection: close\r\n\r\n",
-        matrix.target.base, tenant, matrix.profile, matrix.target.host, matrix.headers
+        "POST {}{} HTTP/1.1\r\nhost: {}\r\n{}content-length: {length}\r\nconnection: close\r\n\r\n",
+        matrix.target.base, step.path, matrix.target.host, matrix.headers
     );
     let begun = shared.now();
     let place = {
+        let (tenant, file) = (matrix.tenants[tenant].clone(), matrix.files[step.of].name().to_owned());
         let mut imports = shared.imports.borrow_mut();
-        imports.push(Import { tenant: tenant.clone(), file: text.name().to_owned(), round, begun, ..Import::default() });
+        imports.push(Import { tenant, file, round, begun, ..Import::default() });
         imports.len() - 1
     };
-    let answer = asked(matrix, &head, Some(source), UPLOAD).await?;
-    let job = answer["id"].as_u64().ok_or_else(|| LabError::Plan(format!("{} is no server of Stook: {answer}", matrix.target.host)))?;
+    let answer = asked(matrix, &head, source, UPLOAD).await?;
+    let job = answer["id"].as_u64().or(answer["job"].as_u64());
     shared.imports.borrow_mut()[place].sent = shared.now();
-    Ok((place, job))
+    Ok((place, job.ok_or_else(|| LabError::Plan(format!("{}{}: it began no job: {answer}", matrix.target.host, step.path)))?))
 }
 
 /// Waits for the end of an import; ends it where the run is stopped.
@@ -408,15 +464,21 @@ async fn end_of(shared: Rc<Shared>, tenant: usize, place: usize, job: u64) -> Re
     loop {
         let answer = asked(matrix, &head("GET", ""), None, Duration::from_secs(30)).await?;
         let now = shared.now();
-        let is_over = !answer["finished"].is_null();
+        let (is_over, is_settled) = (!answer["finished"].is_null(), answer["settled"] == true);
         {
             let own = &mut shared.imports.borrow_mut()[place];
             own.documents = answer["documents"].as_u64().unwrap_or(0);
             own.failed = answer["counts"]["failed"].as_u64().unwrap_or(0);
             own.state = answer["state"].as_str().unwrap_or_default().to_owned();
-            own.ended = if is_over { now } else { 0.0 };
+            if is_over && own.ended == 0.0 {
+                own.ended = now;
+            }
+            if is_settled {
+                own.settled = now;
+            }
         }
-        if is_over {
+        // what ended without success settles nothing
+        if is_over && (is_settled || !answer["state"].as_str().is_some_and(|state| state.starts_with("completed"))) {
             return Ok(());
         }
         if shared.stopped.get() {

@@ -69,6 +69,23 @@ pub struct PlanText {
     /// Other targets by name, of a sweep: shown beside each other.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, String>,
+    /// Figures of somebody else's system, to stand beside the measured ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reported: Option<Reported>,
+}
+
+/// What somebody else measured.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reported {
+    /// Whose.
+    pub by: String,
+    /// Percent of success, by `REQUESTS every TIME` of a set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub success: BTreeMap<String, f64>,
+    /// Mean seconds, by route; of a sweep by `ROUTE by CLIENTS`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub seconds: BTreeMap<String, f64>,
 }
 
 /// A list, or its only element.

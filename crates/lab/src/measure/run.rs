@@ -104,6 +104,9 @@ pub struct Import {
     pub sent: f64,
     /// When its last document was committed; 0 of one that the run did not wait for.
     pub ended: f64,
+    /// When all that follows from it was brought up to date.
+    #[serde(default)]
+    pub settled: f64,
     /// Documents.
     pub documents: u64,
     /// Those that failed.
@@ -293,6 +296,8 @@ impl Set {
             *outcomes.entry(name.clone()).or_default() += count;
         }
         Set {
+            every: self.every.filter(|_| self.every == other.every),
+            planned: self.planned.filter(|_| self.planned == other.planned),
             seconds: self.seconds + other.seconds,
             requests: self.requests + other.requests,
             bytes: self.bytes + other.bytes,

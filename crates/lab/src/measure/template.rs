@@ -66,7 +66,8 @@ impl Template {
     }
 }
 
-fn encode(value: &str, out: &mut Vec<u8>) {
+/// Appends a text percent-encoded.
+pub(super) fn encode(value: &str, out: &mut Vec<u8>) {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             out.push(byte);

@@ -3,6 +3,10 @@
 use super::{Report, Section, Table, number, svg, time};
 use crate::measure::import::{FileText, IDLE, MatrixText};
 use crate::measure::run::{Import, Run, Set};
+use std::collections::BTreeMap;
+
+/// Imports that are listed one by one.
+const MOST_ROWS: usize = 20;
 
 /// Sections of a matrix.
 pub fn sections(run: &Run, report: &mut Report) {
@@ -80,23 +84,32 @@ fn ratio(theirs: f64, ours: f64) -> String {
 
 fn durations(run: &Run, plan: &MatrixText, files: &[&str], tenants: &[&str]) -> Section {
     let compares = plan.files.iter().any(|file| !file.reported.is_empty());
+    let settles = run.imports.iter().any(|import| import.settled > import.ended);
     let theirs = by(plan);
     let mut headings = vec!["file".to_owned(), "documents".into()];
     for tenant in tenants {
         headings.extend([tenant.to_string(), "documents/s".into()]);
+        if settles {
+            headings.push("until settled".into());
+        }
         if compares {
             headings.extend([format!("{theirs}, {tenant}"), "faster".into()]);
         }
     }
     let mut table = Table { headings, names: 1, rows: Vec::new() };
     for file in files {
-        let documents = run.imports.iter().find(|import| import.file == *file).map_or(0, |import| import.documents);
-        let mut row = vec![(*file).to_owned(), documents.to_string()];
+        let own = || run.imports.iter().filter(|import| import.file == *file);
+        let documents = own().map(|import| import.documents).sum::<u64>() as f64 / own().count().max(1) as f64;
+        let mut row = vec![(*file).to_owned(), number(documents)];
         for (place, tenant) in tenants.iter().enumerate() {
             let own: Vec<f64> = run.imports.iter().filter(|import| import.file == *file && import.tenant == *tenant).filter_map(seconds).collect();
             let (average, deviation) = mean(&own);
             row.push(if own.len() > 1 { format!("{} ± {}", time(average), time(deviation)) } else { time(average) });
-            row.push(number(documents as f64 / average.max(1e-9)));
+            row.push(number(documents / average.max(1e-9)));
+            if settles {
+                let own = run.imports.iter().filter(|import| import.file == *file && import.tenant == *tenant && import.settled > 0.0);
+                row.push(time(mean(&own.map(|import| import.settled - import.begun).collect::<Vec<_>>()).0));
+            }
             if compares {
                 let theirs = planned(plan, file).and_then(|own| own.reported.get(place).copied());
                 row.push(theirs.map_or_else(String::new, time));
@@ -105,14 +118,15 @@ fn durations(run: &Run, plan: &MatrixText, files: &[&str], tenants: &[&str]) -> 
         }
         table.rows.push(row);
     }
-    let bad: Vec<String> = run
-        .imports
-        .iter()
-        .filter(|import| import.failed > 0 || import.state != "completed")
-        .map(|import| format!("{} of {} {}: {}, {} documents failed", import.file, import.tenant, import.round, import.state, import.failed))
-        .collect();
+    let mut bad = BTreeMap::<_, (u64, u64)>::new();
+    for own in run.imports.iter().filter(|import| import.failed > 0 || import.state != "completed") {
+        let (jobs, failed) = bad.entry((&own.tenant, &own.file, &own.state)).or_default();
+        (*jobs, *failed) = (*jobs + 1, *failed + own.failed);
+    }
+    let said = |((tenant, file, state), (jobs, failed))| format!("{file} of {tenant}: {jobs} {state}, {failed} documents failed");
+    let bad = bad.into_iter().map(said).collect();
     Section {
-        title: "How long imports took, from the first byte sent to the last document committed".into(),
+        title: "How long it took, from the first byte sent to the last document committed".into(),
         words: bad,
         table: Some(table),
         ..Section::default()
@@ -169,7 +183,7 @@ fn order(run: &Run, tenants: &[&str]) -> Section {
     let mut ended: Vec<&Import> = run.imports.iter().collect();
     ended.sort_by(|a, b| a.ended.total_cmp(&b.ended));
     let mut table = Table::new(3, &["ended", "tenant", "file", "begun at", "sent at", "ended at", "documents"]);
-    for (place, own) in ended.iter().enumerate() {
+    for (place, own) in ended.iter().enumerate().take(MOST_ROWS) {
         let numbers = [own.begun, own.sent, own.ended].map(time);
         let mut row = vec![(place + 1).to_string(), own.tenant.clone(), own.file.clone()];
         row.extend(numbers);

@@ -3,6 +3,7 @@
 mod import;
 pub mod svg;
 
+use crate::measure::plan::{Reported, duration};
 use crate::measure::run::{Kind, Run, Set, Times};
 use std::fmt::Write as _;
 
@@ -43,6 +44,17 @@ impl Table {
     /// One without rows.
     pub fn new(names: usize, headings: &[&str]) -> Self {
         Self { headings: headings.iter().map(|heading| (*heading).to_owned()).collect(), names, rows: Vec::new() }
+    }
+
+    /// Adds what somebody else measured, and how ours is beside it, to rows that have it.
+    fn beside(&mut self, by: &str, theirs: Vec<Option<[String; 2]>>) {
+        if theirs.iter().all(Option::is_none) {
+            return;
+        }
+        self.headings.extend([by.to_owned(), "beside it".into()]);
+        for (row, theirs) in self.rows.iter_mut().zip(theirs) {
+            row.extend(theirs.unwrap_or_default());
+        }
     }
 }
 
@@ -153,17 +165,42 @@ fn every(set: &Set) -> String {
     set.every.map_or_else(String::new, |every| format!("{} ({}/s)", time(every), number(1.0 / every.max(1e-9))))
 }
 
+/// Figures of somebody else's that the plan has.
+fn reported(run: &Run) -> Reported {
+    serde_json::from_value(run.plan["reported"].clone()).unwrap_or_default()
+}
+
+/// Their mean, and how many times ours is in it.
+fn faster_than(theirs: Option<&f64>, own: &Set) -> Option<[String; 2]> {
+    let (theirs, (own, _)) = (theirs?, own.latency.mean()?);
+    Some([time(*theirs), format!("{}x", number(theirs / own.max(1e-9)))])
+}
+
 fn load(run: &Run, report: &mut Report) {
     let sets = &run.sets;
     let planned = |set: &Set| set.planned.map_or_else(String::new, |planned| planned.to_string());
-    let mut section = |title: &str, name: &str, groups: Vec<(String, Set)>| {
-        if groups.len() > 1 {
-            report.sections.push(Section { title: title.into(), table: Some(outcomes(name, &groups)), ..Section::default() });
+    let (reported, faster) = (reported(run), run.plan["faster"].as_f64().unwrap_or(1.0));
+    let mut section = |title: &str, name: &str, groups: Vec<(String, Set)>, theirs: &dyn Fn(&str, &Set) -> Option<[String; 2]>| {
+        let theirs: Vec<_> = groups.iter().map(|(name, set)| theirs(name, set)).collect();
+        if groups.len() > 1 || theirs.iter().any(Option::is_some) {
+            let mut table = outcomes(name, &groups);
+            table.beside(&reported.by, theirs);
+            report.sections.push(Section { title: title.into(), table: Some(table), ..Section::default() });
         }
     };
-    section("By requests and offset, in percent", "set", grouped(sets, |set| format!("{} every {}", planned(set), every(set))));
-    section("By offset", "Offset", grouped(sets, every));
-    section("By route", "route", grouped(sets, |set| set.route.clone()));
+    let success = |_: &str, set: &Set| {
+        let is_same = |written: &str| {
+            let (requests, offset) = written.split_once(" every ")?;
+            let offset = duration(offset).ok()?.as_secs_f64();
+            Some(requests.parse().ok() == set.planned && (set.every? * faster / offset - 1.0).abs() < 0.001)
+        };
+        let (_, theirs) = reported.success.iter().find(|(written, _)| is_same(written) == Some(true))?;
+        Some([format!("{theirs:.2}"), format!("{}x", number(set.successes() as f64 * 100.0 / set.requests.max(1) as f64 / theirs))])
+    };
+    let seconds = |name: &str, set: &Set| faster_than(reported.seconds.get(name), set);
+    section("By requests and offset, in percent", "set", grouped(sets, |set| format!("{} every {}", planned(set), every(set))), &success);
+    section("By offset", "Offset", grouped(sets, every), &|_, _| None);
+    section("By route", "route", grouped(sets, |set| set.route.clone()), &seconds);
     let all = grouped(sets, |_| "all".into());
     report.sections.push(Section { title: "Overall".into(), table: Some(outcomes("", &all)), ..Section::default() });
     if let Some((_, all)) = all.first() {
@@ -219,6 +256,9 @@ fn sweep(run: &Run, report: &mut Report) {
             (set.requests - set.successes()).to_string(),
         ]);
     }
+    let reported = reported(run);
+    let theirs = |set: &Set| faster_than(reported.seconds.get(&format!("{} by {}", name(set), set.clients.unwrap_or(0))), set);
+    table.beside(&reported.by, run.sets.iter().map(theirs).collect());
     report.sections.push(Section { title: "By clients".into(), table: Some(table), ..Section::default() });
     let mut lines: Vec<(String, Vec<&Set>)> = Vec::new();
     for set in &run.sets {
