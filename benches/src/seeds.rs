@@ -86,7 +86,12 @@ pub fn run(setting: &Setting, out: &str, parts: &[&str]) -> Result<()> {
     if let Err(reason) = &server {
         println!("skipped: {reason}; no measurements on PostgreSQL");
     }
-    let own = Seeds { setting, server: server.ok(), folder: folder.path().to_owned(), out: PathBuf::from(out) };
+    let own = Seeds {
+        setting,
+        server: server.ok(),
+        folder: folder.path().to_owned(),
+        out: std::path::absolute(out).map_err(|error| format!("{out}: {error}"))?,
+    };
     std::fs::create_dir_all(own.out.join("runs")).map_err(|error| format!("{out}: {error}"))?;
     for (name, work, words) in PARTS {
         if !parts.is_empty() && !parts.contains(&name) {

@@ -15,6 +15,7 @@ mod jobs;
 mod log;
 pub mod metrics;
 pub mod openapi;
+mod pages;
 mod problem;
 mod query;
 mod reads;
@@ -211,14 +212,16 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/openapi.json", get(openapi::serve))
         .route("/docs", get(openapi::page))
         .route("/metrics", get(guard::metrics));
-    Router::new()
+    let api = Router::new()
         .merge(guarded(app, Class::Interactive, v1))
         .merge(guarded(app, Class::Bulk, bulk))
         .merge(guarded(app, Class::Watch, events))
         .merge(open)
         .method_not_allowed_fallback(guard::wrong_method)
         .fallback(guard::nothing_there)
-        .with_state(app.clone())
+        .with_state(app.clone());
+    // pages ask the API as others do
+    pages::router(app, &api).merge(api)
 }
 
 /// The routes of a collection's records.

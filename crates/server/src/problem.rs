@@ -53,6 +53,22 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).header(header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
+    /// A problem as another part of the process said it.
+    pub fn of_json(status: StatusCode, json: &Json) -> Self {
+        let text = |name: &str| json[name].as_str();
+        let mut problem = Self::new(status, text("detail").or(text("description")).or(text("title")).unwrap_or("no reason is known"));
+        problem.errors = json["errors"].as_array().into_iter().flatten().filter_map(|error| error.as_str().map(str::to_owned)).collect();
+        let known = ["type", "title", "status", "detail", "errors"];
+        problem.more = json
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| !known.contains(&name.as_str()))
+            .map(|(name, json)| (name.clone(), json.clone()))
+            .collect();
+        problem
+    }
+
     /// With a header.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));

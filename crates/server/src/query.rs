@@ -207,6 +207,7 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
         return Ok(response);
     }
     let mut body = json!({ "columns": names, "rows": rows.iter().map(|row| shown(row)).collect::<Vec<_>>() });
+    body["collection"] = app.catalogue.collections[compiled.plan.collection].name.as_str().into();
     if page.total {
         body["total"] = store.count(&compiled.plan)?.into();
     }

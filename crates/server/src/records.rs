@@ -11,7 +11,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
-use stook_catalogue::definition::{Collection, KeyRule};
+use stook_catalogue::definition::{Argument, Catalogue, Collection, KeyRule, Transition};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
@@ -77,6 +77,26 @@ fn not_there(ctx: &Ctx, key: &Key) -> Problem {
     Problem::missing(format!("there is no {} {:?}", ctx.name(), key.as_str()))
 }
 
+/// Fields that hold the key of another record, each with the collection of that one.
+fn links(catalogue: &Catalogue, collection: usize) -> Map<String, Json> {
+    let name = |index: usize| catalogue.collections[index].name.as_str();
+    let fields = &catalogue.collections[collection].fields;
+    let own = catalogue.links.iter().filter(|link| link.from == collection).map(|link| (fields[link.field].name.clone(), name(link.to).into()));
+    let coverage = catalogue.collections[collection].rows_of.map(|coverage| catalogue.coverages[coverage].parent);
+    // a coverage's row has its parent's key in a field of its name
+    let parent = coverage.map(|parent| (name(parent).to_owned(), Json::from(name(parent))));
+    own.chain(parent).collect()
+}
+
+/// What a transition is told.
+fn arguments(transition: &Transition) -> Json {
+    let shown = |argument: &Argument| {
+        let choices: Vec<Json> = argument.one_of.iter().map(|value| value.to_json(&argument.ty)).collect();
+        (argument.name.clone(), json!({ "type": argument.ty.to_string(), "required": argument.required, "one_of": choices }))
+    };
+    Json::Object(transition.args.iter().map(shown).collect())
+}
+
 /// What the catalogue has.
 pub async fn overview(ctx: Ctx) -> Answer {
     ctx.params.end()?;
@@ -85,12 +105,24 @@ pub async fn overview(ctx: Ctx) -> Answer {
         .catalogue
         .collections
         .iter()
-        .map(|collection| {
+        .enumerate()
+        .map(|(index, collection)| {
             let fields: Map<String, Json> =
                 collection.shown_fields().map(|(_, field)| (field.name.clone(), field.golden_type().to_string().into())).collect();
             let state: Map<String, Json> = collection.states.iter().map(|state| (state.name.clone(), state.ty.to_string().into())).collect();
             let transitions: Vec<&str> = collection.transitions.iter().map(|transition| transition.name.as_str()).collect();
-            json!({ "name": collection.name, "key": collection.key_text, "fields": fields, "state": state, "transitions": transitions })
+            let arguments: Map<String, Json> =
+                collection.transitions.iter().map(|transition| (transition.name.clone(), arguments(transition))).collect();
+            json!({
+                "name": collection.name,
+                "key": collection.key_text,
+                "fields": fields,
+                "links": links(&ctx.app.catalogue, index),
+                "tags": collection.tags.is_some(),
+                "state": state,
+                "transitions": transitions,
+                "arguments": arguments,
+            })
         })
         .collect();
     let sources: Vec<&str> = ctx.app.catalogue.sources.iter().map(|source| source.name.as_str()).collect();

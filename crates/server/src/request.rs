@@ -192,6 +192,16 @@ impl Params {
         own.into_iter().map(|(_, value)| value).collect()
     }
 
+    /// All that was sent, in its order.
+    pub fn into_pairs(self) -> Vec<(String, String)> {
+        self.left
+    }
+
+    /// The first value of a parameter, whether it is asked for or not.
+    pub fn first(&self, name: &str) -> Option<&str> {
+        self.left.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
     /// A parameter that may stand once.
     ///
     /// # Errors

@@ -1,0 +1,102 @@
+//! Home: what there is, what is going on, what needs somebody.
+
+use super::shown::{count, items, members, moment, named, state};
+use super::visit::{View, Visit};
+use crate::problem::Answer;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde_json::Value as Json;
+use std::sync::Arc;
+
+/// The tenant's path alone.
+pub async fn front(visit: Visit) -> Response {
+    Redirect::to(&visit.to("home", &[])).into_response()
+}
+
+/// Collections with their numbers, and the newest jobs.
+pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+    let overview = visit.ask("", &[]).await?;
+    let jobs = visit.ask("/jobs", &[("limit", "10")]).await?;
+    let mut rows = Vec::new();
+    for collection in items(&overview["collections"]) {
+        let name = named(collection, "name");
+        let counted = visit.ask("/query", &[("q", &format!("{name} | count(key)")), ("ask", "never")]).await?;
+        let number = counted["rows"][0]["count(key)"].as_u64().unwrap_or(0);
+        rows.push((name, number, members(&collection["fields"]).count()));
+    }
+    let needs: Vec<&Json> = items(&jobs["jobs"]).iter().filter(|job| job["chunks_dead"].as_u64() > Some(0) || job["state"] == "failed").collect();
+    let body = html! {
+        @if !needs.is_empty() {
+            section.problem {
+                h2 { "Needs somebody" }
+                ul {
+                    @for job in &needs {
+                        li {
+                            (job_link(&visit, job)) ": "
+                            @if let Some(dead) = job["chunks_dead"].as_u64().filter(|dead| *dead > 0) { (count(dead)) " chunks are dead " }
+                            (named(job, "reason"))
+                        }
+                    }
+                }
+            }
+        }
+        section {
+            h2 { "Collections" }
+            table {
+                thead { tr { th scope="col" { "collection" } th.number scope="col" { "records" } th.number scope="col" { "fields" } } }
+                tbody {
+                    @for (name, number, fields) in &rows {
+                        tr {
+                            th scope="row" { a href=(visit.to("search", &[("q", name)])) { (name) } }
+                            td.number { (count(*number)) } td.number { (fields) }
+                        }
+                    }
+                }
+            }
+        }
+        section {
+            h2 { "Newest imports" }
+            @let jobs = items(&jobs["jobs"]);
+            @if jobs.is_empty() { p.quiet { "Nothing has been imported yet." } } @else { (jobs_table(&visit, jobs)) }
+        }
+    };
+    Ok(View::new("Home", body))
+}
+
+fn job_link(visit: &Visit, job: &Json) -> Markup {
+    let id = job["id"].to_string();
+    html! { a href=(visit.to("job", &[("id", &id)])) { "import " (id) } }
+}
+
+/// Imports as rows.
+pub fn jobs_table(visit: &Visit, jobs: &[Json]) -> Markup {
+    html! {
+        div.wide {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "import" } th scope="col" { "source" } th scope="col" { "file" } th scope="col" { "state" }
+                        th.number scope="col" { "documents" } th.number scope="col" { "failed" } th scope="col" { "begun (UTC)" }
+                    }
+                }
+                tbody {
+                    @for job in jobs {
+                        tr {
+                            th scope="row" { (job_link(visit, job)) }
+                            td { (named(job, "source")) }
+                            td {
+                                @let files = items(&job["files"]);
+                                bdi { (files.first().map_or("", |file| named(file, "name"))) }
+                                @if files.len() > 1 { " and " (files.len() - 1) " more" }
+                            }
+                            td { (state(named(job, "state"))) }
+                            td.number { (count(job["documents"].as_u64().unwrap_or(0))) }
+                            td.number { (count(job["counts"]["failed"].as_u64().unwrap_or(0))) }
+                            td { (moment(&job["created"])) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

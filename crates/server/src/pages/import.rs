@@ -1,0 +1,199 @@
+//! Imports: a file is sent, its job is watched, its journal read.
+
+use super::home::jobs_table;
+use super::layout::{csrf, trouble};
+use super::shown::{count, items, moment, named, plain, state};
+use super::visit::{Form, View, Visit, with_params};
+use crate::problem::{Answer, Problem};
+use axum::body::{Body, to_bytes};
+use axum::extract::Multipart;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde_json::Value as Json;
+use std::sync::Arc;
+use stook_store::access::Role;
+
+/// Lines of a journal on a page.
+const LINES: u64 = 100;
+
+/// Where a file is given.
+pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+    let overview = visit.ask("", &[]).await?;
+    let jobs = visit.ask("/jobs", &[("limit", "50")]).await?;
+    let body = html! {
+        @if visit.may(Role::Write) { (upload_form(&visit, &overview)) } @else { p.quiet { "Importing needs a token that may write." } }
+        section { h2 { "Imports" } @if items(&jobs["jobs"]).is_empty() { p.quiet { "None yet." } } @else { (jobs_table(&visit, items(&jobs["jobs"]))) } }
+    };
+    Ok(View::new("Import", body))
+}
+
+fn upload_form(visit: &Visit, overview: &Json) -> Markup {
+    html! {
+        form.drop #drop method="post" enctype="multipart/form-data" action=(visit.to("upload", &[])) {
+            (csrf(visit))
+            label for="by" { "As" }
+            select #by name="by" {
+                option value="" { "found by content" }
+                @for profile in items(&overview["profiles"]) { option value={ "profile=" (plain(profile)) } { "profile " (plain(profile)) } }
+                @for source in items(&overview["sources"]) { option value={ "source=" (plain(source)) } { "source " (plain(source)) } }
+            }
+            label for="file" { "File" }
+            input #file type="file" name="file" required;
+            button { "Import" }
+            p.quiet { "A file can also be dropped here. Compressed ones (gzip, zstd) are taken as they are." }
+        }
+    }
+}
+
+/// Takes a form with a file, and passes it on as it comes.
+pub async fn upload(visit: Visit, mut form: Multipart) -> Response {
+    let visit = Arc::new(visit);
+    let wrong = |error: axum::extract::multipart::MultipartError| Problem::bad(format!("the form could not be read: {error}"));
+    let (mut checked, mut by) = (false, String::new());
+    let taken: Answer<Json> = async {
+        while let Some(field) = form.next_field().await.map_err(wrong)? {
+            match field.name() {
+                Some("csrf") => {
+                    let mark = field.text().await.map_err(wrong)?;
+                    checked = visit.check(&Form(vec![("csrf".into(), mark)])).is_ok();
+                }
+                Some("by") => by = field.text().await.map_err(wrong)?,
+                Some("file") if !checked => return visit.check(&Form(Vec::new())).map(|()| Json::Null),
+                Some("file") => return pass_on(&visit, &by, field).await,
+                _ => {}
+            }
+        }
+        Err(Problem::bad("no file was sent"))
+    }
+    .await;
+    match taken {
+        Ok(job) => Redirect::to(&visit.to("job", &[("id", &job["id"].to_string())])).into_response(),
+        Err(problem) => visit.answer(Err(problem)),
+    }
+}
+
+/// Sends a file to the API while it arrives.
+async fn pass_on(visit: &Visit, by: &str, mut field: axum::extract::multipart::Field<'_>) -> Answer<Json> {
+    let name = field.file_name().unwrap_or("file").to_owned();
+    let mut params = vec![("name", name.as_str())];
+    params.extend(by.split_once('=').filter(|(word, _)| ["profile", "source"].contains(word)));
+    let path = with_params(&format!("/v1/{}/import", visit.tenant), &params);
+    let (sender, receiver) = tokio::sync::mpsc::channel::<std::io::Result<bytes::Bytes>>(4);
+    let stream = futures_util::stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|next| (next, receiver)) });
+    let asked = visit.fetch(Method::POST, &path, Body::from_stream(stream), None);
+    let feed = async move {
+        loop {
+            let next = match field.chunk().await {
+                Ok(Some(bytes)) => Ok(bytes),
+                Ok(None) => return,
+                Err(error) => Err(std::io::Error::other(error.to_string())),
+            };
+            let failed = next.is_err();
+            // who refuses takes no more
+            if sender.send(next).await.is_err() || failed {
+                return;
+            }
+        }
+    };
+    let (response, ()) = tokio::join!(asked, feed);
+    let status = response.status();
+    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap_or_default();
+    let json: Json = serde_json::from_slice(&body).unwrap_or_default();
+    if status.is_success() { Ok(json) } else { Err(Problem::of_json(status, &json)) }
+}
+
+/// `?id=JOB&errors=true&after=`: an import and its journal.
+pub async fn job(visit: Arc<Visit>) -> Answer<View> {
+    let id =
+        visit.param("id").filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())).ok_or_else(|| Problem::bad("say ?id=NUMBER of an import"))?;
+    let job = visit.ask(&format!("/jobs/{id}"), &[]).await?;
+    let part = visit.param("part").is_some();
+    let progress = progress(&visit, id, &job);
+    if part {
+        return Ok(View { part: true, ..View::new("", progress) });
+    }
+    let (after, errors) = (visit.param("after").unwrap_or("0"), visit.param("errors").unwrap_or("false"));
+    let journal = visit.ask(&format!("/jobs/{id}/journal"), &[("limit", &LINES.to_string()), ("after", after), ("errors", errors)]).await?;
+    let to = |errors: &str, after: &str| visit.to("job", &[("id", id), ("errors", errors), ("after", after)]);
+    let body = html! {
+        div #progress data-events=[(!is_over(&job)).then(|| visit.to("job/events", &[("id", id)]))]
+            hx-get=(visit.to("job", &[("id", id), ("part", "1")])) hx-trigger="news" { (progress) }
+        section {
+            h2 { "Journal" }
+            p { @if errors == "true" { a href=(to("false", "0")) { "all documents" } } @else { a href=(to("true", "0")) { "only failures and warnings" } } }
+            div.wide {
+                table {
+                    thead { tr { th.number scope="col" { "document" } th scope="col" { "outcome" } th scope="col" { "record" } th scope="col" { "why" } } }
+                    tbody {
+                        @for entry in items(&journal["entries"]) {
+                            tr {
+                                td.number { (plain(&entry["document"])) }
+                                td { (state(named(entry, "outcome"))) }
+                                td { bdi { (plain(&entry["key"])) } }
+                                td { @for reason in items(&entry["reasons"]) { p { (plain(reason)) } } }
+                            }
+                        }
+                    }
+                }
+            }
+            @if let Some(next) = journal["next"].as_u64() { nav.pages { a rel="next" href=(to(errors, &next.to_string())) { "later →" } } }
+        }
+    };
+    Ok(View::new(format!("Import {id}"), body))
+}
+
+fn is_over(job: &Json) -> bool {
+    !job["finished"].is_null()
+}
+
+fn progress(visit: &Visit, id: &str, job: &Json) -> Markup {
+    let counts = &job["counts"];
+    let number = |name: &str| counts[name].as_u64().unwrap_or(0);
+    let done: u64 = ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed"].iter().map(|name| number(name)).sum();
+    let documents = job["documents"].as_u64().unwrap_or(0);
+    html! {
+        p { (state(named(job, "state"))) " " @if let Some(reason) = job["reason"].as_str() { (reason) } }
+        @if !is_over(job) { progress max=(documents.max(1)) value=(done.min(documents)) {} }
+        dl {
+            dt { "documents" } dd { (count(documents)) @if job["cut"] != true { " so far" } }
+            @for name in ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed", "warnings"] {
+                @if number(name) > 0 { dt { (name) } dd { (count(number(name))) } }
+            }
+            dt { "begun" } dd { (moment(&job["created"])) }
+            @if is_over(job) { dt { "ended" } dd { (moment(&job["finished"])) } }
+            @for file in items(&job["files"]).iter().take(20) { dt { "file" } dd { bdi { (named(file, "name")) } ", " (count(file["bytes"].as_u64().unwrap_or(0))) " bytes" } }
+        }
+        div.actions {
+            @if visit.may(Role::Write) && !is_over(job) { (button(visit, id, "cancel")) }
+            @if visit.may(Role::Admin) && job["chunks_dead"].as_u64() > Some(0) { (button(visit, id, "retry")) }
+        }
+    }
+}
+
+fn button(visit: &Visit, id: &str, what: &str) -> Markup {
+    html! {
+        form method="post" action=(visit.to("job/change", &[])) {
+            (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value=(what);
+            button { (what) }
+        }
+    }
+}
+
+/// Cancels a job, or lets its dead chunks wait again.
+pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
+    let (id, what) = (form.need("id")?, form.need("do")?);
+    if !id.bytes().all(|byte| byte.is_ascii_digit()) || !["cancel", "retry"].contains(&what) {
+        return Err(Problem::bad("a job is cancelled or retried"));
+    }
+    visit.send(Method::POST, &format!("/jobs/{id}/{what}"), &[], None).await?;
+    Ok(Redirect::to(&visit.to("job", &[("id", id)])).into_response())
+}
+
+/// How a job goes on, as server-sent events.
+pub async fn events(visit: Visit) -> Response {
+    match visit.param("id").filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())) {
+        Some(id) => visit.fetch(Method::GET, &format!("/v1/{}/jobs/{id}/events", visit.tenant), Body::empty(), None).await,
+        None => (StatusCode::BAD_REQUEST, trouble(&Problem::bad("say ?id=NUMBER")).into_string()).into_response(),
+    }
+}

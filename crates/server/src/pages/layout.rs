@@ -1,0 +1,105 @@
+//! The frame of pages.
+
+use super::visit::Visit;
+use crate::problem::Problem;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+use stook_store::access::Role;
+
+/// Nothing but what this server sends is loaded or run.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; \
+                      frame-ancestors 'none'; base-uri 'none'";
+
+/// HTML as an answer.
+pub fn html(status: StatusCode, page: Markup) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (status, headers, page.into_string()).into_response()
+}
+
+/// A document of its own.
+pub fn document(title: &str, body: &Markup) -> Markup {
+    let version = env!("CARGO_PKG_VERSION");
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="htmx-config" content=r#"{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true}"#;
+                title { (title) }
+                link rel="icon" href="data:,";
+                link rel="stylesheet" href={ "/assets/stook.css?" (version) };
+                script defer src="/assets/htmx-2.0.11.min.js" {}
+                script defer src={ "/assets/stook.js?" (version) } {}
+            }
+            body { (body) }
+        }
+    }
+}
+
+/// A page with everything around it.
+pub fn frame(visit: &Visit, title: &str, body: &Markup) -> Markup {
+    let here = visit.place.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    let tab = |name: &str, label: &str| {
+        html! { a href=(visit.to(name, &[])) aria-current=[(here == name).then_some("page")] { (label) } }
+    };
+    let json = match visit.place.split_once('?') {
+        Some((path, query)) => format!("{path}.json?{query}"),
+        None => format!("{}.json", visit.place),
+    };
+    let whole = html! {
+        a.skip href="#main" { "To the content" }
+        header {
+            nav aria-label="Pages" {
+                a.brand href=(visit.to("home", &[])) { (visit.catalogue()) @if visit.tenant != "main" { small { " " (visit.tenant) } } }
+                (tab("search", "Search")) (tab("coverage", "Coverage"))
+                @if visit.may(Role::Write) { (tab("import", "Import")) }
+                (tab("tags", "Tags"))
+                @if visit.may(Role::Admin) { (tab("metrics", "Metrics")) (tab("tokens", "Tokens")) }
+                a href="/docs" { "API" }
+            }
+            @if visit.is_signed_in() {
+                form.inline method="post" action="/sign-out" {
+                    (csrf(visit)) span.quiet { (visit.caller.name) ", " (visit.caller.role.name()) } " "
+                    button.quiet { "Sign out" }
+                }
+            }
+        }
+        main #main { h1 { (title) } (body) }
+        footer { a href=(json) { "These answers as JSON" } " · Stook " (env!("CARGO_PKG_VERSION")) }
+    };
+    document(&format!("{title} · {}", visit.catalogue()), &whole)
+}
+
+/// The mark of a form.
+pub fn csrf(visit: &Visit) -> Markup {
+    html! { input type="hidden" name="csrf" value=(visit.csrf()); }
+}
+
+/// What is wrong, in words.
+pub fn trouble(problem: &Problem) -> Markup {
+    let shown = problem.more.iter().find(|(name, _)| name == "shown").and_then(|(_, shown)| shown.as_str());
+    html! {
+        div.problem role="alert" {
+            @match shown {
+                Some(shown) => pre { (shown) },
+                None => p { (problem.detail) },
+            }
+            @if problem.errors.len() > 1 { ul { @for error in &problem.errors { li { (error) } } } }
+        }
+    }
+}
+
+/// A problem without a frame: of who has none.
+pub fn bare(problem: &Problem) -> Response {
+    let body = html! { main.narrow { h1 { "That did not work" } (trouble(problem)) p { a href="/" { "To the front page" } } } };
+    html(problem.status, document("That did not work", &body))
+}

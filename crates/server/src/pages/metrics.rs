@@ -1,0 +1,135 @@
+//! Metrics: what the server counts, as tables.
+
+use super::shown::count;
+use super::visit::{View, Visit};
+use crate::problem::{Answer, Problem};
+use axum::body::{Body, to_bytes};
+use axum::http::Method;
+use maud::html;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const MOST: usize = 16 << 20;
+
+/// Requests by route, stages of imports, and how things stand.
+pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+    visit.caller.need(stook_store::access::Role::Admin)?;
+    let response = visit.fetch(Method::GET, "/metrics", Body::empty(), None).await;
+    let status = response.status();
+    let bytes = to_bytes(response.into_body(), MOST).await.unwrap_or_default();
+    if !status.is_success() {
+        return Err(Problem::of_json(status, &serde_json::from_slice(&bytes).unwrap_or_default()));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let samples: Vec<Sample<'_>> = text.lines().filter_map(Sample::of).collect();
+    let (routes, stages) =
+        (Timed::all(&samples, "stook_request_duration_seconds", "route"), Timed::all(&samples, "stook_stage_duration_seconds", "stage"));
+    let gauges = samples.iter().filter(|sample| sample.name == "stook_state");
+    let body = html! {
+        p.quiet { "Since the process began; " a href="/metrics" { "everything, for Prometheus" } "." }
+        section { h2 { "Requests" } (table("route", &routes)) }
+        @if !stages.is_empty() { section { h2 { "Imports and what follows from them" } (table("stage", &stages)) } }
+        section { h2 { "How things stand" } dl { @for gauge in gauges { dt { (gauge.label("what").replace('_', " ")) } dd { (gauge.value) } } } }
+    };
+    Ok(View::new("Metrics", body))
+}
+
+fn table(what: &str, rows: &[(String, Timed)]) -> maud::Markup {
+    html! {
+        div.wide {
+            table {
+                thead { tr { th scope="col" { (what) } th.number scope="col" { "number" } th.number scope="col" { "mean" } th.number scope="col" { "99 of 100 below" } } }
+                tbody {
+                    @for (name, own) in rows {
+                        tr { th scope="row" { code { (name) } } td.number { (count(own.count as u64)) } td.number { (shown(own.sum / own.count.max(1.0))) } td.number { (own.tail().map_or_else(|| "longer".to_owned(), shown)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn shown(seconds: f64) -> String {
+    if seconds < 0.001 {
+        format!("{:.0} µs", seconds * 1e6)
+    } else if seconds < 1.0 {
+        format!("{:.1} ms", seconds * 1e3)
+    } else {
+        format!("{seconds:.1} s")
+    }
+}
+
+/// A line of Prometheus' text.
+struct Sample<'t> {
+    name: &'t str,
+    labels: Vec<(&'t str, &'t str)>,
+    value: f64,
+}
+
+impl<'t> Sample<'t> {
+    fn of(line: &'t str) -> Option<Self> {
+        let (head, value) = line.rsplit_once(' ').filter(|(head, _)| !head.starts_with('#'))?;
+        let (name, labels) = head.split_once('{').map_or((head, ""), |(name, rest)| (name, rest.trim_end_matches('}')));
+        // routes have braces and commas have none: a label ends with its quote
+        let labels =
+            labels.split("\",").filter_map(|label| label.split_once("=\"")).map(|(name, value)| (name, value.trim_end_matches('"'))).collect();
+        Some(Self { name, labels, value: value.parse().ok()? })
+    }
+
+    fn label(&self, name: &str) -> &'t str {
+        self.labels.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+}
+
+/// A histogram.
+#[derive(Default)]
+struct Timed {
+    count: f64,
+    sum: f64,
+    /// Upper bounds, and how many were at most that.
+    buckets: BTreeMap<u64, (f64, f64)>,
+}
+
+impl Timed {
+    /// Histograms of a name by a label, those with most time first.
+    fn all(samples: &[Sample<'_>], name: &str, by: &str) -> Vec<(String, Self)> {
+        let mut all: BTreeMap<String, Self> = BTreeMap::new();
+        for sample in samples {
+            let Some(part) = sample.name.strip_prefix(name) else { continue };
+            let own = all.entry([sample.label("method"), sample.label(by)].join(" ").trim().to_owned()).or_default();
+            match part {
+                "_count" => own.count += sample.value,
+                "_sum" => own.sum += sample.value,
+                "_bucket" => {
+                    let bound: f64 = sample.label("le").parse().unwrap_or(f64::INFINITY);
+                    own.buckets.entry(bound.to_bits()).or_insert((bound, 0.0)).1 += sample.value;
+                }
+                _ => {}
+            }
+        }
+        let mut all: Vec<(String, Self)> = all.into_iter().collect();
+        all.sort_by(|(_, a), (_, b)| b.sum.total_cmp(&a.sum));
+        all
+    }
+
+    /// The bound that 99 of 100 are below; nothing when it is longer than all bounds.
+    fn tail(&self) -> Option<f64> {
+        // bits of positive numbers are in the order of the numbers
+        self.buckets.values().find(|(_, below)| *below >= self.count * 0.99).map(|(bound, _)| *bound).filter(|bound| bound.is_finite())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histograms_are_read_from_lines() {
+        let text = "# HELP x\nx_sum{route=\"/v1/{tenant}/a\",method=\"GET\"} 2.0\nx_count{route=\"/v1/{tenant}/a\",method=\"GET\"} 4\n\
+                    x_bucket{le=\"0.1\",route=\"/v1/{tenant}/a\",method=\"GET\"} 3\nx_bucket{le=\"+Inf\",route=\"/v1/{tenant}/a\",method=\"GET\"} 4\n";
+        let samples: Vec<Sample<'_>> = text.lines().filter_map(Sample::of).collect();
+        let all = Timed::all(&samples, "x", "route");
+        let (name, own) = &all[0];
+        assert_eq!((name.as_str(), own.count, own.sum, own.tail()), ("GET /v1/{tenant}/a", 4.0, 2.0, None));
+    }
+}

@@ -1,0 +1,99 @@
+//! Pages: what a person would rather look at than read.
+//!
+//! A page is the rendering of answers of the API, which are asked for inside the process by whoever looks, with their token: pages know
+//! no records, and may do nothing that the API refuses. `.json` behind the path of a page gives the answers instead.
+
+mod assets;
+mod coverage;
+mod home;
+mod import;
+mod layout;
+mod metrics;
+mod record;
+mod search;
+mod session;
+mod shown;
+mod tags;
+mod tokens;
+mod visit;
+
+use crate::App;
+use crate::problem::Answer;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+use std::future::Future;
+use std::sync::Arc;
+use visit::{Form, View, Visit};
+
+/// What pages share.
+pub struct Pages {
+    app: Arc<App>,
+    /// The API, guarded.
+    api: Router,
+    /// Makes forms of this process, for these visitors, told from others.
+    secret: [u8; 32],
+}
+
+/// The routes of pages over an API.
+pub fn router(app: &Arc<App>, api: &Router) -> Router {
+    let mut secret = [0; 32];
+    // without randomness every form is refused, see `Visit::csrf`
+    let _ = getrandom::fill(&mut secret);
+    let pages = Arc::new(Pages { app: app.clone(), api: api.clone(), secret });
+    let both = |path: &str, page: MethodRouter<Arc<Pages>>| Router::new().route(&format!("{path}.json"), page.clone()).route(path, page);
+    Router::new()
+        .route("/", get(session::front))
+        .route("/sign-in", get(session::form).post(session::enter))
+        .route("/sign-out", post(session::leave))
+        .route("/assets/{name}", get(assets::get))
+        .merge(both("/t/{tenant}/home", page(home::page)))
+        .merge(both("/t/{tenant}/search", page(search::page)))
+        .merge(both("/t/{tenant}/record", page(record::page)))
+        .merge(both("/t/{tenant}/coverage", page(coverage::page)))
+        .merge(both("/t/{tenant}/import", page(import::page)))
+        .merge(both("/t/{tenant}/job", page(import::job)))
+        .merge(both("/t/{tenant}/tags", page(tags::page)))
+        .merge(both("/t/{tenant}/metrics", page(metrics::page)))
+        .merge(both("/t/{tenant}/tokens", page(tokens::page)))
+        .route("/t/{tenant}", get(home::front))
+        .route("/t/{tenant}/suggestions", page(search::suggestions))
+        .route("/t/{tenant}/download", get(search::download))
+        .route("/t/{tenant}/job/events", get(import::events))
+        .route("/t/{tenant}/job/change", change(import::change))
+        .route("/t/{tenant}/upload", post(import::upload).layer(DefaultBodyLimit::disable()))
+        .route("/t/{tenant}/transition", change(record::transition))
+        .route("/t/{tenant}/tags/change", change(tags::change))
+        .route("/t/{tenant}/tokens/change", change(tokens::change))
+        .with_state(pages)
+}
+
+/// A page: what it shows, or what is wrong, in the same frame.
+fn page<F, A>(show: F) -> MethodRouter<Arc<Pages>>
+where
+    F: Fn(Arc<Visit>) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer<View>> + Send + 'static,
+{
+    get(move |visit: Visit| async move {
+        let visit = Arc::new(visit);
+        let view = show(visit.clone()).await;
+        visit.answer(view)
+    })
+}
+
+/// A form that was sent: where it leads, or what is wrong.
+fn change<F, A>(work: F) -> MethodRouter<Arc<Pages>>
+where
+    F: Fn(Arc<Visit>, Form) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer<Response>> + Send + 'static,
+{
+    post(move |visit: Visit, form: Form| async move {
+        let visit = Arc::new(visit);
+        match visit.check(&form) {
+            Ok(()) => work(visit.clone(), form).await,
+            Err(problem) => Err(problem),
+        }
+        .unwrap_or_else(|problem| visit.answer(Err(problem)))
+    })
+}

@@ -1,0 +1,261 @@
+//! A record: what it is, who says what of it, what it belongs to, what was done with it and what can be done.
+
+use super::layout::csrf;
+use super::shown::{items, members, moment, named, plain, short, text, value};
+use super::visit::{Form, View, Visit, with_params};
+use crate::problem::{Answer, Problem};
+use axum::body::{Body, to_bytes};
+use axum::http::Method;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use stook_store::access::Role;
+
+/// Bytes of a document that are shown.
+const MOST_DOCUMENT: usize = 256 << 10;
+/// Collections that are asked what belongs to a record.
+const MOST_LINKS: usize = 24;
+
+/// `?collection=C&key=K`
+pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+    let missing = || Problem::bad("say ?collection=COLLECTION&key=KEY");
+    let (collection, key) = (visit.param("collection").ok_or_else(missing)?, visit.param("key").ok_or_else(missing)?);
+    let overview = visit.ask("", &[]).await?;
+    let all = items(&overview["collections"]);
+    let own = all.iter().find(|own| named(own, "name") == collection);
+    let own = own.ok_or_else(|| Problem::missing(format!("there is no collection {collection:?}")))?;
+    let explained = visit.ask(&format!("/{collection}/-/explain"), &[("key", key)]).await?;
+    let log = visit.ask(&format!("/{collection}/-/log"), &[("key", key), ("limit", "20")]).await?;
+    let body = html! {
+        p.quiet {
+            a href=(visit.to("search", &[("q", collection)])) { (collection) }
+            @if let Some(at) = explained.get("changed").filter(|at| at.is_string()) { " · changed " (moment(at)) }
+        }
+        @if !items(&explained["tags"]).is_empty() {
+            ul.chips aria-label="Tags" {
+                @for tag in items(&explained["tags"]) { li { a href=(visit.to("search", &[("q", &format!("{collection} tag={}", plain(tag)))])) { (plain(tag)) } } }
+            }
+        }
+        (states(&visit, own, &explained, collection, key))
+        (fields(&visit, own, &explained))
+        (belonging(&visit, all, collection, key).await)
+        (history(&log))
+        (document(&visit, collection, key, &explained).await)
+    };
+    Ok(View::new(key, body))
+}
+
+/// State with the transitions that change it.
+fn states(visit: &Visit, own: &Json, explained: &Json, collection: &str, key: &str) -> Markup {
+    let transitions: Vec<&str> = items(&own["transitions"]).iter().filter_map(Json::as_str).collect();
+    html! {
+        @if members(&explained["state"]).next().is_some() {
+            section {
+                h2 { "State" }
+                dl { @for (name, state) in members(&explained["state"]) { dt { (name) } dd { (value(&state["value"])) } } }
+                @if visit.may(Role::Write) {
+                    div.actions {
+                        @for name in &transitions {
+                            form method="post" action=(visit.to("transition", &[])) {
+                                (csrf(visit))
+                                input type="hidden" name="collection" value=(collection);
+                                input type="hidden" name="key" value=(key);
+                                input type="hidden" name="transition" value=(name);
+                                @for (argument, about) in members(&own["arguments"][*name]) {
+                                    label { (argument) " " (input(argument, about)) }
+                                }
+                                button { (name.replace('_', " ")) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn input(name: &str, about: &Json) -> Markup {
+    let required = about["required"] == true;
+    let choices = items(&about["one_of"]);
+    html! {
+        @if choices.is_empty() {
+            input name={ "arg." (name) } required[required] data-type=(named(about, "type"));
+        } @else {
+            select name={ "arg." (name) } required[required] {
+                @if !required { option value="" { "–" } }
+                @for choice in choices { option { (plain(choice)) } }
+            }
+        }
+    }
+}
+
+/// Golden values, and what every contributor says: the winning value is marked, another one stands out.
+fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
+    let contributors: Vec<&str> = items(&explained["contributions"]).iter().map(|one| named(one, "contributor")).collect();
+    let has_value = |field: &Json| !field["value"].is_null() || !items(&field["lost"]).is_empty();
+    let cell = |field: &Json, contributor: &str| {
+        let won = items(&field["from"]).iter().any(|from| from == contributor);
+        let lost = items(&field["lost"]).iter().find(|lost| named(lost, "contributor") == contributor);
+        match (won, lost) {
+            (true, _) => html! { td.won { span aria-label="wins" { "✓" } } },
+            (_, Some(lost)) => html! { td.lost { (value(&lost["value"])) } },
+            _ => html! { td {} },
+        }
+    };
+    html! {
+        section {
+            h2 { "Fields" }
+            div.wide {
+                table.fields {
+                    thead {
+                        tr {
+                            th scope="col" { "field" } th scope="col" { "value" }
+                            @for contributor in &contributors { th scope="col" { (contributor) } }
+                            th scope="col" { "why" }
+                        }
+                    }
+                    tbody {
+                        @for (name, field) in members(&explained["fields"]).filter(|(_, field)| has_value(field)) {
+                            tr class=[(!items(&field["lost"]).is_empty()).then_some("conflict")] {
+                                th scope="row" { (name) }
+                                td {
+                                    @match own["links"][name.as_str()].as_str().zip(field["value"].as_str()) {
+                                        Some((target, key)) => a href=(visit.to("record", &[("collection", target), ("key", key)])) { (text(key)) },
+                                        None => (value(&field["value"])),
+                                    }
+                                }
+                                @for contributor in &contributors { (cell(field, contributor)) }
+                                td.quiet { (why(field)) }
+                            }
+                        }
+                    }
+                    @if !contributors.is_empty() {
+                        tfoot {
+                            tr {
+                                th scope="row" { "said" } td {}
+                                @for one in items(&explained["contributions"]) { td { (moment(&one["as_of"])) } }
+                                td {}
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn why(field: &Json) -> String {
+    let word = |name: &str| field[name].as_str();
+    match (word("derived"), word("rule")) {
+        (Some(derived), _) => short(derived, 80),
+        (_, Some(rule)) => rule.to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// Records of other collections whose links name this one.
+async fn belonging(visit: &Visit, all: &[Json], collection: &str, key: &str) -> Markup {
+    let mut rows = Vec::new();
+    for (other, field) in linking(all, collection).into_iter().take(MOST_LINKS) {
+        let query = format!("{other} {field}={}", quoted(key));
+        // what has no index is not looked through for this
+        let counted = visit.ask("/query", &[("q", &format!("{query} | count(key)")), ("ask", "never")]).await;
+        let number = counted.ok().and_then(|counted| counted["rows"][0]["count(key)"].as_u64()).unwrap_or(0);
+        if number > 0 {
+            let is_coverage = other.contains('.');
+            let page =
+                if is_coverage { visit.to("coverage", &[("collection", other), ("parent", key)]) } else { visit.to("search", &[("q", &query)]) };
+            rows.push((other, field, number, page));
+        }
+    }
+    html! {
+        @if !rows.is_empty() {
+            section {
+                h2 { "Belonging to it" }
+                ul.chips { @for (other, field, number, page) in rows { li { a href=(page) { (other) " " span.quiet { (field) } " " (number) } } } }
+            }
+        }
+    }
+}
+
+/// Collections whose records name one of this collection, each with the field that does.
+fn linking<'j>(all: &'j [Json], collection: &str) -> Vec<(&'j str, &'j str)> {
+    let mut found = Vec::new();
+    for other in all {
+        found.extend(members(&other["links"]).filter(|(_, target)| *target == collection).map(|(field, _)| (named(other, "name"), field.as_str())));
+    }
+    found
+}
+
+/// A value as the query language takes it.
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn history(log: &Json) -> Markup {
+    html! {
+        @if !items(&log["entries"]).is_empty() {
+            section {
+                h2 { "What was done" }
+                ol.log {
+                    @for entry in items(&log["entries"]) {
+                        li {
+                            (moment(&entry["at"])) " "
+                            strong { (plain(&entry["transition"]).replace('_', " ")) } " "
+                            span.quiet { (plain(&entry["by"])) }
+                            @for (name, change) in members(&entry["changes"]) { " " (name) ": " (value(&change["before"])) " → " (value(&change["after"])) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The document as it was delivered, indented where it is JSON.
+async fn document(visit: &Visit, collection: &str, key: &str, explained: &Json) -> Markup {
+    if items(&explained["contributions"]).iter().all(|one| one["raw_bytes"].is_null()) {
+        return html! {};
+    }
+    let path = with_params(&format!("/v1/{}/{collection}/-/document", visit.tenant), &[("key", key)]);
+    let response = visit.fetch(Method::GET, &path, Body::empty(), None).await;
+    let bytes = match response.status().is_success() {
+        true => to_bytes(response.into_body(), 64 << 20).await.unwrap_or_default(),
+        false => return html! {},
+    };
+    let json = serde_json::from_slice::<Json>(&bytes).ok().filter(Json::is_object).and_then(|json| serde_json::to_string_pretty(&json).ok());
+    let whole = json.unwrap_or_else(|| String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_DOCUMENT)]).into_owned());
+    // MARC has separators that nobody sees
+    let whole = whole.replace('\u{1e}', "\n").replace('\u{1f}', " ‡").replace('\u{1d}', "\n");
+    html! {
+        @if !bytes.is_empty() {
+            details { summary { "The document as delivered, " (bytes.len()) " bytes" } pre { (short(&whole, MOST_DOCUMENT)) } }
+        }
+    }
+}
+
+/// A transition that was asked for by a form: `arg.NAME` are its arguments.
+pub async fn transition(visit: Arc<Visit>, form: Form) -> Answer<Response> {
+    let (collection, key, name) = (form.need("collection")?, form.need("key")?, form.need("transition")?);
+    let overview = visit.ask("", &[]).await?;
+    let about = |argument: &str| {
+        let own = items(&overview["collections"]).iter().find(|own| named(own, "name") == collection);
+        own.map_or("", |own| named(&own["arguments"][name][argument], "type"))
+    };
+    let mut arguments = Map::new();
+    for (sent, text) in form.0.iter().filter(|(_, text)| !text.is_empty()) {
+        let Some(argument) = sent.strip_prefix("arg.") else { continue };
+        // what is no text is what JSON takes it for
+        let own = if about(argument) == "text" { None } else { serde_json::from_str(text).ok() };
+        arguments.insert(argument.to_owned(), own.unwrap_or_else(|| text.as_str().into()));
+    }
+    let known = items(&overview["collections"])
+        .iter()
+        .any(|own| named(own, "name") == collection && items(&own["transitions"]).iter().any(|known| known == name));
+    if !known {
+        return Err(Problem::missing(format!("there is no transition {name:?} of {collection:?}")));
+    }
+    visit.send(Method::POST, &format!("/{collection}/-/{name}"), &[("key", key)], Some(&Json::Object(arguments))).await?;
+    Ok(Redirect::to(&visit.to("record", &[("collection", collection), ("key", key)])).into_response())
+}

@@ -1,0 +1,217 @@
+//! Search: a query, its rows, its mistakes under a caret, and what was perhaps meant.
+
+use super::layout::trouble;
+use super::shown::{count, items, members, named, plain, value};
+use super::visit::{View, Visit, with_params};
+use crate::problem::Answer;
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, header};
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use serde_json::Value as Json;
+use std::sync::Arc;
+
+/// Rows of a page.
+const ROWS: u64 = 50;
+/// Columns that are shown of records with many fields.
+const COLUMNS: usize = 8;
+/// Most rows of a download.
+const DOWNLOADED: &str = "10000";
+/// Most words that complete a query.
+const COMPLETIONS: usize = 12;
+
+/// `?q=QUERY&idx=&view=table|json&all=`
+pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+    let overview = visit.ask("", &[]).await?;
+    let Some(query) = visit.param("q") else {
+        let body = html! { (form(&visit, "", &overview)) (begin(&visit, &overview)) };
+        return Ok(View::new("Search", body));
+    };
+    let idx: u64 = visit.param("idx").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let params = [("q", query), ("idx", &idx.to_string()), ("limit", &ROWS.to_string()), ("total", "true")];
+    let body = match visit.ask("/query", &params).await {
+        Ok(answer) => found(&visit, query, idx, &answer),
+        Err(problem) if problem.status.is_client_error() => {
+            let meant = visit.ask("/suggest", &[("text", query)]).await.unwrap_or_default();
+            html! { (trouble(&problem)) (suggested(&visit, &meant)) }
+        }
+        Err(problem) => return Err(problem),
+    };
+    Ok(View::new("Search", html! { (form(&visit, query, &overview)) (body) }))
+}
+
+fn form(visit: &Visit, query: &str, overview: &Json) -> Markup {
+    let example = items(&overview["collections"]).first().map_or("", |collection| named(collection, "name"));
+    html! {
+        form.search role="search" action=(visit.to("search", &[])) {
+            label for="q" { "Query" }
+            input #q type="search" name="q" value=(query) placeholder={ (example) " …" } autocomplete="off" spellcheck="false" autofocus[query.is_empty()]
+                hx-get=(visit.to("suggestions", &[])) hx-trigger="input changed delay:120ms" hx-target="#meant" hx-sync="this:replace";
+            button { "Search" }
+        }
+        div #meant aria-live="polite" {}
+    }
+}
+
+/// What can be asked, for who has asked nothing yet.
+fn begin(visit: &Visit, overview: &Json) -> Markup {
+    html! {
+        p { "A query is a collection, conditions and what is wanted: " code { "collection field=value | sort field-" } ". Words find what was meant." }
+        ul.chips { @for collection in items(&overview["collections"]) {
+            li { a href=(visit.to("search", &[("q", named(collection, "name"))])) { (named(collection, "name")) } }
+        } }
+    }
+}
+
+fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
+    let rows = items(&answer["rows"]);
+    let total = answer["total"].as_u64();
+    let page = |idx: u64| visit.to("search", &[("q", query), ("idx", &idx.to_string())]);
+    let api = with_params(&format!("/v1/{}/query", visit.tenant), &[("q", query)]);
+    let shown_total = total.unwrap_or(rows.len() as u64);
+    html! {
+        p.quiet {
+            @if rows.is_empty() { "Nothing was found." }
+            @else { (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of " (count(shown_total)) }
+            @if !rows.is_empty() {
+                " · " a href=(visit.to("search", &[("q", query), ("view", "json")])) { "JSON" }
+                " · " a href=(visit.to("download", &[("q", query), ("format", "csv")])) { "CSV" }
+                @if visit.param("all").is_none() { " · " a href=(visit.to("search", &[("q", query), ("all", "1")])) { "all columns" } }
+            }
+        }
+        (services(&answer["services"]))
+        @if visit.param("view") == Some("json") { pre { (serde_json::to_string_pretty(&answer["rows"]).unwrap_or_default()) } }
+        @else if !rows.is_empty() { (table(visit, answer, visit.param("all").is_some())) }
+        nav.pages aria-label="Pages of results" {
+            @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(ROWS))) { "← earlier" } }
+            @if total.is_some_and(|total| idx + ROWS < total) { a rel="next" href=(page(idx + ROWS)) { "later →" } }
+        }
+        details.quiet {
+            summary { "The same elsewhere" }
+            pre { "stook query '" (query.replace('\'', "'\\''")) "'\ncurl -H 'Authorization: Bearer TOKEN' '…" (api) "'" }
+        }
+    }
+}
+
+/// What services had to say.
+fn services(said: &Json) -> Markup {
+    html! {
+        @if !items(said).is_empty() {
+            ul.chips { @for service in items(said) { li { (named(service, "source")) ": " (super::shown::state(named(service, "state"))) } } }
+        }
+    }
+}
+
+/// Rows, with a link to each record. Of many columns the first that have values on this page are shown.
+fn table(visit: &Visit, answer: &Json, all: bool) -> Markup {
+    let rows = items(&answer["rows"]);
+    let names: Vec<&str> = items(&answer["columns"]).iter().filter_map(Json::as_str).collect();
+    let collection = answer["collection"].as_str();
+    let has_values = |name: &&str| rows.iter().any(|row| !row[*name].is_null());
+    // a field that is the key says it again
+    let repeats = |name: &&str| *name != "key" && rows.iter().all(|row| row[*name] == row["key"]);
+    let shown: Vec<&str> =
+        if all { names.clone() } else { names.iter().copied().filter(|name| has_values(name) && !repeats(name)).take(COLUMNS).collect() };
+    let is_number = |name: &str| rows.iter().any(|row| row[name].is_number());
+    html! {
+        div.wide {
+            table {
+                thead { tr { @for name in &shown { th scope="col" class=[is_number(name).then_some("number")] { (name) } } } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            @for name in &shown {
+                                td class=[is_number(name).then_some("number")] {
+                                    @match (*name, collection) {
+                                        ("key", Some(collection)) => a href=(visit.to("record", &[("collection", collection), ("key", &plain(&row["key"]))])) { (value(&row["key"])) },
+                                        _ => (value(&row[*name])),
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Queries that were perhaps meant, with the reasons.
+fn suggested(visit: &Visit, meant: &Json) -> Markup {
+    let all = items(&meant["suggestions"]);
+    html! {
+        @if !all.is_empty() {
+            h2 { "Perhaps you mean" }
+            ul.meant {
+                @for one in all {
+                    li {
+                        a href=(visit.to("search", &[("q", named(one, "query"))])) { code { (named(one, "query")) } }
+                        @for reason in items(&one["reasons"]) { span.quiet { " " (reason.as_str().unwrap_or_default()) "." } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `?q=TEXT`: how the text goes on, and queries that were perhaps meant. A part of a page.
+pub async fn suggestions(visit: Arc<Visit>) -> Answer<View> {
+    let text = visit.param("q").unwrap_or_default();
+    let overview = visit.ask("", &[]).await?;
+    let ahead = completions(text, &overview);
+    // a query of its own language needs no guess
+    let is_query = text.contains(['=', '|', '<', '>']);
+    let meant = if text.trim().is_empty() || is_query { Arc::default() } else { visit.ask("/suggest", &[("text", text)]).await.unwrap_or_default() };
+    let stem = text.trim_end_matches(|c: char| !c.is_whitespace() && c != ',');
+    let body = html! {
+        @if !ahead.is_empty() {
+            ul.chips { @for word in &ahead { li { a href=(visit.to("search", &[("q", &format!("{stem}{word}"))])) { (word) } } } }
+        }
+        (suggested(&visit, &meant))
+    };
+    Ok(View { part: true, ..View::new("", body) })
+}
+
+/// Words that the last one of a text could become: collections first, then fields of those that are named.
+fn completions(text: &str, overview: &Json) -> Vec<String> {
+    let last = text.rsplit(|c: char| c.is_whitespace() || c == ',').next().unwrap_or_default();
+    let first = text.split(|c: char| c.is_whitespace() || c == ',').next().unwrap_or_default();
+    if last.contains(['=', '<', '>', '*']) {
+        return Vec::new();
+    }
+    let collections = items(&overview["collections"]);
+    let mut all: Vec<String> = match collections.iter().find(|own| named(own, "name") == first).filter(|_| text.len() > first.len()) {
+        Some(own) => members(&own["fields"]).chain(members(&own["state"])).map(|(name, _)| format!("{name}=")).collect(),
+        None => collections.iter().map(|own| named(own, "name").to_owned()).collect(),
+    };
+    all.retain(|word| word.starts_with(last) && word != last);
+    all.truncate(COMPLETIONS);
+    all
+}
+
+/// `?q=QUERY&format=csv`: what was found, to be kept.
+pub async fn download(visit: Visit) -> Response {
+    let path =
+        with_params(&format!("/v1/{}/query", visit.tenant), &[("q", visit.param("q").unwrap_or_default()), ("format", "csv"), ("limit", DOWNLOADED)]);
+    let mut response = visit.fetch(Method::GET, &path, Body::empty(), None).await.into_response();
+    if response.status().is_success() {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"stook.csv\""));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn texts_go_on_with_collections_and_their_fields() {
+        let overview = json!({ "collections": [{ "name": "machine", "fields": { "memory": "size", "macs": "[text]" }, "state": { "status": "text" } }, { "name": "model" }] });
+        assert_eq!(completions("m", &overview), ["machine", "model"]);
+        assert_eq!(completions("machine", &overview), Vec::<String>::new());
+        assert_eq!(completions("machine m", &overview), ["memory=", "macs="]);
+        assert_eq!(completions("machine memory=1 st", &overview), ["status="]);
+        assert_eq!(completions("machine memory=1", &overview), Vec::<String>::new());
+    }
+}

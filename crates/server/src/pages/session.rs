@@ -1,0 +1,93 @@
+//! Signing in: a token of the API, kept in a cookie that no script reads and no other site sends.
+
+use super::visit::{CARRIED, Form, csrf};
+use super::{Pages, layout};
+use crate::problem::Problem;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::html;
+use std::sync::Arc;
+
+const COOKIE: &str = "stook";
+
+/// What the API is sent for a visitor: their token, and where they come from.
+pub fn headers(sent: &HeaderMap) -> HeaderMap {
+    let mut own = HeaderMap::new();
+    for name in CARRIED {
+        if let Some(value) = sent.get(&name) {
+            own.insert(name, value.clone());
+        }
+    }
+    let cookies = sent.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
+    let token = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == COOKIE).map(|(_, token)| token);
+    // a program may send the token as it does to the API
+    let bearer = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok()).or_else(|| sent.get(header::AUTHORIZATION).cloned());
+    if let Some(bearer) = bearer {
+        own.insert(header::AUTHORIZATION, bearer);
+    }
+    own
+}
+
+/// The first page of who is known; others sign in.
+pub async fn front(State(pages): State<Arc<Pages>>, sent: HeaderMap) -> Response {
+    match pages.app.tokens.caller(&headers(&sent)) {
+        Ok(caller) => Redirect::to(&format!("/t/{}/home", caller.own_tenant())).into_response(),
+        Err(_) => Redirect::to("/sign-in").into_response(),
+    }
+}
+
+/// Where a token is given.
+pub async fn form(State(pages): State<Arc<Pages>>) -> Response {
+    shown(&pages, StatusCode::OK, None)
+}
+
+fn shown(pages: &Pages, status: StatusCode, wrong: Option<&str>) -> Response {
+    let body = html! {
+        main.narrow {
+            h1 { (pages.app.catalogue.name) }
+            p { "Sign in with a token; " code { "stook token create --role read" } " makes one." }
+            @if let Some(wrong) = wrong { p.problem role="alert" { (wrong) } }
+            form method="post" action="/sign-in" {
+                label for="token" { "Token" }
+                input #token type="password" name="token" autocomplete="current-password" required autofocus;
+                button { "Sign in" }
+            }
+        }
+    };
+    layout::html(status, layout::document("Sign in", &body))
+}
+
+/// Takes a token.
+pub async fn enter(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form) -> Response {
+    let token = form.get("token").unwrap_or_default().trim();
+    let mut own = headers(&sent);
+    let plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    let bearer = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| plain && !token.is_empty());
+    let caller = bearer.ok_or_else(|| Problem::bad("")).and_then(|bearer| {
+        own.insert(header::AUTHORIZATION, bearer);
+        pages.app.tokens.caller(&own)
+    });
+    match caller {
+        Ok(caller) => {
+            let mut response = Redirect::to(&format!("/t/{}/home", caller.own_tenant())).into_response();
+            // checked above: letters, digits, - and _
+            if let Ok(cookie) = HeaderValue::from_str(&format!("{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict")) {
+                response.headers_mut().insert(header::SET_COOKIE, cookie);
+            }
+            response
+        }
+        Err(_) => shown(&pages, StatusCode::UNAUTHORIZED, Some("This token is not known; it may have been revoked.")),
+    }
+}
+
+/// Forgets the token.
+pub async fn leave(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form) -> Response {
+    if form.get("csrf") != Some(&csrf(&pages, &headers(&sent))) {
+        return layout::bare(&Problem::new(StatusCode::FORBIDDEN, "this form is not of this visit: load the page again"));
+    }
+    let mut response = Redirect::to("/sign-in").into_response();
+    let gone = HeaderValue::from_static("stook=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+    response.headers_mut().insert(header::SET_COOKIE, gone);
+    response
+}

@@ -1,0 +1,103 @@
+//! Values as people read them.
+
+use maud::{Markup, html};
+use serde_json::Value as Json;
+
+/// Characters of a text that are shown before the rest is folded.
+const LONG: usize = 160;
+/// Characters of the longest text that is shown at all.
+const LONGEST: usize = 20_000;
+
+/// A value. Texts are isolated: their direction is theirs alone.
+pub fn value(json: &Json) -> Markup {
+    match json {
+        Json::Null => html! { span.none { "–" } },
+        Json::Bool(yes) => html! { (yes) },
+        Json::Number(number) => html! { span.number { (number) } },
+        Json::String(text) => self::text(text),
+        Json::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {
+            let shown: Vec<String> = items.iter().map(plain).collect();
+            self::text(&shown.join("; "))
+        }
+        other => {
+            let whole = serde_json::to_string_pretty(other).unwrap_or_default();
+            let count = match other {
+                Json::Array(items) => format!("{} entries", items.len()),
+                Json::Object(members) => format!("{} members", members.len()),
+                _ => String::new(),
+            };
+            html! { details { summary { (count) } pre { (short(&whole, LONGEST)) } } }
+        }
+    }
+}
+
+/// A value on one line.
+pub fn plain(json: &Json) -> String {
+    match json {
+        Json::Null => String::new(),
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A text; the rest of a long one is folded.
+pub fn text(text: &str) -> Markup {
+    if text.chars().nth(LONG).is_none() {
+        return html! { bdi { (text) } };
+    }
+    html! { details { summary { bdi { (short(text, LONG)) } } bdi.long { (short(text, LONGEST)) } } }
+}
+
+/// At most so many characters.
+pub fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A whole number with narrow gaps.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Members of an object, or of nothing.
+pub fn members(json: &Json) -> impl Iterator<Item = (&String, &Json)> {
+    json.as_object().into_iter().flatten()
+}
+
+/// Elements of a list, or of nothing.
+pub fn items(json: &Json) -> &[Json] {
+    json.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A text member.
+pub fn named<'j>(json: &'j Json, name: &str) -> &'j str {
+    json[name].as_str().unwrap_or_default()
+}
+
+/// A date and time without what nobody reads.
+pub fn moment(json: &Json) -> Markup {
+    let whole = json.as_str().unwrap_or_default();
+    let shown = whole.split('.').next().unwrap_or_default().replace('T', " ");
+    html! { time datetime=(whole) { (shown.trim_end_matches('Z')) } }
+}
+
+/// A state as a word with a colour of its own; the word alone says it, too.
+pub fn state(name: &str) -> Markup {
+    let kind = match name {
+        "completed" | "complete" | "Complete" | "OK" | "available" | "Ready" => "good",
+        "failed" | "dead" | "Missing" | "KO" => "bad",
+        "completed_with_errors" | "cancelled" | "Partial" | "partial" => "odd",
+        _ => "open",
+    };
+    html! { span class={ "state " (kind) } { (name.replace('_', " ")) } }
+}

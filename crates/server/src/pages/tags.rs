@@ -1,0 +1,121 @@
+//! Tags: what carries them by which definition, and how their evaluation goes on.
+
+use super::layout::csrf;
+use super::shown::{count, items, named, plain, state, text};
+use super::visit::{Form, View, Visit};
+use crate::problem::{Answer, Problem};
+use axum::http::Method;
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use stook_store::access::Role;
+
+/// The tags of all collections that have some.
+pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+    let overview = visit.ask("", &[]).await?;
+    let tagged: Vec<&str> = items(&overview["collections"]).iter().filter(|own| own["tags"] == true).map(|own| named(own, "name")).collect();
+    let mut all = Vec::new();
+    for collection in tagged {
+        all.push((collection, visit.ask(&format!("/tags/{collection}"), &[]).await?));
+    }
+    let body = html! {
+        @if all.is_empty() { p.quiet { "No collection of this catalogue has tags." } }
+        @for (collection, tags) in &all {
+            section {
+                h2 { (collection) }
+                div.wide {
+                    table {
+                        thead {
+                            tr {
+                                th scope="col" { "tag" } th.number scope="col" { "records" } th scope="col" { "definition" } th scope="col" { "evaluation" }
+                                @if visit.may(Role::Admin) { th scope="col" { "change" } }
+                            }
+                        }
+                        tbody { @for tag in items(&tags["tags"]) { (row(&visit, collection, tag)) } }
+                    }
+                }
+                @if visit.may(Role::Admin) { (new_tag(&visit, collection)) }
+            }
+        }
+    };
+    Ok(View::new("Tags", body))
+}
+
+fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
+    let name = named(tag, "name");
+    let evaluation = &tag["evaluation"];
+    let number = |name: &str| evaluation[name].as_u64().unwrap_or(0);
+    let definition = tag["xpath"].as_str().or(tag["query"].as_str()).unwrap_or("given by hand");
+    html! {
+        tr {
+            th scope="row" {
+                a href=(visit.to("search", &[("q", &format!("{collection} tag={name}"))])) { bdi { (name) } }
+                @if let Some(comment) = tag["comment"].as_str().filter(|comment| !comment.is_empty()) { br; span.quiet { (text(comment)) } }
+            }
+            td.number { (count(tag["records"].as_u64().unwrap_or(0))) }
+            td { code { (text(definition)) } }
+            td {
+                @if let Some(own) = evaluation["state"].as_str() {
+                    (state(own)) " "
+                    @if own == "running" || own == "queued" { (count(number("records"))) " of " (count(number("of"))) }
+                    @if number("added") + number("removed") > 0 { "+" (count(number("added"))) " −" (count(number("removed"))) }
+                }
+            }
+            @if visit.may(Role::Admin) {
+                td.actions {
+                    @if tag["kind"] != "manual" { (button(visit, collection, name, "rebuild")) }
+                    (button(visit, collection, name, "delete"))
+                }
+            }
+        }
+    }
+}
+
+fn button(visit: &Visit, collection: &str, name: &str, what: &str) -> Markup {
+    html! {
+        form method="post" action=(visit.to("tags/change", &[])) {
+            (csrf(visit))
+            input type="hidden" name="collection" value=(collection); input type="hidden" name="name" value=(name);
+            button name="do" value=(what) aria-label={ (what) " " (name) } { (what) }
+        }
+    }
+}
+
+fn new_tag(visit: &Visit, collection: &str) -> Markup {
+    let id = |part: &str| format!("{part}-{collection}");
+    html! {
+        details {
+            summary { "New tag" }
+            form.stacked method="post" action=(visit.to("tags/change", &[])) {
+                (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="do" value="create";
+                label for=(id("name")) { "Name" } input id=(id("name")) name="name" required;
+                label for=(id("xpath")) { "XPath, of what its document says" } textarea id=(id("xpath")) name="xpath" rows="2" spellcheck="false" {}
+                label for=(id("query")) { "or a query" } input id=(id("query")) name="query" spellcheck="false";
+                label for=(id("comment")) { "Comment" } input id=(id("comment")) name="comment";
+                button { "Create" }
+            }
+        }
+    }
+}
+
+/// Makes a tag, evaluates it again, or removes it.
+pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
+    let (collection, name) = (form.need("collection")?, form.need("name")?);
+    let overview = visit.ask("", &[]).await?;
+    if !items(&overview["collections"]).iter().any(|own| named(own, "name") == collection && own["tags"] == true) {
+        return Err(Problem::missing(format!("{collection:?} has no tags")));
+    }
+    let path = format!("/tags/{collection}/{}", super::visit::encoded(name));
+    match form.need("do")? {
+        "create" => {
+            let words = ["name", "xpath", "query", "comment"].into_iter().filter_map(|word| Some((word.to_owned(), form.get(word)?.into())));
+            let wish: Map<String, Json> = words.collect();
+            visit.send(Method::POST, &format!("/tags/{collection}"), &[], Some(&wish.into())).await?;
+        }
+        "rebuild" => drop(visit.send(Method::POST, &format!("{path}/rebuild"), &[], None).await?),
+        "delete" => drop(visit.send(Method::DELETE, &path, &[], None).await?),
+        other => return Err(Problem::bad(format!("{} is no change of a tag", plain(&other.into())))),
+    }
+    Ok(Redirect::to(&visit.to("tags", &[])).into_response())
+}

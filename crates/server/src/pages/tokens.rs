@@ -1,0 +1,73 @@
+//! Tokens: who may do what.
+
+use super::layout::{csrf, document, html as page_of};
+use super::shown::{items, moment, named, plain};
+use super::visit::{Form, View, Visit};
+use crate::problem::{Answer, Problem};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::html;
+use serde_json::json;
+use std::sync::Arc;
+
+/// Tokens of the tenant.
+pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+    let tokens = visit.ask("/tokens", &[]).await?;
+    let body = html! {
+        @if items(&tokens["tokens"]).is_empty() {
+            p.quiet { "There is no token: whoever is on this machine may do everything. With the first token that ends; make one that is admin." }
+        } @else {
+            table {
+                thead { tr { th scope="col" { "name" } th scope="col" { "role" } th scope="col" { "made (UTC)" } th scope="col" { "change" } } }
+                tbody {
+                    @for token in items(&tokens["tokens"]) {
+                        tr {
+                            th scope="row" { bdi { (named(token, "name")) } " " span.quiet { "no. " (plain(&token["id"])) } }
+                            td { (named(token, "role")) }
+                            td { (moment(&token["created"])) }
+                            td {
+                                form method="post" action=(visit.to("tokens/change", &[])) {
+                                    (csrf(&visit)) input type="hidden" name="revoke" value=(plain(&token["id"]));
+                                    button aria-label={ "revoke " (named(token, "name")) } { "revoke" }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        form.stacked method="post" action=(visit.to("tokens/change", &[])) {
+            h2 { "New token" }
+            (csrf(&visit))
+            label for="name" { "What it is for" } input #name name="name" maxlength="100" required;
+            label for="role" { "May" }
+            select #role name="role" {
+                option value="read" { "read" } option value="write" { "also write and import" } option value="admin" { "do everything" }
+            }
+            button { "Make" }
+        }
+    };
+    Ok(View::new("Tokens", body))
+}
+
+/// Makes a token, which is shown this once, or revokes one.
+pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
+    if let Some(id) = form.get("revoke") {
+        if !id.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(Problem::bad("a token has a number"));
+        }
+        visit.send(Method::DELETE, &format!("/tokens/{id}"), &[], None).await?;
+        return Ok(Redirect::to(&visit.to("tokens", &[])).into_response());
+    }
+    let wish = json!({ "name": form.need("name")?, "role": form.need("role")? });
+    let made = visit.send(Method::POST, "/tokens", &[], Some(&wish)).await?;
+    let body = html! {
+        main.narrow {
+            h1 { "A new token" }
+            p { "It is shown this once. Its name is " bdi { (named(&made, "name")) } ", it may " (named(&made, "role")) "." }
+            pre.secret { (named(&made, "token")) }
+            p { a href=(visit.to("tokens", &[])) { "To the tokens" } }
+        }
+    };
+    Ok(page_of(StatusCode::CREATED, document("A new token", &body)))
+}

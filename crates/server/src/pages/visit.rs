@@ -1,0 +1,255 @@
+//! A visit: who looks, what they asked for, and the answers of the API that are shown.
+
+use super::{Pages, layout, session};
+use crate::access::Caller;
+use crate::problem::{Answer, Problem};
+use crate::request::Params;
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::Markup;
+use serde_json::{Map, Value as Json};
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, Mutex};
+use stook_store::access::Role;
+use tower_service::Service;
+
+/// Longest answer of the API that is shown.
+const MOST_ANSWER: usize = 32 << 20;
+/// Longest form.
+const MOST_FORM: usize = 1 << 20;
+
+/// What a page shows.
+pub struct View {
+    /// Its title.
+    pub title: String,
+    /// What stands in the frame; the frame is left out of what replaces a part of a page.
+    pub body: Markup,
+    /// Whether it is a part of a page.
+    pub part: bool,
+}
+
+impl View {
+    /// A page.
+    pub fn new(title: impl Into<String>, body: Markup) -> Self {
+        Self { title: title.into(), body, part: false }
+    }
+}
+
+/// Who looks at what.
+pub struct Visit {
+    pages: Arc<Pages>,
+    /// Who looks.
+    pub caller: Caller,
+    /// Whose records.
+    pub tenant: String,
+    /// The token that is sent with questions, and where the visitor comes from.
+    own: HeaderMap,
+    params: Params,
+    /// The path and what stands behind it, without `.json`.
+    pub place: String,
+    wants_json: bool,
+    /// What was asked of the API, and its answers.
+    answers: Mutex<Vec<(String, Arc<Json>)>>,
+}
+
+impl FromRequestParts<Arc<Pages>> for Visit {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, pages: &Arc<Pages>) -> Result<Self, Response> {
+        let path = parts.uri.path().to_owned();
+        let wants_json = path.ends_with(".json");
+        let problem = |problem: Problem| if wants_json { problem.into_response() } else { layout::bare(&problem) };
+        let own = session::headers(&parts.headers);
+        let caller = match pages.app.tokens.caller(&own) {
+            Ok(caller) => caller,
+            Err(refused) if wants_json || parts.method != Method::GET => return Err(problem(refused)),
+            Err(_) => return Err(Redirect::to("/sign-in").into_response()),
+        };
+        let values = RawPathParams::from_request_parts(parts, pages).await.map_err(|_| problem(Problem::bad("the path is not UTF-8")))?;
+        let named = values.iter().find(|(name, _)| *name == "tenant").map_or("", |(_, value)| value);
+        let tenant = caller.tenant(named).map_err(problem)?;
+        let query = parts.uri.query().unwrap_or_default();
+        let params = Params::parse(query).map_err(problem)?;
+        let shown = path.strip_suffix(".json").unwrap_or(&path);
+        let place = if query.is_empty() { shown.to_owned() } else { format!("{shown}?{query}") };
+        let answers = Mutex::default();
+        Ok(Self { pages: pages.clone(), caller, tenant: tenant.as_str().to_owned(), own, params, place, wants_json, answers })
+    }
+}
+
+/// What a form sent.
+pub struct Form(pub Vec<(String, String)>);
+
+impl FromRequest<Arc<Pages>> for Form {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, _: &Arc<Pages>) -> Result<Self, Response> {
+        let wrong = |what: &str| layout::bare(&Problem::bad(what));
+        let bytes = to_bytes(request.into_body(), MOST_FORM).await.map_err(|_| wrong("a form has at most 1 MB"))?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| wrong("the form is not UTF-8"))?;
+        Params::parse(text).map(|params| Self(params.into_pairs())).map_err(|problem| layout::bare(&problem))
+    }
+}
+
+impl Form {
+    /// A value; the empty text is none.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.as_str())
+    }
+
+    /// A value that must be there.
+    ///
+    /// # Errors
+    /// 400 when it is not.
+    pub fn need(&self, name: &str) -> Answer<&str> {
+        self.get(name).ok_or_else(|| Problem::bad(format!("{name} is missing")))
+    }
+}
+
+impl Visit {
+    /// A parameter behind the question mark; the empty text is none.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        self.params.first(name).filter(|value| !value.is_empty())
+    }
+
+    /// Whether somebody may do what needs this role: what is refused is not offered.
+    pub fn may(&self, role: Role) -> bool {
+        self.caller.role >= role
+    }
+
+    /// The path of a page of this tenant.
+    pub fn to(&self, page: &str, params: &[(&str, &str)]) -> String {
+        with_params(&format!("/t/{}/{page}", self.tenant), params)
+    }
+
+    /// The catalogue's name.
+    pub fn catalogue(&self) -> &str {
+        &self.pages.app.catalogue.name
+    }
+
+    /// Whether there is something to sign out of.
+    pub fn is_signed_in(&self) -> bool {
+        self.own.contains_key(header::AUTHORIZATION)
+    }
+
+    /// Asks the API for JSON.
+    ///
+    /// # Errors
+    /// What the API says.
+    pub async fn ask(&self, path: &str, params: &[(&str, &str)]) -> Answer<Arc<Json>> {
+        let path = with_params(&format!("/v1/{}{path}", self.tenant), params);
+        let json = Arc::new(self.call(Method::GET, &path, Body::empty(), None).await?);
+        if let Ok(mut answers) = self.answers.lock() {
+            answers.push((path, json.clone()));
+        }
+        Ok(json)
+    }
+
+    /// Sends JSON to the API.
+    ///
+    /// # Errors
+    /// What the API says.
+    pub async fn send(&self, method: Method, path: &str, params: &[(&str, &str)], body: Option<&Json>) -> Answer<Json> {
+        let path = with_params(&format!("/v1/{}{path}", self.tenant), params);
+        let sent = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.call(method, &path, sent, body.map(|_| "application/json")).await
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Body, media: Option<&'static str>) -> Answer<Json> {
+        let response = self.fetch(method, path, body, media).await;
+        let status = response.status();
+        let failed = |error: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error);
+        let bytes =
+            to_bytes(response.into_body(), MOST_ANSWER).await.map_err(|error| failed(format!("the answer is too long to be shown: {error}")))?;
+        let json: Json = if bytes.is_empty() { Json::Null } else { serde_json::from_slice(&bytes).unwrap_or_default() };
+        if status.is_success() { Ok(json) } else { Err(Problem::of_json(status, &json)) }
+    }
+
+    /// The answer of a path of the API as it is.
+    pub async fn fetch(&self, method: Method, path: &str, body: Body, media: Option<&'static str>) -> Response {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        match path.parse() {
+            Ok(path) => *request.uri_mut() = path,
+            Err(_) => return Problem::bad("the path is no path").into_response(),
+        }
+        *request.headers_mut() = self.own.clone();
+        if let Some(media) = media {
+            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+        }
+        let mut api = self.pages.api.clone();
+        match api.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    /// What tells this visitor's forms from those of other pages.
+    pub fn csrf(&self) -> String {
+        csrf(&self.pages, &self.own)
+    }
+
+    /// Whether a form comes from a page of ours.
+    ///
+    /// # Errors
+    /// 403 when it does not.
+    pub fn check(&self, form: &Form) -> Answer<()> {
+        if self.pages.secret != [0; 32] && form.get("csrf") == Some(&self.csrf()) {
+            return Ok(());
+        }
+        Err(Problem::new(StatusCode::FORBIDDEN, "this form is not of this visit: load the page again"))
+    }
+
+    /// What was asked for: the page, a part of one, or the answers it shows.
+    pub fn answer(&self, view: Answer<View>) -> Response {
+        match view {
+            Ok(_) if self.wants_json => {
+                let answers = self.answers.lock().map(|answers| answers.clone()).unwrap_or_default();
+                let all: Map<String, Json> = answers.into_iter().map(|(path, json)| (path, (*json).clone())).collect();
+                axum::Json(Json::Object(all)).into_response()
+            }
+            Err(problem) if self.wants_json => problem.into_response(),
+            Ok(view) if view.part => layout::html(StatusCode::OK, view.body),
+            Ok(view) => layout::html(StatusCode::OK, layout::frame(self, &view.title, &view.body)),
+            Err(problem) => layout::html(problem.status, layout::frame(self, "That did not work", &layout::trouble(&problem))),
+        }
+    }
+}
+
+/// The mark of forms for who sends these headers.
+pub fn csrf(pages: &Pages, own: &HeaderMap) -> String {
+    let mut hash = Sha256::new();
+    hash.update(pages.secret);
+    hash.update(own.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes));
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A path with parameters, encoded.
+pub fn with_params(path: &str, params: &[(&str, &str)]) -> String {
+    let mut out = path.to_owned();
+    for (place, (name, value)) in params.iter().enumerate() {
+        out.push(if place == 0 { '?' } else { '&' });
+        out.push_str(name);
+        out.push('=');
+        out.push_str(&encoded(value));
+    }
+    out
+}
+
+/// Percent-encoded.
+pub fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte as char),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// Headers that are carried from a visitor's request to questions of the API.
+pub const CARRIED: [HeaderName; 2] = [header::HOST, header::ORIGIN];
