@@ -1,4 +1,4 @@
-# The whole vocabulary of the workbench: fmt lint test bench seeds demo (and bench-GROUP).
+# The whole vocabulary of the workbench: fmt lint test bench seeds screenshots demo (and bench-GROUP).
 # Build output lives outside the clone, so that clean clones rebuild little.
 CACHE ?= $(HOME)/.cache/stook
 export CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -8,10 +8,10 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint test seeds bench bench-datasets bench-import bench-lab bench-machines bench-postgres bench-sentinel bench-serve demo build peer reference postgres
+.PHONY: help fmt lint test screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres
 
 help:
-	@echo "make fmt | lint | test | bench | bench-datasets | bench-import | bench-machines | bench-postgres | bench-sentinel | bench-serve | seeds | demo"
+	@echo "make fmt | lint | test | bench | bench-datasets | bench-import | bench-lab | bench-machines | bench-pages | bench-postgres | bench-sentinel | bench-serve | seeds | screenshots | demo"
 
 build:
 	cargo build --release --quiet --package stook-cli
@@ -30,6 +30,15 @@ reference:
 	  { python3 -m venv $(VENV) && $(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/reference/requirements.txt; } \
 	  || echo "skipped: no Python packages of reference implementations; tests that need them will say so"; fi
 
+# A browser for the tests of pages, and what drives and judges it. Without them those tests say "skipped".
+export STOOK_TEST_BROWSER ?= $(CACHE)/browser
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1; } \
+	  || echo "skipped: no chromium (Debian: apt install chromium); tests in a browser will say so"
+	@[ -d $(STOOK_TEST_BROWSER)/node_modules/axe-core ] || { command -v npm >/dev/null && mkdir -p $(STOOK_TEST_BROWSER) && cp tests/browser/package.json $(STOOK_TEST_BROWSER)/ \
+	  && npm install --prefix $(STOOK_TEST_BROWSER) --silent --no-audit --no-fund >/dev/null 2>&1; } || echo "skipped: no playwright-core and axe-core (npm); tests in a browser will say so"
+
 # A private server is started from the installed programs; they are installed where that is possible, without a cluster.
 postgres:
 	@if [ -n "$$STOOK_TEST_POSTGRES" ] || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null; then :; \
@@ -39,10 +48,10 @@ postgres:
 	  || echo "skipped: PostgreSQL could not be installed; tests that need it will say so"; \
 	else echo "skipped: PostgreSQL is not installed (Debian: apt install postgresql); tests that need it will say so"; fi
 
-test: reference postgres lint
+test: reference postgres browser lint
 	cargo test --workspace --quiet --no-fail-fast
 
-bench: bench-datasets bench-import bench-lab bench-machines bench-postgres bench-sentinel bench-serve
+bench: bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve
 
 bench-import: reference build
 	cargo build --release --quiet --package stook-benches
@@ -62,6 +71,10 @@ bench-lab: build
 bench-machines: reference postgres build
 	cargo build --release --quiet --package stook-benches
 	$(BENCH) machines
+
+bench-pages: build
+	cargo build --release --quiet --package stook-benches
+	$(BENCH) pages
 
 bench-postgres: postgres build
 	cargo build --release --quiet --package stook-benches
@@ -88,6 +101,10 @@ bench-serve: postgres peer build
 	cargo build --release --quiet --package stook-benches
 	@command -v wrk >/dev/null || echo "note: install wrk for these figures"
 	$(BENCH) serve
+
+# The main pages, light and dark, in docs/pages.
+screenshots: browser build
+	STOOK=$(STOOK) STOOK_TEST_BROWSER=$(STOOK_TEST_BROWSER) tests/browser/screenshots.sh docs/pages
 
 # Runs a command and shows it as a person would type it.
 define stook

@@ -12,6 +12,7 @@ mod leases;
 mod limits;
 mod load;
 mod machines;
+mod pages;
 mod postgres;
 mod process;
 mod seeds;
@@ -63,7 +64,8 @@ fn main() -> ExitCode {
         };
     }
     let mut figures = figures::Figures::default();
-    let groups: &[&str] = if words.is_empty() { &["datasets", "import", "lab", "machines", "postgres", "sentinel", "serve"] } else { &words };
+    let groups: &[&str] =
+        if words.is_empty() { &["datasets", "import", "lab", "machines", "pages", "postgres", "sentinel", "serve"] } else { &words };
     for group in groups {
         let result = match *group {
             "import" => import::run(&setting, &mut figures),
@@ -71,12 +73,13 @@ fn main() -> ExitCode {
             "datasets-large" => datasets::run(&setting, &mut figures, true),
             "lab" => lab::run(&setting, &mut figures),
             "machines" => machines::run(&setting, &mut figures),
+            "pages" => pages::run(&setting, &mut figures),
             "postgres" => postgres::run(&setting, &mut figures),
             "sentinel" => sentinel::run(&setting, &mut figures),
             "serve" => serve::run(&setting, &mut figures, &[]),
             part if serve::PARTS.contains(&part) => serve::run(&setting, &mut figures, &[part]),
             other => Err(format!(
-                "there is no group `{other}`; there are datasets, datasets-large, import, lab, machines, postgres, sentinel, serve, and its parts {}",
+                "there is no group `{other}`; there are datasets, datasets-large, import, lab, machines, pages, postgres, sentinel, serve, and its parts {}",
                 serve::PARTS.join(", ")
             )),
         };

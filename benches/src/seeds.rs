@@ -156,7 +156,13 @@ impl Seeds<'_> {
         command.spawn().map(Running).map_err(|error| format!("stook: {error}"))
     }
 
-    /// `stook serve`, and beside it `stook work` with as many workers as there are cores.
+    /// A served catalogue with as many workers as there are cores: those of the server itself on a file, `stook work` beside it
+    /// on a server of databases, as each begins by default.
+    fn serve_with_workers(&self, catalogue: &Path, store: &str, kept: Kept) -> Result<Served> {
+        self.serve(catalogue, store, &[], kept == Kept::Postgres)
+    }
+
+    /// `stook serve`, and `stook work` beside it where that is wanted.
     fn serve(&self, catalogue: &Path, store: &str, words: &[&str], works: bool) -> Result<Served> {
         let log = self.folder.join("serve.log");
         let words = [&["serve", "--listen", "127.0.0.1:0", "--most", "512", "--wait", "5000"], words].concat();
@@ -246,7 +252,7 @@ fn imports(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
         own.stook(&catalogue, &store, &["import", &items.display().to_string(), "--profile", "stock", "--tenant", "tenant1"])?;
         let made = own.stook(&catalogue, &store, &["token", "create", "--tenant", "*", "--role", "write", "--json"])?;
         let made: serde_json::Value = serde_json::from_str(&made).map_err(|error| format!("{made}: {error}"))?;
-        let served = own.serve(&catalogue, &store, &["--workers", "0"], true)?;
+        let served = own.serve_with_workers(&catalogue, &store, *kept)?;
         let plan = own.copy(&format!("lab/imports-{set}.yaml"))?;
         let token = made["token"].as_str().unwrap_or_default();
         own.import(page, &format!("imports-{set}-{}", kept.name()), *kept, &plan, &served.url, token)?;
@@ -315,7 +321,7 @@ fn tags(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
     ] {
         own.stook(&catalogue, &store, &["tag", "create", tag, "--xpath", definition])?;
     }
-    let served = own.serve(&catalogue, &store, &["--workers", "0"], true)?;
+    let served = own.serve_with_workers(&catalogue, &store, *kept)?;
     for plan in ["tags-one", "tags-three"] {
         let path = own.copy(&format!("lab/{plan}.yaml"))?;
         own.import(page, &format!("{plan}-{}", kept.name()), *kept, &path, &served.url, "")?;

@@ -363,6 +363,15 @@ fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
             assert_eq!((&ended["state"], &ended["counts"]["failed"]), (&json!("completed"), &json!(0)), "{first}: {ended}");
         }
         assert_eq!(stook.get("/v1/main/query?q=authority%20|%20count(key)").with(200)["rows"][0]["count(key)"], 5_500);
+        // what an import would do of the first thousand, which is nothing here
+        let before = stook.get("/v1/main/jobs").with(200);
+        let seen = stook.send("POST", "/v1/main/import?source=loc&dry_run=true&name=a%2Fb", &[], &authorities(2_000, 1, 1)).with(200);
+        let documents = seen["counts"]["documents"].as_u64().unwrap();
+        assert!((1_000..2_000).contains(&documents) && seen["counts"]["unchanged"] == documents, "{seen}");
+        let seen = stook.send("POST", "/v1/main/import?source=holdings&dry_run=true", &[], b"barcode,lccn\nb1\nb2,x\n").with(200);
+        assert_eq!((&seen["counts"]["failed"], &seen["counts"]["created"]), (&json!(1), &json!(1)), "{seen}");
+        assert!(seen["troubles"][0]["reason"].is_string() && stook.get("/v1/main/jobs").with(200) == before, "{seen}");
+        assert_eq!(stook.send("POST", "/v1/main/import?path=few.mrc&source=loc&dry_run=true", &[], b"").with(200)["counts"]["created"], 20);
         // the journal in pages
         let (mut after, mut lines) = (0, 0);
         loop {

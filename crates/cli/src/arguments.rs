@@ -331,6 +331,9 @@ pub struct Serve {
     /// Folder from which callers may import files by name.
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
+    /// Folder of runs of `stook lab` that admins see.
+    #[arg(long, value_name = "DIR")]
+    pub runs: Option<PathBuf>,
     /// Most requests in work; others wait a moment, then they are told to try again.
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub most: usize,

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::io::Write;
 use std::time::{Duration, Instant};
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
-use stook_engine::import::{self, Moment, Preview, Request};
+use stook_engine::import::{self, Moment, Preview, Request, Wanted};
 use stook_store::Store;
 use stook_store::journal::{Counts, OUTCOMES, Outcome as Became};
 use stook_store::queue::{Job, JobState};
@@ -28,7 +28,7 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         as_of: arguments.as_of.as_deref().map(|text| time("--as-of", text)).transpose()?,
     };
     if arguments.dry_run {
-        let preview = import::dry_run(&catalogue, &*store, &request, 1_000)?;
+        let preview = import::dry_run(&catalogue, &*store, &request, Wanted { documents: i64::MAX as u64, troubles: 1_000 })?;
         show_preview(&preview, arguments.json);
         return Ok(if preview.counts.of(Became::Failed) > 0 { 2 } else { 0 });
     }
@@ -159,21 +159,7 @@ fn show_counts(counts: &Counts) {
 
 fn show_preview(preview: &Preview, as_json: bool) {
     if as_json {
-        let troubles: Vec<_> = preview
-            .troubles
-            .iter()
-            .map(|trouble| {
-                json!({
-                    "file": preview.files.get(trouble.file).map(|file| &file.path),
-                    "record": trouble.record,
-                    "offset": trouble.offset,
-                    "key": trouble.key,
-                    "failed": trouble.failed,
-                    "reason": trouble.reason,
-                })
-            })
-            .collect();
-        println!("{}", json!({"dry_run": true, "counts": preview.counts, "troubles": troubles}));
+        println!("{}", preview.to_json());
         return;
     }
     println!("dry run: {} read, nothing was changed; an import would give", count(preview.counts.documents.max(0) as u64, "document"));

@@ -32,6 +32,7 @@ pub fn serve(place: &Place, arguments: &Serve) -> Outcome {
         interactive: Limits { most: arguments.most.max(1), wait: Duration::from_millis(arguments.wait) },
         cache: arguments.cache << 20,
         files: arguments.files.clone(),
+        runs: arguments.runs.clone(),
         log: match arguments.log {
             ServeLog::Nothing => Logged::Nothing,
             ServeLog::Troubles => Logged::Troubles,

@@ -7,6 +7,7 @@ use crate::split::{CHUNK_DOCUMENTS, SHARED_CHUNK, SHORT_CHUNK};
 use crate::tags;
 use crate::work::{Crew, Event, LEASE_SECONDS, Options};
 use crate::{EngineError, Result, split};
+use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
@@ -73,6 +74,32 @@ pub struct Preview {
     pub troubles: Vec<Trouble>,
     /// The files.
     pub files: Vec<JobFile>,
+}
+
+impl Preview {
+    /// As it is shown to programs.
+    pub fn to_json(&self) -> Json {
+        let trouble = |trouble: &Trouble| {
+            json!({
+                "file": self.files.get(trouble.file).map(|file| &file.path),
+                "record": trouble.record,
+                "offset": trouble.offset,
+                "key": trouble.key,
+                "failed": trouble.failed,
+                "reason": trouble.reason,
+            })
+        };
+        json!({ "dry_run": true, "counts": self.counts, "troubles": self.troubles.iter().map(trouble).collect::<Vec<_>>() })
+    }
+}
+
+/// How much of a dry run is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// No more chunks are looked at behind so many documents.
+    pub documents: u64,
+    /// Most troubles that are kept.
+    pub troubles: usize,
 }
 
 /// Chooses source and profile and looks at the files.
@@ -320,7 +347,7 @@ fn no_source(name: &str) -> EngineError {
 ///
 /// # Errors
 /// As [`create`] and [`run`].
-pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request, most_troubles: usize) -> Result<Preview> {
+pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request, most: Wanted) -> Result<Preview> {
     let (source, profile, files) = plan(catalogue, request)?;
     // no job has this number: `created_job` and origins of what the store holds never equal it
     let job = JobId::MAX >> 1;
@@ -331,9 +358,11 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
     let mut preview = Preview { files: files.clone(), ..Preview::default() };
     split::split(&files, &catalogue.sources[source], CHUNK_DOCUMENTS, Progress::default(), |chunks, _| {
         for chunk in chunks {
-            trial.chunk(&chunk.slice, &mut preview, most_troubles)?;
+            if preview.counts.documents < most.documents as i64 {
+                trial.chunk(&chunk.slice, &mut preview, most.troubles)?;
+            }
         }
-        Ok(true)
+        Ok(preview.counts.documents < most.documents as i64)
     })?;
     Ok(preview)
 }

@@ -67,6 +67,8 @@ pub struct Guarded {
     pub caller: Caller,
     /// What it is counted as.
     pub counted: Arc<Counted>,
+    /// How much longer than others it may take, in milliseconds.
+    pub patience: Arc<AtomicU64>,
 }
 
 async fn guard(State((app, class)): State<(Arc<App>, Class)>, mut request: Request, next: Next) -> Response {
@@ -87,8 +89,9 @@ async fn guard(State((app, class)): State<(Arc<App>, Class)>, mut request: Reque
     let mut response = match caller {
         Err(problem) => problem.into_response(),
         Ok(caller) => {
-            request.extensions_mut().insert(Guarded { caller, counted: counted.clone() });
-            admitted(&app, class, &counted, request, next).await
+            let patience = Arc::new(AtomicU64::new(0));
+            request.extensions_mut().insert(Guarded { caller, counted: counted.clone(), patience: patience.clone() });
+            admitted(&app, class, &counted, &patience, request, next).await
         }
     };
     let (took, status) = (began.elapsed(), response.status());
@@ -113,17 +116,21 @@ async fn guard(State((app, class)): State<(Arc<App>, Class)>, mut request: Reque
     response
 }
 
-/// What a future gives, or nothing after `time`. One that is ready at once costs no timer.
-async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+/// What a future gives, or nothing after `time` and as many milliseconds as `patience` says by then. One that is ready at once costs
+/// no timer.
+async fn within<T>(time: Duration, patience: &AtomicU64, future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     let first = std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context))).await;
     match first {
         std::task::Poll::Ready(value) => Some(value),
-        std::task::Poll::Pending => tokio::time::timeout(time, future).await.ok(),
+        std::task::Poll::Pending => match tokio::time::timeout(time, future.as_mut()).await {
+            Ok(value) => Some(value),
+            Err(_) => tokio::time::timeout(Duration::from_millis(patience.load(Ordering::Relaxed)), future).await.ok(),
+        },
     }
 }
 
-async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, request: Request, next: Next) -> Response {
+async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, patience: &AtomicU64, request: Request, next: Next) -> Response {
     let place = match app.gate(class).enter().await {
         Ok(place) => place,
         Err(problem) => return problem.into_response(),
@@ -132,7 +139,7 @@ async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, request: Requ
     match class {
         Class::Interactive => {
             let given_up = || Problem::busy("the request took too long and was given up; a change may still be done").into_response();
-            within(app.options.request_time, next.run(request)).await.unwrap_or_else(given_up)
+            within(app.options.request_time, patience, next.run(request)).await.unwrap_or_else(given_up)
         }
         // their place is theirs until the last byte is sent
         Class::Bulk | Class::Watch => next.run(request).await.map(|body| Body::new(Holding { body, _place: place })),

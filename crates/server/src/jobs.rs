@@ -11,13 +11,13 @@ use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
 use std::convert::Infallible;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
-use stook_engine::import::{self, Request, UPLOADED, Upload};
+use stook_engine::import::{self, Request, UPLOADED, Upload, Wanted};
 use stook_store::StoreError;
 use stook_store::access::Role;
 use stook_store::journal::Outcome;
@@ -149,11 +149,16 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     };
     let name = ctx.params.one("name")?;
     let path = ctx.params.one("path")?;
+    let dry_run = ctx.params.flag("dry_run")?;
     ctx.params.end()?;
     for named in [&profile, &source, &name, &path].into_iter().flatten() {
         if named.len() > 255 || named.chars().any(char::is_control) {
             return Err(Problem::bad("names have at most 255 bytes and no control characters"));
         }
+    }
+    if dry_run {
+        let name = name.as_deref().unwrap_or("documents");
+        return tried(&ctx, body, name, path, Request { files: Vec::new(), profile, source, tenant: ctx.tenant.clone(), as_of }).await;
     }
     let job = match path {
         Some(path) => of_file(&ctx, &path, profile, source, as_of).await?,
@@ -171,10 +176,7 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
 }
 
 async fn of_file(ctx: &Ctx, path: &str, profile: Option<String>, source: Option<String>, as_of: Option<i64>) -> Answer<Job> {
-    let Some(root) = &ctx.app.options.files else {
-        return Err(Problem::new(StatusCode::FORBIDDEN, "the server takes no files of its own; it was started without --files DIR"));
-    };
-    let file = inside(root, path)?;
+    let file = own_file(ctx, path)?;
     let request = Request { files: vec![file], profile, source, tenant: ctx.tenant.clone(), as_of };
     let app = ctx.app.clone();
     ctx.reaches_store();
@@ -187,6 +189,51 @@ async fn of_file(ctx: &Ctx, path: &str, profile: Option<String>, source: Option<
         cut
     })
     .await
+}
+
+/// Documents of a dry run.
+const TRIED: Wanted = Wanted { documents: 1_000, troubles: 100 };
+/// Bytes that are taken for it.
+const MOST_TRIED: u64 = 64 << 20;
+
+/// What an import would make of its first documents; nothing is changed.
+async fn tried(ctx: &Ctx, body: Body, name: &str, path: Option<String>, request: Request) -> Answer {
+    let failed = |error: std::io::Error| Problem::busy(format!("there is no room for it: {error}"));
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let file = match path {
+        Some(path) => own_file(ctx, &path)?,
+        None => {
+            // rules may look at the name
+            let name = Path::new(name).file_name().unwrap_or("documents".as_ref());
+            let file = folder.path().join(name);
+            let mut out = std::fs::File::create(&file).map_err(failed)?;
+            let (mut stream, mut taken) = (body.into_data_stream(), 0);
+            while let Ok(next) = tokio::time::timeout(ctx.app.options.stall, stream.next()).await {
+                let Some(bytes) = next else { break };
+                let bytes = bytes.map_err(|error| Problem::bad(format!("the upload ended early: {error}")))?;
+                taken += bytes.len() as u64;
+                if taken <= MOST_TRIED {
+                    out.write_all(&bytes).map_err(failed)?;
+                } else if taken > ctx.app.options.upload {
+                    break;
+                }
+            }
+            file
+        }
+    };
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let request = Request { files: vec![file], ..request };
+    let preview = blocking(move || import::dry_run(&app.catalogue, &*app.store, &request, TRIED)).await;
+    drop(folder);
+    Ok(json_answer(StatusCode::OK, preview?.to_json().to_string()))
+}
+
+/// A file of the server that the caller names.
+fn own_file(ctx: &Ctx, path: &str) -> Answer<PathBuf> {
+    let root = ctx.app.options.files.as_ref();
+    let none = || Problem::new(StatusCode::FORBIDDEN, "the server takes no files of its own; it was started without --files DIR");
+    inside(root.ok_or_else(none)?, path)
 }
 
 /// A file below the folder that is allowed, links followed.

@@ -10,6 +10,7 @@ pub mod admission;
 mod asks;
 pub mod cache;
 mod connection;
+mod counts;
 mod guard;
 mod jobs;
 mod log;
@@ -22,6 +23,7 @@ mod reads;
 mod records;
 mod request;
 mod routes;
+mod runs;
 mod suggest;
 mod tags;
 mod tokens;
@@ -75,6 +77,8 @@ pub struct Options {
     pub cache: u64,
     /// The folder from which files may be imported by name.
     pub files: Option<PathBuf>,
+    /// The folder of runs of the lab that are shown.
+    pub runs: Option<PathBuf>,
     /// What is logged of requests.
     pub log: Logged,
     /// Whether only this machine can reach the server.
@@ -94,6 +98,7 @@ impl Default for Options {
             connections: 4_096,
             cache: 256 << 20,
             files: None,
+            runs: None,
             log: Logged::Troubles,
             loopback: true,
         }
@@ -107,6 +112,7 @@ pub struct App {
     pub(crate) reads: Reads,
     pub(crate) asker: Arc<Asker>,
     pub(crate) vocabularies: suggest::Vocabularies,
+    pub(crate) counts: counts::Counts,
     /// Queries that may wait for services: others find a place while some of these are slow.
     pub(crate) waiting: Arc<Semaphore>,
     pub(crate) tokens: Tokens,
@@ -137,6 +143,7 @@ impl App {
         Ok(Arc::new(Self {
             asker: Asker::new(&catalogue),
             vocabularies: suggest::Vocabularies::default(),
+            counts: counts::Counts::default(),
             waiting: Arc::new(Semaphore::new((options.interactive.most / 2).max(1))),
             interactive: Gate::new(options.interactive),
             bulk: Gate::new(options.bulk),
@@ -189,6 +196,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/query", get(query::get).post(query::post).layer(CompressionLayer::new()))
         .route("/v1/{tenant}/suggest", get(suggest::get))
         .route("/v1/{tenant}/lookup", post(records::lookup))
+        .route("/v1/{tenant}/lab", get(runs::list))
+        .route("/v1/{tenant}/lab/{run}", get(runs::one).layer(CompressionLayer::new()))
         .route("/v1/{tenant}/pick", post(transitions::pick))
         .route("/v1/{tenant}/jobs", get(jobs::list))
         .route("/v1/{tenant}/jobs/{job}", get(jobs::one))

@@ -6,6 +6,7 @@ use crate::problem::{PROBLEM_JSON, Problem};
 use crate::query::{MOST_OFFSET, MOST_ROWS, MOST_WAIT};
 use crate::records::{MOST_KEYS, json_answer};
 use crate::routes::MOST_REPEATED;
+use crate::runs::NAME;
 use crate::tags::MOST_RECORDS;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
@@ -337,10 +338,13 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     add(
         "/v1/{tenant}".into(),
         "get",
-        Operation::new("overview", "catalogue", "What the catalogue has").json(200, "Collections and sources.", object()).guarded(),
+        Operation::new("overview", "catalogue", "What the catalogue has")
+            .query("counts", json!({ "type": "boolean" }), "Also how many records there are; a number may be five seconds old.")
+            .json(200, "Collections and sources.", object())
+            .guarded(),
     );
     let service = || json!({ "type": "object", "properties": { "service": text(), "source": text(), "state": { "enum": ["complete", "partial", "failed", "running", "unasked"] }, "reason": text() }, "required": ["service", "source", "state"] });
-    let rows = || json!({ "type": "object", "properties": { "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() } }, "additionalProperties": false });
+    let rows = || json!({ "type": "object", "properties": { "collection": text(), "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() } }, "additionalProperties": false });
     let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_OFFSET });
     let asking = || json!({ "enum": WHEN.map(|(name, _)| name) });
     let query = json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 });
@@ -400,10 +404,19 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .query("name", text(), "What the upload is called.")
         .query("path", text(), "A file in the server's folder, instead of a body.")
         .body(false, &media, json!({}))
+        .query("dry_run", json!({ "type": "boolean" }), "Nothing is changed; what an import would make of the first 1 000 documents.")
         .json(202, "The job.", reference("job"))
+        .json(200, "What a dry run found.", object())
         .problems(&[408, 409]);
     import.0["requestBody"]["description"] = "The documents, also compressed with gzip or zstd.".into();
     add("/v1/{tenant}/import".into(), "post", import.guarded());
+    let run = json!({ "type": "object", "properties": { "name": text(), "bytes": { "type": "integer" }, "written": text() }, "required": ["name", "bytes", "written"] });
+    let runs = json!({ "type": "object", "properties": { "runs": { "type": "array", "items": run } }, "required": ["runs"] });
+    add("/v1/{tenant}/lab".into(), "get", Operation::new("runs", "lab", "Runs of the lab").json(200, "Runs, the newest first.", runs).guarded());
+    let name = json!({ "type": "string", "pattern": NAME, "minLength": 1, "maxLength": 200 });
+    let one =
+        Operation::new("run", "lab", "A run of the lab").parameter("run", "path", true, name, "Its name.").json(200, "The run's file.", object());
+    add("/v1/{tenant}/lab/{run}".into(), "get", one.guarded());
     let list = |name: &str, items: Json| json!({ "type": "object", "properties": { name: { "type": "array", "items": items }, "next": { "type": ["integer", "null"] } }, "required": [name] });
     let job = |id: &str, summary: &str| {
         let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER });
@@ -589,8 +602,12 @@ fn of_tags(collection: &Collection, add: &mut impl FnMut(String, &str, Json)) {
     let own = format!("{all}/{{tag}}");
     let tags = json!({ "type": "object", "properties": { "tags": { "type": "array", "items": tag() } }, "required": ["tags"] });
     add(all.clone(), "get", operation("tags", "Tags, with the number of records that carry each").json(200, "Tags.", tags).guarded());
-    let create = operation("create_tag", "Make a tag; without XPath or query it is manual").body(true, &["application/json"], said(true));
-    add(all, "post", create.json(201, "The tag.", saved()).problems(&[409]).guarded());
+    let texts = || json!({ "type": "array", "items": { "type": "string" } });
+    let seen = json!({ "type": "object", "properties": { "records": { "type": "integer" }, "matches": { "type": "integer" }, "keys": texts(), "failed": { "type": "integer" }, "microseconds": { "type": "number" }, "advice": texts() }, "required": ["records", "matches", "keys", "failed", "microseconds", "advice"] });
+    let create = operation("create_tag", "Make a tag; without XPath or query it is manual")
+        .query("preview", json!({ "type": "boolean" }), "Nothing is made; what the XPath would find among some records.")
+        .body(true, &["application/json"], said(true));
+    add(all, "post", create.json(201, "The tag.", saved()).json(200, "What a preview found.", seen).problems(&[409]).guarded());
     add(own.clone(), "get", one("tag", "One tag").json(200, "The tag.", tag()).guarded());
     let set =
         one("set_tag", "Change a tag").body(true, &["application/merge-patch+json", "application/json"], said(false)).json(200, "The tag.", saved());

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::Value;
@@ -146,6 +147,10 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
         after_key(&mut compiled, after, page.idx)?;
     }
     ctx.reaches_store();
+    if let Some(wait) = page.wish.time.filter(|_| !page.explain && ctx.app.asker.concerns(compiled.plan.collection)) {
+        // who waits for services on purpose is not cut off meanwhile
+        ctx.patience.store(wait.as_millis() as u64, Ordering::Relaxed);
+    }
     let app = ctx.app.clone();
     blocking(move || {
         let asks = !page.explain && app.asker.concerns(compiled.plan.collection);

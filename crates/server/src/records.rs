@@ -97,10 +97,11 @@ fn arguments(transition: &Transition) -> Json {
     Json::Object(transition.args.iter().map(shown).collect())
 }
 
-/// What the catalogue has.
-pub async fn overview(ctx: Ctx) -> Answer {
+/// What the catalogue has; with `?counts=true` how much of it.
+pub async fn overview(mut ctx: Ctx) -> Answer {
+    let counts = ctx.params.flag("counts")?;
     ctx.params.end()?;
-    let collections: Vec<Json> = ctx
+    let mut collections: Vec<Json> = ctx
         .app
         .catalogue
         .collections
@@ -125,6 +126,12 @@ pub async fn overview(ctx: Ctx) -> Answer {
             })
         })
         .collect();
+    if counts {
+        ctx.reaches_store();
+        let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+        let numbers = blocking(move || app.counts.of(&app, &tenant)).await?;
+        collections.iter_mut().zip(numbers).for_each(|(collection, number)| collection["records"] = number.into());
+    }
     let sources: Vec<&str> = ctx.app.catalogue.sources.iter().map(|source| source.name.as_str()).collect();
     let profiles: Vec<&str> = ctx.app.catalogue.profiles.iter().map(|profile| profile.name.as_str()).collect();
     let body = json!({

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use futures_util::StreamExt;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::key::Key;
@@ -36,6 +37,8 @@ pub struct Ctx {
     pub headers: HeaderMap,
     /// What it is counted as.
     pub counted: Arc<Counted>,
+    /// How much longer than others it may take, in milliseconds.
+    pub patience: Arc<AtomicU64>,
     /// The index of the collection it is about, where the route is one of a collection.
     about: usize,
 }
@@ -46,13 +49,13 @@ impl FromRequestParts<Arc<App>> for Ctx {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let path = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Problem::bad("the path is not UTF-8"))?;
         let not_guarded = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the route is not behind the guard");
-        let Guarded { caller, counted } = parts.extensions.remove::<Guarded>().ok_or_else(not_guarded)?;
+        let Guarded { caller, counted, patience } = parts.extensions.remove::<Guarded>().ok_or_else(not_guarded)?;
         let tenant = match path.iter().find(|(name, _)| *name == "tenant") {
             Some((_, named)) => caller.tenant(named)?,
             None => caller.own_tenant(),
         };
         let params = Params::parse(parts.uri.query().unwrap_or_default())?;
-        Ok(Self { app: app.clone(), caller, tenant, path, params, headers: std::mem::take(&mut parts.headers), counted, about: 0 })
+        Ok(Self { app: app.clone(), caller, tenant, path, params, headers: std::mem::take(&mut parts.headers), counted, patience, about: 0 })
     }
 }
 

@@ -58,16 +58,37 @@ async fn save(ctx: &Ctx, wish: Wish, new: bool) -> Answer<Json> {
     .await
 }
 
-/// `{"name": N, "xpath": X or "query": Q, "comment": C, "attributes": {}}`: a new tag; workers evaluate it.
-pub async fn create(ctx: Ctx, body: Body) -> Answer {
+/// `{"name": N, "xpath": X or "query": Q, "comment": C, "attributes": {}}`: a new tag; workers evaluate it. With `?preview=true`
+/// nothing is made: what the XPath would find among some records.
+pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     ctx.caller.need(Role::Admin)?;
+    let preview = ctx.params.flag("preview")?;
     ctx.params.end()?;
     let sent = ctx.object(body, JSON).await?;
     let wish = tags::wish_of(&Json::Object(sent)).map_err(|reason| Problem::wrong(vec![reason]))?;
+    if preview {
+        return previewed(&ctx, wish).await;
+    }
     if exists(&ctx, &wish.name).await? {
         return Err(Problem::new(StatusCode::CONFLICT, format!("there is a tag {:?} already", wish.name)));
     }
     Ok(json_answer(StatusCode::CREATED, save(&ctx, wish, true).await?.to_string()))
+}
+
+/// Most keys of records that a preview names.
+const NAMED: usize = 20;
+
+async fn previewed(ctx: &Ctx, wish: Wish) -> Answer {
+    let Some(Definition::XPath(xpath)) = wish.definition else {
+        return Err(Problem::wrong(vec!["xpath: a preview is of an XPath; what a query finds /query says".into()]));
+    };
+    ctx.reaches_store();
+    let (app, tenant, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
+    let seen = blocking(move || tags::preview(&app.catalogue, &*app.store, &tenant, &of, &xpath)).await?;
+    let keys: Vec<&str> = seen.matches.iter().take(NAMED).map(Key::as_str).collect();
+    let each = seen.took.as_micros() as f64 / seen.records.max(1) as f64;
+    let body = json!({ "records": seen.records, "matches": seen.matches.len(), "keys": keys, "failed": seen.failed, "microseconds": each, "advice": seen.advice });
+    Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 
 /// Changes a tag: what is not sent stays.

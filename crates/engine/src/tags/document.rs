@@ -88,6 +88,11 @@ impl Definitions {
         own
     }
 
+    /// One that no tag has yet.
+    pub fn one(xpath: stook_catalogue::xpath::XPath) -> Self {
+        Self { names: vec![String::new()], xpaths: vec![xpath] }
+    }
+
     /// The places of those that hold of a record, and of those that take too long: these do not hold.
     pub fn evaluate(&self, catalogue: &Catalogue, collection: &Collection, parts: &Documents) -> (Vec<u32>, Vec<u32>) {
         let (mut carried, mut failed) = (Vec::new(), Vec::new());

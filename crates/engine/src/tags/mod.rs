@@ -15,9 +15,11 @@ pub(crate) use tagger::{Changing, Tagger};
 
 use crate::record::find_collection;
 use crate::{EngineError, Result, work};
+use document::Definitions;
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection, TagRules};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::from_json;
@@ -26,6 +28,9 @@ use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::queue::{Job, JobId};
 use stook_store::tag::{Definition, Given, MOST_NAME, Tag, Tagging};
 use stook_store::{Detail, Store, Tenant, Unit};
+
+/// Records of which a definition is asked before it is a tag's.
+pub const PREVIEWED: usize = 200;
 
 /// What is to become of a tag; what is not said stays.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -280,6 +285,11 @@ fn check_name(name: &str) -> Result<()> {
 /// Checks a definition; returns advice. Queries are checked by who can read them.
 fn check_definition(rules: &TagRules, definition: &Definition) -> std::result::Result<Vec<String>, String> {
     let Definition::XPath(text) = definition else { return Ok(Vec::new()) };
+    Ok(checked(rules, text)?.1)
+}
+
+/// An XPath, and advice on it.
+fn checked(rules: &TagRules, text: &str) -> std::result::Result<(XPath, Vec<String>), String> {
     let Some(document) = &rules.document else {
         return Err("no XPath can be asked here: the collection's `tags:` have no `document:`".into());
     };
@@ -287,7 +297,47 @@ fn check_definition(rules: &TagRules, definition: &Definition) -> std::result::R
         let column = text.get(..error.at).map_or(0, |before| before.chars().count()) + 1;
         format!("column {column} of the XPath: {}", error.message)
     })?;
-    Ok(advise(&xpath))
+    let advice = advise(&xpath);
+    Ok((xpath, advice))
+}
+
+/// What a definition would find, asked of some records.
+#[derive(Debug)]
+pub struct Preview {
+    /// How many were asked: the first ones.
+    pub records: usize,
+    /// Those that would carry the tag.
+    pub matches: Vec<Key>,
+    /// Those that took too long.
+    pub failed: usize,
+    /// Evaluating it on all of these, their documents put together.
+    pub took: Duration,
+    /// What is probably not meant.
+    pub advice: Vec<String>,
+}
+
+/// Asks an XPath of the first records that there are; nothing is written.
+///
+/// # Errors
+/// When it is wrong, or the store fails.
+pub fn preview(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str, xpath: &str) -> Result<Preview> {
+    let (index, collection, rules) = collection(catalogue, of)?;
+    let (xpath, advice) = checked(rules, xpath).map_err(EngineError::Wrong)?;
+    let definition = Definitions::one(xpath);
+    let keys = store.keys_behind(tenant, index, "", PREVIEWED)?;
+    let trees = store.trees(tenant, index, &keys)?;
+    let mut seen = Preview { records: keys.len(), matches: Vec::new(), failed: 0, took: Duration::ZERO, advice };
+    let began = Instant::now();
+    for (key, trees) in keys.into_iter().zip(trees) {
+        let parts = trees.into_iter().map(|(source, tree)| (source.into(), bytes::Bytes::from(tree))).collect();
+        let (carried, failed) = definition.evaluate(catalogue, collection, &parts);
+        seen.failed += failed.len();
+        if !carried.is_empty() {
+            seen.matches.push(key);
+        }
+    }
+    seen.took = began.elapsed();
+    Ok(seen)
 }
 
 fn check_attributes(rules: &TagRules, attributes: &Map<String, Json>) -> std::result::Result<Map<String, Json>, String> {

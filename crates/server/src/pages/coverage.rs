@@ -43,6 +43,11 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             _ => parents.push((parent, vec![row])),
         }
     }
+    // what was planned of one parent is drawn along time
+    let planned = match visit.param("parent") {
+        Some(parent) => visit.ask(&format!("/{parent_collection}"), &[("key", parent)]).await.ok().and_then(|record| span(&record)),
+        None => None,
+    };
     let total = answer["total"].as_u64().unwrap_or(0);
     let body = html! {
         ul.chips aria-label="Coverages" {
@@ -61,7 +66,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         @for (parent, rows) in &parents {
             section.parent {
                 h2 { a href=(visit.to("record", &[("collection", parent_collection), ("key", parent)])) { bdi { (parent) } } }
-                @if is_runs { (lanes(rows)) } @else { (bars(&visit, name, rows)) }
+                @if is_runs { (lanes(rows)) } @else { (bars(&visit, name, rows, planned)) }
             }
         }
     };
@@ -69,7 +74,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
 }
 
 /// A bar for each group: what is there of what is expected.
-fn bars(visit: &Visit, name: &str, rows: &[&Json]) -> Markup {
+fn bars(visit: &Visit, name: &str, rows: &[&Json], planned: Option<(f64, f64)>) -> Markup {
     html! {
         div.wide {
             table {
@@ -78,8 +83,14 @@ fn bars(visit: &Visit, name: &str, rows: &[&Json]) -> Markup {
                     @for row in rows {
                         tr {
                             th scope="row" { a href=(visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))])) { bdi { (plain(&row["group"])) } } }
-                            td { (bar(row["percentage"].as_f64())) }
-                            td.number { @if let Some(share) = row["percentage"].as_f64() { (format!("{share:.1}")) } }
+                            td {
+                                @match planned.filter(|_| !items(&row["gaps"]).is_empty()) {
+                                    Some(planned) => (timeline(planned, &row["gaps"])),
+                                    None => (bar(row["percentage"].as_f64())),
+                                }
+                            }
+                            // what is not all there is not shown as if it were
+                            td.number { @if let Some(share) = row["percentage"].as_f64() { (format!("{:.1}", (share * 10.0).floor() / 10.0)) } }
                             td { @if let Some(own) = row["status"].as_str() { (state(own)) } }
                             td { (value(&row["value"])) " of " (value(&row["expected"])) }
                             td { (gaps(&row["gaps"])) }
@@ -102,8 +113,41 @@ fn bar(share: Option<f64>) -> Markup {
     }
 }
 
+/// What was planned, with its gaps where they are.
+fn timeline((from, to): (f64, f64), gaps: &Json) -> Markup {
+    let place = |gap: &Json, name: &str| gap[name].as_str().and_then(seconds).map(|at| ((at - from) / (to - from) * 100.0).clamp(0.0, 100.0));
+    html! {
+        svg.bar viewBox="0 0 100 10" width="160" height="12" preserveAspectRatio="none" role="img" aria-label={ (items(gaps).len()) " gaps along time" } {
+            rect.there width="100" height="10" {}
+            @for gap in items(gaps) {
+                @if let (Some(start), Some(stop)) = (place(gap, "start"), place(gap, "stop")) {
+                    rect.gone x=(format!("{start:.2}")) width=(format!("{:.2}", (stop - start).max(0.6))) height="10" { title { (between(gap)) } }
+                }
+            }
+        }
+    }
+}
+
+/// The first two times of a record that are called alike, up to `start` and `stop`.
+fn span(record: &Json) -> Option<(f64, f64)> {
+    members(record).find_map(|(name, start)| {
+        let stop = &record[format!("{}stop", name.strip_suffix("start")?)];
+        let (from, to) = (seconds(start.as_str()?)?, seconds(stop.as_str()?)?);
+        (from < to).then_some((from, to))
+    })
+}
+
+fn between(gap: &Json) -> String {
+    // the day is that of the parent
+    let clock = |name: &str| plain(&gap[name]).split('T').nth(1).unwrap_or_default().trim_end_matches('Z').to_owned();
+    format!("{}–{}", clock("start"), clock("stop"))
+}
+
 fn gaps(gaps: &Json) -> Markup {
-    html! { @for gap in items(gaps).iter().take(8) { span.gap { (value(gap)) } " " } }
+    html! {
+        @for gap in items(gaps).iter().take(8) { span.gap { (between(gap)) } " " }
+        @if items(gaps).len() > 8 { span.quiet { "and " (items(gaps).len() - 8) " more" } }
+    }
 }
 
 /// Runs of a value along time.

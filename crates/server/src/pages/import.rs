@@ -23,9 +23,9 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     let jobs = visit.ask("/jobs", &[("limit", "50")]).await?;
     let body = html! {
         @if visit.may(Role::Write) { (upload_form(&visit, &overview)) } @else { p.quiet { "Importing needs a token that may write." } }
-        section { h2 { "Imports" } @if items(&jobs["jobs"]).is_empty() { p.quiet { "None yet." } } @else { (jobs_table(&visit, items(&jobs["jobs"]))) } }
+        section { h2 { "Newest" } @if items(&jobs["jobs"]).is_empty() { p.quiet { "None yet." } } @else { (jobs_table(&visit, items(&jobs["jobs"]))) } }
     };
-    Ok(View::new("Import", body))
+    Ok(View::new("Imports", body))
 }
 
 fn upload_form(visit: &Visit, overview: &Json) -> Markup {
@@ -38,6 +38,8 @@ fn upload_form(visit: &Visit, overview: &Json) -> Markup {
                 @for profile in items(&overview["profiles"]) { option value={ "profile=" (plain(profile)) } { "profile " (plain(profile)) } }
                 @for source in items(&overview["sources"]) { option value={ "source=" (plain(source)) } { "source " (plain(source)) } }
             }
+            label for="do" { "Do" }
+            select #do name="do" { option value="" { "import it" } option value="try" { "try its first 1 000 documents" } }
             label for="file" { "File" }
             input #file type="file" name="file" required;
             button { "Import" }
@@ -50,7 +52,7 @@ fn upload_form(visit: &Visit, overview: &Json) -> Markup {
 pub async fn upload(visit: Visit, mut form: Multipart) -> Response {
     let visit = Arc::new(visit);
     let wrong = |error: axum::extract::multipart::MultipartError| Problem::bad(format!("the form could not be read: {error}"));
-    let (mut checked, mut by) = (false, String::new());
+    let (mut checked, mut by, mut tries) = (false, String::new(), false);
     let taken: Answer<Json> = async {
         while let Some(field) = form.next_field().await.map_err(wrong)? {
             match field.name() {
@@ -59,8 +61,9 @@ pub async fn upload(visit: Visit, mut form: Multipart) -> Response {
                     checked = visit.check(&Form(vec![("csrf".into(), mark)])).is_ok();
                 }
                 Some("by") => by = field.text().await.map_err(wrong)?,
+                Some("do") => tries = field.text().await.map_err(wrong)? == "try",
                 Some("file") if !checked => return visit.check(&Form(Vec::new())).map(|()| Json::Null),
-                Some("file") => return pass_on(&visit, &by, field).await,
+                Some("file") => return pass_on(&visit, &by, tries, field).await,
                 _ => {}
             }
         }
@@ -68,15 +71,17 @@ pub async fn upload(visit: Visit, mut form: Multipart) -> Response {
     }
     .await;
     match taken {
+        Ok(seen) if tries => visit.answer(Ok(View::new("What an import would do", tried(&seen)))),
         Ok(job) => Redirect::to(&visit.to("job", &[("id", &job["id"].to_string())])).into_response(),
         Err(problem) => visit.answer(Err(problem)),
     }
 }
 
 /// Sends a file to the API while it arrives.
-async fn pass_on(visit: &Visit, by: &str, mut field: axum::extract::multipart::Field<'_>) -> Answer<Json> {
+async fn pass_on(visit: &Visit, by: &str, tries: bool, mut field: axum::extract::multipart::Field<'_>) -> Answer<Json> {
     let name = field.file_name().unwrap_or("file").to_owned();
     let mut params = vec![("name", name.as_str())];
+    params.extend(tries.then_some(("dry_run", "true")));
     params.extend(by.split_once('=').filter(|(word, _)| ["profile", "source"].contains(word)));
     let path = with_params(&format!("/v1/{}/import", visit.tenant), &params);
     let (sender, receiver) = tokio::sync::mpsc::channel::<std::io::Result<bytes::Bytes>>(4);
@@ -101,6 +106,39 @@ async fn pass_on(visit: &Visit, by: &str, mut field: axum::extract::multipart::F
     let body = to_bytes(response.into_body(), 1 << 20).await.unwrap_or_default();
     let json: Json = serde_json::from_slice(&body).unwrap_or_default();
     if status.is_success() { Ok(json) } else { Err(Problem::of_json(status, &json)) }
+}
+
+/// What a dry run found.
+fn tried(seen: &Json) -> Markup {
+    html! {
+        p { "Nothing was changed. Go back to import it." }
+        (counts(&seen["counts"]))
+        @let troubles = items(&seen["troubles"]);
+        @if troubles.is_empty() { p { (state("complete")) " nothing is wrong with these." } }
+        @else {
+            div.wide {
+                table {
+                    thead { tr { th.number scope="col" { "document" } th.number scope="col" { "byte" } th scope="col" { "record" } th scope="col" { "what" } th scope="col" { "why" } } }
+                    tbody {
+                        @for trouble in troubles {
+                            tr {
+                                td.number { (plain(&trouble["record"])) } td.number { (plain(&trouble["offset"])) } td { bdi { (plain(&trouble["key"])) } }
+                                td { @if trouble["failed"] == true { (state("failed")) } @else { (state("warning")) } }
+                                td { bdi { (plain(&trouble["reason"])) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Outcomes that there are.
+fn counts(counts: &Json) -> Markup {
+    const OUTCOMES: [&str; 8] = ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed", "warnings"];
+    let number = |name: &str| counts[name].as_u64().unwrap_or(0);
+    html! { dl { @for name in OUTCOMES { @if number(name) > 0 { dt { (name) } dd { (count(number(name))) } } } } }
 }
 
 /// `?id=JOB&errors=true&after=`: an import and its journal.
@@ -130,7 +168,12 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
                             tr {
                                 td.number { (plain(&entry["document"])) }
                                 td { (state(named(entry, "outcome"))) }
-                                td { bdi { (plain(&entry["key"])) } }
+                                td {
+                                    @match entry["collection"].as_str() {
+                                        Some(collection) => a href=(visit.to("record", &[("collection", collection), ("key", &plain(&entry["key"]))])) { bdi { (plain(&entry["key"])) } },
+                                        None => bdi { (plain(&entry["key"])) },
+                                    }
+                                }
                                 td { @for reason in items(&entry["reasons"]) { p { (plain(reason)) } } }
                             }
                         }
@@ -148,8 +191,7 @@ fn is_over(job: &Json) -> bool {
 }
 
 fn progress(visit: &Visit, id: &str, job: &Json) -> Markup {
-    let counts = &job["counts"];
-    let number = |name: &str| counts[name].as_u64().unwrap_or(0);
+    let number = |name: &str| job["counts"][name].as_u64().unwrap_or(0);
     let done: u64 = ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed"].iter().map(|name| number(name)).sum();
     let documents = job["documents"].as_u64().unwrap_or(0);
     html! {
@@ -157,13 +199,11 @@ fn progress(visit: &Visit, id: &str, job: &Json) -> Markup {
         @if !is_over(job) { progress max=(documents.max(1)) value=(done.min(documents)) {} }
         dl {
             dt { "documents" } dd { (count(documents)) @if job["cut"] != true { " so far" } }
-            @for name in ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed", "warnings"] {
-                @if number(name) > 0 { dt { (name) } dd { (count(number(name))) } }
-            }
             dt { "begun" } dd { (moment(&job["created"])) }
             @if is_over(job) { dt { "ended" } dd { (moment(&job["finished"])) } }
             @for file in items(&job["files"]).iter().take(20) { dt { "file" } dd { bdi { (named(file, "name")) } ", " (count(file["bytes"].as_u64().unwrap_or(0))) " bytes" } }
         }
+        (counts(&job["counts"]))
         div.actions {
             @if visit.may(Role::Write) && !is_over(job) { (button(visit, id, "cancel")) }
             @if visit.may(Role::Admin) && job["chunks_dead"].as_u64() > Some(0) { (button(visit, id, "retry")) }

@@ -47,7 +47,11 @@ pub fn document(title: &str, body: &Markup) -> Markup {
 
 /// A page with everything around it.
 pub fn frame(visit: &Visit, title: &str, body: &Markup) -> Markup {
-    let here = visit.place.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    let here = match visit.place.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default() {
+        "record" => "search",
+        "job" => "import",
+        here => here,
+    };
     let tab = |name: &str, label: &str| {
         html! { a href=(visit.to(name, &[])) aria-current=[(here == name).then_some("page")] { (label) } }
     };
@@ -60,9 +64,11 @@ pub fn frame(visit: &Visit, title: &str, body: &Markup) -> Markup {
         header {
             nav aria-label="Pages" {
                 a.brand href=(visit.to("home", &[])) { (visit.catalogue()) @if visit.tenant != "main" { small { " " (visit.tenant) } } }
-                (tab("search", "Search")) (tab("coverage", "Coverage"))
-                @if visit.may(Role::Write) { (tab("import", "Import")) }
-                (tab("tags", "Tags"))
+                (tab("search", "Search"))
+                @if visit.measures_coverage() { (tab("coverage", "Coverage")) }
+                (tab("import", "Imports"))
+                @if visit.has_tags() { (tab("tags", "Tags")) }
+                @if visit.may(Role::Admin) && visit.has_runs() { (tab("lab", "Lab")) }
                 @if visit.may(Role::Admin) { (tab("metrics", "Metrics")) (tab("tokens", "Tokens")) }
                 a href="/docs" { "API" }
             }

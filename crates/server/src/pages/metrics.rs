@@ -26,7 +26,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         (Timed::all(&samples, "stook_request_duration_seconds", "route"), Timed::all(&samples, "stook_stage_duration_seconds", "stage"));
     let gauges = samples.iter().filter(|sample| sample.name == "stook_state");
     let body = html! {
-        p.quiet { "Since the process began; " a href="/metrics" { "everything, for Prometheus" } "." }
+        p.quiet { "Since the process began. Prometheus finds everything at " code { "/metrics" } "." }
         section { h2 { "Requests" } (table("route", &routes)) }
         @if !stages.is_empty() { section { h2 { "Imports and what follows from them" } (table("stage", &stages)) } }
         section { h2 { "How things stand" } dl { @for gauge in gauges { dt { (gauge.label("what").replace('_', " ")) } dd { (gauge.value) } } } }

@@ -7,6 +7,7 @@ mod assets;
 mod coverage;
 mod home;
 mod import;
+mod lab;
 mod layout;
 mod metrics;
 mod record;
@@ -55,10 +56,12 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .merge(both("/t/{tenant}/import", page(import::page)))
         .merge(both("/t/{tenant}/job", page(import::job)))
         .merge(both("/t/{tenant}/tags", page(tags::page)))
+        .merge(both("/t/{tenant}/lab", page(lab::page)))
         .merge(both("/t/{tenant}/metrics", page(metrics::page)))
         .merge(both("/t/{tenant}/tokens", page(tokens::page)))
         .route("/t/{tenant}", get(home::front))
         .route("/t/{tenant}/suggestions", page(search::suggestions))
+        .route("/t/{tenant}/tags/preview", page(tags::preview))
         .route("/t/{tenant}/download", get(search::download))
         .route("/t/{tenant}/job/events", get(import::events))
         .route("/t/{tenant}/job/change", change(import::change))

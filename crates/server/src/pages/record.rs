@@ -203,8 +203,11 @@ fn history(log: &Json) -> Markup {
                         li {
                             (moment(&entry["at"])) " "
                             strong { (plain(&entry["transition"]).replace('_', " ")) } " "
-                            span.quiet { (plain(&entry["by"])) }
-                            @for (name, change) in members(&entry["changes"]) { " " (name) ": " (value(&change["before"])) " → " (value(&change["after"])) }
+                            span.quiet { (plain(&entry["caller"])) }
+                            @let change = &entry["change"];
+                            @for (name, after) in members(&change["after"]).filter(|(name, after)| change["before"][name.as_str()] != **after) {
+                                " " (name) ": " (value(&change["before"][name.as_str()])) " → " (value(after))
+                            }
                         }
                     }
                 }

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// Rows of a page.
 const ROWS: u64 = 50;
+/// Seconds that services are waited for; what they say later is there when somebody looks again.
+const WAIT: &str = "5";
 /// Columns that are shown of records with many fields.
 const COLUMNS: usize = 8;
 /// Most rows of a download.
@@ -28,7 +30,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         return Ok(View::new("Search", body));
     };
     let idx: u64 = visit.param("idx").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let params = [("q", query), ("idx", &idx.to_string()), ("limit", &ROWS.to_string()), ("total", "true")];
+    let params = [("q", query), ("idx", &idx.to_string()), ("limit", &ROWS.to_string()), ("total", "true"), ("wait", WAIT)];
     let body = match visit.ask("/query", &params).await {
         Ok(answer) => found(&visit, query, idx, &answer),
         Err(problem) if problem.status.is_client_error() => {
@@ -79,7 +81,7 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
                 @if visit.param("all").is_none() { " · " a href=(visit.to("search", &[("q", query), ("all", "1")])) { "all columns" } }
             }
         }
-        (services(&answer["services"]))
+        (services(&answer["services"], &page(idx)))
         @if visit.param("view") == Some("json") { pre { (serde_json::to_string_pretty(&answer["rows"]).unwrap_or_default()) } }
         @else if !rows.is_empty() { (table(visit, answer, visit.param("all").is_some())) }
         nav.pages aria-label="Pages of results" {
@@ -94,8 +96,9 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
 }
 
 /// What services had to say.
-fn services(said: &Json) -> Markup {
+fn services(said: &Json, again: &str) -> Markup {
     html! {
+        @if items(said).iter().any(|service| service["state"] == "running") { p { "Some services are still asked. " a href=(again) { "Look again" } } }
         @if !items(said).is_empty() {
             ul.chips { @for service in items(said) { li { (named(service, "source")) ": " (super::shown::state(named(service, "state"))) } } }
         }

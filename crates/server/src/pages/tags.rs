@@ -7,7 +7,7 @@ use crate::problem::{Answer, Problem};
 use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use stook_store::access::Role;
 
@@ -63,9 +63,11 @@ fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
                 }
             }
             @if visit.may(Role::Admin) {
-                td.actions {
-                    @if tag["kind"] != "manual" { (button(visit, collection, name, "rebuild")) }
-                    (button(visit, collection, name, "delete"))
+                td {
+                    div.actions {
+                        @if tag["kind"] != "manual" { (button(visit, collection, name, "rebuild")) }
+                        (button(visit, collection, name, "delete"))
+                    }
                 }
             }
         }
@@ -90,13 +92,37 @@ fn new_tag(visit: &Visit, collection: &str) -> Markup {
             form.stacked method="post" action=(visit.to("tags/change", &[])) {
                 (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="do" value="create";
                 label for=(id("name")) { "Name" } input id=(id("name")) name="name" required;
-                label for=(id("xpath")) { "XPath, of what its document says" } textarea id=(id("xpath")) name="xpath" rows="2" spellcheck="false" {}
+                label for=(id("xpath")) { "XPath, of what its document says" } textarea id=(id("xpath")) name="xpath" rows="2" spellcheck="false"
+                    hx-get=(visit.to("tags/preview", &[("collection", collection)])) hx-trigger="input changed delay:250ms" hx-target=(format!("#{}", id("preview"))) hx-sync="this:replace" {}
+                div id=(id("preview")) aria-live="polite" {}
                 label for=(id("query")) { "or a query" } input id=(id("query")) name="query" spellcheck="false";
                 label for=(id("comment")) { "Comment" } input id=(id("comment")) name="comment";
                 button { "Create" }
             }
         }
     }
+}
+
+/// `?collection=C&xpath=X`: what an XPath would find among some records. A part of a page.
+pub async fn preview(visit: Arc<Visit>) -> Answer<View> {
+    let (collection, Some(xpath)) = (visit.param("collection").unwrap_or_default(), visit.param("xpath")) else {
+        return Ok(View { part: true, ..View::new("", html! {}) });
+    };
+    let wish = json!({ "name": "preview", "xpath": xpath });
+    let path = format!("/tags/{}", super::visit::encoded(collection));
+    let body = match visit.send(Method::POST, &path, &[("preview", "true")], Some(&wish)).await {
+        Ok(seen) => html! {
+            p {
+                strong { (plain(&seen["matches"])) } " of the first " (plain(&seen["records"])) " would carry it; "
+                (format!("{:.0}", seen["microseconds"].as_f64().unwrap_or(0.0))) " µs each"
+                @if seen["failed"].as_u64() > Some(0) { "; " (plain(&seen["failed"])) " took too long" } "."
+            }
+            @for advice in items(&seen["advice"]) { p.problem { (plain(advice)) } }
+            ul.chips { @for key in items(&seen["keys"]) { li { a href=(visit.to("record", &[("collection", collection), ("key", &plain(key))])) { bdi { (plain(key)) } } } } }
+        },
+        Err(problem) => super::layout::trouble(&problem),
+    };
+    Ok(View { part: true, ..View::new("", body) })
 }
 
 /// Makes a tag, evaluates it again, or removes it.

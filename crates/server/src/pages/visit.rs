@@ -130,6 +130,21 @@ impl Visit {
         &self.pages.app.catalogue.name
     }
 
+    /// Whether there is coverage to be looked at.
+    pub fn measures_coverage(&self) -> bool {
+        !self.pages.app.catalogue.coverages.is_empty()
+    }
+
+    /// Whether some records carry tags.
+    pub fn has_tags(&self) -> bool {
+        self.pages.app.catalogue.collections.iter().any(|collection| collection.tags.is_some())
+    }
+
+    /// Whether runs of the lab are shown.
+    pub fn has_runs(&self) -> bool {
+        self.pages.app.options.runs.is_some()
+    }
+
     /// Whether there is something to sign out of.
     pub fn is_signed_in(&self) -> bool {
         self.own.contains_key(header::AUTHORIZATION)

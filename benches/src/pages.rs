@@ -1,0 +1,74 @@
+//! Group `pages`: how long the server takes for each page of a catalogue with a million records, one visitor after the other.
+
+use crate::Setting;
+use crate::figures::{Figures, Samples};
+use crate::process::{Result, execute, stook};
+use crate::serve::Running;
+use std::path::Path;
+use stook_lab::measure::run::Run;
+
+const ROUNDS: usize = 3;
+const RECORDS: &str = "1000000";
+/// What people type, letter by letter.
+const TYPED: [&str; 6] = ["au", "authority", "authority head", "smith", "marc chima", "personal ro"];
+
+pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (catalogue, store, names) = (setting.root.join("examples/authorities").display().to_string(), path("own.sqlite"), path("names.mrc"));
+    execute(&setting.stook, &["sample", "authorities", "--records", RECORDS, "-o", &names])?;
+    stook(&setting.stook, &catalogue, &store, &["import", &names, "--profile", "upsert"])?;
+    let keys = stook(&setting.stook, &catalogue, &store, &["query", "authority | grep key", "--limit", "5000", "--format", "csv"])?.output;
+    let write = |name: &str, text: String| std::fs::write(path(name), text).map_err(|error| format!("{name}: {error}"));
+    write("keys.csv", keys)?;
+    write("typed.txt", TYPED.map(|text| format!("{text}\n")).concat())?;
+    let served = Running::start(&setting.stook, &["-C", &catalogue, "--store", &store, "serve", "--listen", "127.0.0.1:0", "--workers", "0"], None)?;
+    let url = format!("http://{}", served.address());
+    let pages = [
+        ("home", "/t/main/home", 50.0),
+        ("search, all records", "/t/main/search?q=authority", 50.0),
+        ("search, a prefix", "/t/main/search?q=authority%20heading%3DMa*", 50.0),
+        ("a record", "/t/main/record?collection=authority&key={key}", 50.0),
+        ("imports", "/t/main/import", 50.0),
+        ("a journal", "/t/main/job?id=1", 50.0),
+        ("metrics", "/t/main/metrics", 50.0),
+        ("search as you type", "/t/main/suggestions?q={typed}", 30.0),
+    ];
+    for (name, page, bar) in pages {
+        let mut tails = Samples::default();
+        for _ in 0..ROUNDS {
+            tails.push(tail(setting, folder.path(), &format!("{url}{page}"))?);
+        }
+        figures.at_most(&format!("{name}, p95"), &tails, "ms", bar);
+    }
+    let mut bytes = 0.0;
+    for path in ["/t/main/home", "/assets/stook.css", "/assets/stook.js", "/assets/htmx-2.0.11.min.js"] {
+        bytes += size(setting, folder.path(), &format!("{url}{path}"))?;
+    }
+    let mut all = Samples::default();
+    all.push(bytes / 1e3);
+    figures.at_most("first load", &all, "kB", 150.0);
+    Ok(())
+}
+
+fn sweep(setting: &Setting, folder: &Path, url: &str) -> Result<Run> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let (keys, typed) = (format!("key={}#key", file("keys.csv")), format!("typed={}", file("typed.txt")));
+    let words = ["lab", "sweep", url, "--param", &keys, "--param", &typed, "--clients", "1", "--for", "2s", "--json"];
+    let run: Run = serde_json::from_str(&execute(&setting.stook, &words)?.output).map_err(|error| error.to_string())?;
+    match run.sets.first() {
+        Some(set) if set.successes() == set.requests && set.requests > 0 => Ok(run),
+        _ => Err(format!("{url}: not all requests were answered")),
+    }
+}
+
+/// Milliseconds that 95 of 100 requests did not exceed.
+fn tail(setting: &Setting, folder: &Path, url: &str) -> Result<f64> {
+    Ok(sweep(setting, folder, url)?.sets[0].latency.at(0.95).unwrap_or(f64::NAN) * 1e3)
+}
+
+/// Bytes of an answer.
+fn size(setting: &Setting, folder: &Path, url: &str) -> Result<f64> {
+    let run = sweep(setting, folder, url)?;
+    Ok(run.sets[0].bytes as f64 / run.sets[0].requests as f64)
+}

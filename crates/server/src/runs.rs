@@ -1,0 +1,63 @@
+//! Runs of the lab, from the folder that the server was told: measurements are no tenant's, an admin sees them.
+
+use crate::problem::{Answer, Problem};
+use crate::records::{blocking, json_answer};
+use crate::request::Ctx;
+use axum::http::StatusCode;
+use serde_json::{Value as Json, json};
+use std::path::PathBuf;
+use stook_catalogue::value::show_timestamp;
+use stook_lab::measure::LabError;
+use stook_lab::measure::run::Run;
+use stook_store::access::Role;
+
+/// What the name of a run may be, as a pattern.
+pub const NAME: &str = "^[A-Za-z0-9_-]+$";
+
+fn folder(ctx: &Ctx) -> Answer<PathBuf> {
+    ctx.caller.need(Role::Admin)?;
+    ctx.app.options.runs.clone().ok_or_else(|| Problem::missing("the server shows no runs; it was started without --runs DIR"))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 200 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// Names of runs with their sizes, the newest first.
+pub async fn list(ctx: Ctx) -> Answer {
+    ctx.params.end()?;
+    let folder = folder(&ctx)?;
+    let found = blocking(move || {
+        let mut found: Vec<(i64, Json)> = Vec::new();
+        let failed = |error: std::io::Error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{}: {error}", folder.display()));
+        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let (Some(name), Ok(about)) = (name.strip_suffix(".json").filter(|name| is_name(name)), entry.metadata()) else { continue };
+            let since = about.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            let written = since.map_or(0, |since| since.as_micros() as i64);
+            found.push((written, json!({ "name": name, "bytes": about.len(), "written": show_timestamp(written) })));
+        }
+        found.sort_by_key(|(written, _)| std::cmp::Reverse(*written));
+        Ok::<_, Problem>(found.into_iter().map(|(_, run)| run).collect::<Vec<Json>>())
+    });
+    Ok(json_answer(StatusCode::OK, json!({ "runs": found.await? }).to_string()))
+}
+
+/// A run as its file has it.
+pub async fn one(ctx: Ctx) -> Answer {
+    ctx.params.end()?;
+    let (folder, name) = (folder(&ctx)?, ctx.segment("run").to_owned());
+    let missing = Problem::missing(format!("there is no run {name:?}"));
+    if !is_name(&name) {
+        return Err(missing);
+    }
+    let run = blocking(move || {
+        let run = Run::read(&folder.join(format!("{name}.json"))).map_err(|error| match error {
+            LabError::File(..) => missing,
+            other => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, other.to_string()),
+        })?;
+        serde_json::to_vec(&run).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    });
+    Ok(json_answer(StatusCode::OK, run.await?))
+}

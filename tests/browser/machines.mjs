@@ -1,0 +1,68 @@
+// A data centre: makes a tag, watches it fill, makes a token and revokes it.
+import { end, expect, signIn, step, token, visitor } from "./steps.mjs";
+
+const page = await visitor();
+await step("signs in", page, () => signIn(page, token));
+
+await step("makes a tag", page, async () => {
+  await page.getByRole("link", { name: "Tags" }).click();
+  await page.getByText("New tag").click();
+  await page.getByLabel("Name").fill("seen-intel");
+  await page.getByLabel("XPath, of what its document says").fill("//node[@class='processor']/vendor = 'Intel Corp.'");
+  await page.getByText(/of the first 60 would carry it/).waitFor();
+  await page.getByRole("button", { name: "Create" }).click();
+  await page.getByRole("link", { name: "seen-intel" }).waitFor();
+});
+
+await step("watches it fill", page, async () => {
+  const row = page.getByRole("row", { name: /seen-intel/ });
+  for (let round = 0; round < 60 && !(await row.innerText()).includes("completed"); round++) {
+    await page.waitForTimeout(250);
+    await page.reload();
+  }
+  expect(Number((await row.locator("td.number").innerText()).replace(/\D/g, "")) > 0, "machines carry it");
+});
+
+await step("finds what carries it", page, async () => {
+  await page.getByRole("link", { name: "seen-intel" }).click();
+  await page.locator("tbody a").first().click();
+  await page.getByLabel("Tags").getByRole("link", { name: "seen-intel" }).waitFor();
+});
+
+await step("is told what is wrong with a definition", page, async () => {
+  await page.getByRole("link", { name: "Tags" }).click();
+  await page.getByText("New tag").click();
+  await page.getByLabel("Name").fill("broken");
+  await page.getByLabel("XPath, of what its document says").fill("//node[");
+  await page.getByRole("button", { name: "Create" }).click();
+  await page.getByRole("alert").waitFor();
+});
+
+await step("looks at the metrics", page, async () => {
+  await page.getByRole("link", { name: "Metrics" }).click();
+  await page.getByRole("rowheader", { name: "GET /v1/{tenant}", exact: true }).waitFor();
+});
+
+await step("compares two runs of the lab", page, async () => {
+  await page.getByRole("link", { name: "Lab", exact: true }).click();
+  await page.getByRole("link", { name: "before" }).click();
+  await page.locator(".picture svg").first().waitFor();
+  await page.getByText("Beside another run").click();
+  await page.getByRole("link", { name: "after" }).click();
+  await page.getByRole("columnheader", { name: "delta %" }).waitFor();
+});
+
+await step("makes a token, which is shown once", page, async () => {
+  await page.getByRole("link", { name: "Tokens" }).click();
+  await page.getByLabel("What it is for").fill("a robot");
+  await page.getByRole("button", { name: "Make" }).click();
+  expect((await page.locator("pre.secret").innerText()).startsWith("stook_"), "a secret");
+  await page.getByRole("link", { name: "To the tokens" }).click();
+});
+
+await step("revokes it", page, async () => {
+  await page.getByRole("button", { name: "revoke a robot" }).click();
+  await page.getByRole("button", { name: "revoke a robot" }).waitFor({ state: "detached" });
+});
+
+await end();

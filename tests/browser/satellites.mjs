@@ -1,0 +1,27 @@
+// A mission operator: what was planned, what of it is there, where the gaps are, when an interface was up.
+import { end, expect, signIn, step, token, url, visitor } from "./steps.mjs";
+
+const page = await visitor();
+await step("signs in", page, () => signIn(page, token));
+
+await step("sees what is missing", page, async () => {
+  await page.getByRole("link", { name: "Coverage" }).click();
+  await page.getByRole("link", { name: "Partial", exact: true }).click();
+  await page.locator("svg.bar").first().waitFor();
+});
+
+await step("opens a gap on a timeline", page, async () => {
+  await page.goto(`${url}/t/main/search?q=${encodeURIComponent("datatake.completeness_s1 group=IW_RAW__0S status=Partial")}`);
+  await page.locator("tbody a").first().click();
+  await page.getByRole("rowheader", { name: "datatake", exact: true }).locator("xpath=..").getByRole("link").click();
+  await page.getByRole("link", { name: /datatake.completeness_s1/ }).click();
+  expect((await page.locator("svg.bar rect.gone").count()) > 0, "a gap is drawn");
+  expect(/\d\d:\d\d:\d\d–\d\d:\d\d:\d\d/.test(await page.locator("span.gap").first().innerText()), "and named");
+});
+
+await step("sees when an interface was up", page, async () => {
+  await page.goto(`${url}/t/main/coverage?collection=interface.status`);
+  await page.locator("svg.lanes rect").first().waitFor();
+});
+
+await end();

@@ -1,0 +1,54 @@
+// What browser tests share: a browser, steps with names, and axe on every page they come to.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+const from = createRequire(process.env.STOOK_TEST_BROWSER + "/package.json");
+const { chromium } = from("playwright-core");
+const axe = readFileSync(from.resolve("axe-core/axe.min.js"), "utf8");
+
+export const url = process.argv[2];
+export const token = process.argv[3];
+
+const browser = await chromium.launch({ executablePath: process.env.STOOK_TEST_CHROMIUM, args: ["--no-sandbox"] });
+const troubles = [];
+
+// a visitor of their own, light or dark
+export async function visitor(options = {}) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.setDefaultTimeout(15000);
+  page.on("pageerror", (error) => troubles.push(`error on ${page.url()}: ${error.message}`));
+  page.on("dialog", (dialog) => { troubles.push(`a dialog on ${page.url()}`); dialog.dismiss(); });
+  page.on("console", (message) => { if (message.type() === "error" && !message.text().includes("status of 4")) troubles.push(`${page.url()}: ${message.text()}`); });
+  return page;
+}
+
+export async function signIn(page, secret) {
+  await page.goto(url + "/");
+  await page.getByLabel("Token").fill(secret);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Home" }).waitFor();
+}
+
+// a step, then what axe finds on the page it leads to
+export async function step(name, page, work) {
+  try {
+    await work();
+    await page.evaluate(axe);
+    const found = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] }));
+    for (const one of found.violations) troubles.push(`${name}: ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
+    console.log(`ok ${name}`);
+  } catch (error) {
+    troubles.push(`${name} at ${page.url()}: ${error.message}\n${(await page.locator("main").innerText().catch(() => "")).slice(0, 800)}`);
+  }
+}
+
+export function expect(is, what) {
+  if (!is) throw new Error(`not so: ${what}`);
+}
+
+export async function end() {
+  await browser.close();
+  for (const trouble of troubles) console.log(`TROUBLE ${trouble}`);
+  process.exit(troubles.length === 0 ? 0 : 1);
+}

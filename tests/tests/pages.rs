@@ -1,0 +1,338 @@
+//! Pages: as a browser sees them, where there is one, and as anybody may send requests to them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::{Value as Json, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use stook_lab::random::Random;
+use stook_tests::http::{Client, Reply, Served};
+use stook_tests::{LIBRARY, Place, authorities, repository, stook};
+
+/// A place as its example has it, on both stores.
+fn places(example: &str) -> Vec<Place> {
+    Place::both(&std::fs::read_to_string(repository().join(format!("examples/{example}/catalogue.yaml"))).unwrap())
+}
+
+fn token(place: &Place, role: &str) -> String {
+    place.ok(&["token", "create", "--role", role]).trim().to_owned()
+}
+
+fn sample(words: &[&str]) {
+    assert!(Command::new(stook()).arg("sample").args(words).output().unwrap().status.success(), "{words:?}");
+}
+
+/// Where the packages of the browser tests are, and the browser.
+fn browser() -> Option<(PathBuf, PathBuf)> {
+    let of_home = || Some(Path::new(&std::env::var_os("HOME")?).join(".cache/stook/browser"));
+    let packages = std::env::var_os("STOOK_TEST_BROWSER").map(PathBuf::from).or_else(of_home)?;
+    let chromium =
+        ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].map(PathBuf::from).into_iter().find(|path| path.exists());
+    match chromium.filter(|_| packages.join("node_modules/playwright-core").exists() && packages.join("node_modules/axe-core").exists()) {
+        Some(chromium) => Some((packages, chromium)),
+        None => {
+            println!("skipped: no chromium, or no playwright-core and axe-core in {}", packages.display());
+            None
+        }
+    }
+}
+
+/// Goes through the steps of a script.
+fn walk(script: &str, stook: &Served, arguments: &[&str]) {
+    let Some((packages, chromium)) = browser() else { return };
+    let url = format!("http://{}", stook.address());
+    let ran = Command::new("timeout")
+        .args(["300", "node"])
+        .arg(repository().join("tests/browser").join(script))
+        .arg(url)
+        .args(arguments)
+        .env("STOOK_TEST_BROWSER", packages)
+        .env("STOOK_TEST_CHROMIUM", chromium)
+        .output();
+    let Ok(ran) = ran else { return println!("skipped: node is not installed") };
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(said.contains("ok signs in"), "{said}");
+}
+
+#[test]
+fn a_librarian_imports_finds_explains_and_lends() {
+    for place in places("authorities") {
+        let names = place.file("names.mrc", authorities(400, 1, 1));
+        let items = place.file("items.csv", "barcode,lccn\nb1,x\nb2,y\n");
+        let (all, reader) = (token(&place, "admin"), token(&place, "read"));
+        let stook = Served::new(&place, &["--workers", "1"]);
+        walk("library.mjs", &stook, &[&all, &names, &items, &reader]);
+    }
+}
+
+#[test]
+fn a_data_centre_tags_machines() {
+    for place in places("machines") {
+        let data = place.path("data").display().to_string();
+        sample(&["machines", "--records", "60", "-o", &data]);
+        place.import(&[&format!("{data}/machines.ndjson"), "--source", "enlist"]);
+        let (all, runs) = (token(&place, "admin"), place.path("runs").display().to_string());
+        std::fs::create_dir(&runs).unwrap();
+        let stook = Served::new(&place, &["--workers", "1", "--runs", &runs]);
+        for run in ["before", "after"] {
+            let file = format!("{runs}/{run}.json");
+            place.run(&["lab", "sweep", &format!("http://{}/healthz", stook.address()), "--clients", "1,2", "--for", "200ms", "-o", &file]).exits(0);
+        }
+        std::fs::write(format!("{runs}/broken.json"), "{}").unwrap();
+        let client = stook.client(Some(&all));
+        assert_eq!((client.get("/v1/main/lab/broken").status, client.get("/v1/main/lab/%2e%2e%2fcatalogue").status), (500, 404));
+        walk("machines.mjs", &stook, &[&all]);
+    }
+}
+
+#[test]
+fn an_operator_looks_for_gaps() {
+    for place in places("sentinel") {
+        let data = place.path("data").display().to_string();
+        sample(&["sentinel", "--days", "1", "-o", &data]);
+        for source in ["plan", "prip"] {
+            let mut files: Vec<String> =
+                std::fs::read_dir(format!("{data}/{source}")).unwrap().map(|file| file.unwrap().path().display().to_string()).collect();
+            files.sort();
+            let words: Vec<&str> = files.iter().map(String::as_str).chain(["--source", source]).collect();
+            place.import(&words);
+        }
+        place.import(&[&format!("{data}/probes.ndjson"), "--source", "probe"]);
+        let all = token(&place, "read");
+        let stook = Served::new(&place, &["--workers", "1"]);
+        walk("satellites.mjs", &stook, &[&all]);
+    }
+}
+
+/// Somebody who has signed in.
+struct Visitor {
+    client: Client,
+    cookie: String,
+}
+
+impl Visitor {
+    fn new(stook: &Served, token: &str) -> Self {
+        let client = stook.client(None);
+        let entered = client.send("POST", "/sign-in", &[], format!("token={token}").as_bytes());
+        assert_eq!((entered.status, entered.header("location")), (303, Some("/t/main/home")));
+        let cookie = entered.header("set-cookie").unwrap();
+        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        Self { client, cookie }
+    }
+
+    fn get(&self, path: &str) -> Reply {
+        self.client.send("GET", path, &[("cookie", &self.cookie)], b"")
+    }
+
+    fn post(&self, path: &str, form: &str) -> Reply {
+        self.client.send("POST", path, &[("cookie", &self.cookie), ("content-type", "application/x-www-form-urlencoded")], form.as_bytes())
+    }
+
+    /// What somebody of another tenant is answered.
+    fn status_of(stook: &Served, token: &str) -> u16 {
+        let cookie = format!("stook={token}");
+        stook.client(None).send("GET", "/t/main/home", &[("cookie", &cookie)], b"").status
+    }
+
+    fn mark(&self) -> String {
+        let page = self.get("/t/main/home").text();
+        page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    }
+}
+
+const THINGS: &str = "catalogue: things\nsources:\n  s: { format: json, into: thing, as_of: meta.received }\ncollections:\n  thing:\n    key: k\n    fields: { k: text, \
+                      name: { type: text, index: equal }, more: json, list: [text], size: integer }\n    state: { status: { type: text, seed: \"'free'\" } }\n    \
+                      transitions: { take: { set: { status: \"'taken'\" } } }\n    tags: true\n";
+
+#[test]
+fn pages_are_for_who_may_see_them() {
+    for place in Place::both(THINGS) {
+        let (read, write, admin) = (token(&place, "read"), token(&place, "write"), token(&place, "admin"));
+        let other = place.ok(&["token", "create", "--role", "admin", "--tenant", "other"]).trim().to_owned();
+        let stook = Served::new(&place, &["--workers", "1"]);
+        stook.client(Some(&write)).send("POST", "/v1/main/thing", &[("content-type", "application/json")], br#"{"k": "one"}"#).with(201);
+        // who is not known signs in, and programs are told so
+        let nobody = stook.client(None);
+        for path in ["/", "/t/main/home", "/t/main/search?q=thing", "/t/nobody/home"] {
+            assert_eq!((nobody.get(path).status, nobody.get(path).header("location")), (303, Some("/sign-in")), "{path}");
+        }
+        assert_eq!((nobody.get("/t/main/home.json").status, nobody.send("POST", "/t/main/transition", &[], b"").status), (401, 401));
+        let wrong = nobody.send("POST", "/sign-in", &[], b"token=stook_wrong%0d%0aset-cookie:x");
+        assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
+        assert_eq!(nobody.send("GET", "/t/main/home", &[("cookie", "stook=wrong; other=1")], b"").status, 303);
+        // every page says what may be loaded, and gives its answers as JSON
+        let own = Visitor::new(&stook, &admin);
+        let pages = ["home", "search", "search?q=thing", "record?collection=thing&key=one", "coverage", "import", "tags", "metrics", "tokens"];
+        for page in pages {
+            let shown = own.get(&format!("/t/main/{page}"));
+            assert_eq!(shown.status, 200, "{page}: {}", shown.text());
+            let policy = shown.header("content-security-policy").unwrap();
+            assert!(policy.starts_with("default-src 'none'; script-src 'self'") && !policy.contains("unsafe"), "{policy}");
+            assert_eq!(shown.header("cache-control"), Some("no-store"));
+            assert!(
+                shown.text().starts_with("<!DOCTYPE html><html lang=\"en\">")
+                    && !shown.text().contains(" style=")
+                    && !shown.text().contains("<script>")
+            );
+            let (path, query) = page.split_once('?').unwrap_or((page, ""));
+            let answers = own.get(&format!("/t/main/{path}.json?{query}")).with(200);
+            // what a page shows is what the API says
+            for (path, answer) in answers.as_object().unwrap() {
+                let again: Json = stook.client(Some(&admin)).get(path).with(200);
+                assert_eq!(&again, answer, "{path}");
+            }
+        }
+        assert_eq!(own.get("/t/main/record?collection=thing&key=nobody").status, 404);
+        assert_eq!(own.get("/t/main/record?collection=nobody&key=x").status, 404);
+        assert_eq!(own.get("/t/main/job?id=99").status, 404);
+        assert_eq!(own.get("/t/main/job?id=../tokens").status, 400);
+        assert_eq!((own.get("/t/other/home").status, Visitor::status_of(&stook, &other)), (404, 404));
+        // a form of somebody else's page does nothing
+        let take = "collection=thing&key=one&transition=take";
+        for form in [take.to_owned(), format!("{take}&csrf=0000"), format!("{take}&csrf={}", Visitor::new(&stook, &read).mark())] {
+            assert_eq!(own.post("/t/main/transition", &form).status, 403, "{form}");
+        }
+        assert_eq!(stook.client(Some(&admin)).get("/v1/main/thing/one").with(200)["status"], "free");
+        let taken = own.post("/t/main/transition", &format!("{take}&csrf={}", own.mark()));
+        assert_eq!((taken.status, taken.header("location")), (303, Some("/t/main/record?collection=thing&key=one")));
+        assert_eq!(stook.client(Some(&admin)).get("/v1/main/thing/one").with(200)["status"], "taken");
+        let away = format!("collection=thing&key=one&transition=../../tokens&csrf={}", own.mark());
+        assert_eq!(own.post("/t/main/transition", &away).status, 404);
+        // a reader sees no button, and is refused
+        let reader = Visitor::new(&stook, &read);
+        assert!(!reader.get("/t/main/record?collection=thing&key=one").text().contains("<button>take"));
+        assert_eq!(reader.post("/t/main/transition", &format!("{take}&csrf={}", reader.mark())).status, 403);
+        for page in ["metrics", "tokens"] {
+            assert_eq!(reader.get(&format!("/t/main/{page}")).status, 403, "{page}");
+            assert!(!reader.get("/t/main/home").text().contains(&format!("/t/main/{page}")), "{page}");
+        }
+        // a file is sent in a form
+        let form = |mark: &str| {
+            let part = |name: &str, more: &str, text: &str| format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"{more}\r\n\r\n{text}\r\n");
+            let file = (0..500).map(|number| format!("{{\"k\":\"f{number}\",\"name\":\"n\"}}\n")).collect::<String>();
+            part("csrf", "", mark) + &part("by", "", "source=s") + &part("file", "; filename=\"things.ndjson\"", &file) + "--x--\r\n"
+        };
+        let media = ("content-type", "multipart/form-data; boundary=x");
+        let writer = Visitor::new(&stook, &write);
+        let send = |visitor: &Visitor, mark: &str| {
+            visitor.client.send("POST", "/t/main/upload", &[("cookie", &visitor.cookie), media], form(mark).as_bytes())
+        };
+        assert_eq!((send(&writer, "wrong").status, send(&reader, &reader.mark()).status), (403, 403));
+        let sent = send(&writer, &writer.mark());
+        assert_eq!(sent.status, 303, "{}", sent.text());
+        let job = sent.header("location").unwrap().rsplit('=').next().unwrap().parse::<u64>().unwrap();
+        let ended = stook.client(Some(&write));
+        for _ in 0..200 {
+            if !ended.get(&format!("/v1/main/jobs/{job}")).with(200)["finished"].is_null() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        let shown = writer.get(&format!("/t/main/job?id={job}")).text();
+        assert!(shown.contains("upload:things.ndjson") && shown.contains("state good"), "{shown}");
+        assert_eq!(writer.get("/t/main/download?q=thing%20name=n&format=csv").text().lines().count(), 501);
+        let part = writer.get("/t/main/suggestions?q=thi").text();
+        assert!(part.contains(">thing</a>") && !part.contains("<html"), "{part}");
+        // signing out takes the cookie back
+        let gone = writer.post("/sign-out", &format!("csrf={}", writer.mark()));
+        assert!(gone.header("set-cookie").unwrap().contains("Max-Age=0"));
+        assert_eq!(writer.post("/sign-out", "").status, 403);
+    }
+}
+
+/// Values that want to be more than values, and missing ones: nothing of them is markup, nothing fails.
+#[test]
+fn hostile_values_are_only_values() {
+    let place = Place::new(THINGS);
+    let admin = token(&place, "admin");
+    let stook = Served::new(&place, &["--workers", "1"]);
+    let client = stook.client(Some(&admin));
+    let nasty = [
+        "<script>alert(1)</script>",
+        "\"><img src=x onerror=alert(1)>",
+        "' onmouseover='alert(1)",
+        "</pre></details><style>*{display:none}</style>",
+        "\u{202e}gnihtyreve\u{2066} \u{200f}",
+        "javascript:alert(1)",
+        "&lt;b&gt; &amp; ]]> <!-- -->",
+        "a\u{1}\u{7f}\u{feff}b",
+        "",
+    ];
+    let long = "x".repeat(900_000);
+    let mut random = Random::new(7);
+    for number in 0..60_u64 {
+        let mut text = || (*random.one(&nasty)).to_owned();
+        let (key, name, list) = (format!("{}{number}", text()), text(), vec![text(), text()]);
+        let name = if number == 3 { long.clone() } else { name };
+        let mut record = json!({ "k": key, "name": name, "list": list, "more": { text(): [text(), { text(): number }] } });
+        if number % 3 == 0 {
+            record.as_object_mut().unwrap().remove("more");
+        }
+        let sent = client.call("POST", "/v1/main/thing", &record);
+        assert_eq!(sent.status, 201, "{}", sent.text());
+    }
+    let own = Visitor::new(&stook, &admin);
+    let keys: Vec<String> = client.get("/v1/main/query?q=thing&limit=100").with(200)["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["key"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(keys.len(), 60);
+    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    let mut pages: Vec<String> = keys.iter().map(|key| format!("record?collection=thing&key={}", encoded(key))).collect();
+    pages.extend(["search?q=thing".into(), "search?q=thing&view=json".into(), "search?q=thing&all=1".into(), "home".into()]);
+    pages.extend(nasty.iter().map(|text| format!("search?q={}", encoded(text))));
+    pages.extend(nasty.iter().map(|text| format!("suggestions?q={}", encoded(text))));
+    pages.extend(nasty.iter().map(|text| format!("search?q={}", encoded(&format!("thing name=\"{text}\"")))));
+    for page in pages {
+        let shown = own.get(&format!("/t/main/{page}"));
+        assert!(shown.status < 500, "{page}: {}", shown.text());
+        let text = shown.text();
+        for mark in ["<script>", "<img", "<style", " onerror=", " onmouseover=", "href=\"javascript:"] {
+            // in text and attributes `<` and `"` are escaped; a word like onerror may stand there, as it is
+            let outside = text.contains(mark) && (mark.starts_with('<') || mark.starts_with("href") || tags_have(&text, mark));
+            assert!(!outside, "{page}: {mark}");
+        }
+        assert!(text.len() < 400_000, "{page} is {} bytes long", text.len());
+    }
+}
+
+/// Whether an attribute of some element is called so, outside of all quoted values.
+fn tags_have(text: &str, mark: &str) -> bool {
+    text.split('<').skip(1).any(|rest| {
+        let mut quoted = false;
+        let bare: String = rest
+            .chars()
+            .take_while(|c| {
+                quoted ^= *c == '"';
+                quoted || *c != '>'
+            })
+            .collect();
+        bare.split('"').step_by(2).any(|outside| outside.contains(mark))
+    })
+}
+
+#[test]
+fn a_library_is_looked_at_without_a_token_on_the_same_machine_only() {
+    let place = Place::new(LIBRARY);
+    place.import(&[&place.file("names.mrc", authorities(30, 1, 1))]);
+    let stook = Served::new(&place, &[]);
+    let open = stook.client(None);
+    assert_eq!(open.get("/").header("location"), Some("/t/main/home"));
+    assert_eq!(open.get("/t/main/home").status, 200);
+    // a page of somewhere else sends the browser here under another name
+    let elsewhere = open.send("GET", "/t/main/home", &[("host", "evil.example")], b"");
+    assert_eq!(elsewhere.status, 303);
+    assert_eq!(open.send("POST", "/t/main/tokens/change", &[("origin", "http://evil.example")], b"name=x&role=admin").status, 401);
+    assert_eq!(open.send("POST", "/t/main/tokens/change", &[], b"name=x&role=admin").status, 403);
+    for asset in ["stook.css", "stook.js", "htmx-2.0.11.min.js"] {
+        assert_eq!(open.get(&format!("/assets/{asset}")).status, 200);
+    }
+    assert_eq!(open.get("/assets/../Cargo.toml").status, 404);
+    let first: usize =
+        ["/t/main/home", "/assets/stook.css", "/assets/stook.js", "/assets/htmx-2.0.11.min.js"].iter().map(|path| open.get(path).body.len()).sum();
+    assert!(first <= 150_000, "the first load is {first} bytes");
+}
