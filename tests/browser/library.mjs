@@ -35,7 +35,7 @@ await step("tries a file before it is imported", page, async () => {
 
 await step("drops a file and follows it to its end", page, async () => {
   await drop(names, "profile upsert");
-  expect((await page.locator("dl").innerText()).includes("400"), "400 documents");
+  expect((await page.locator("#progress").innerText()).includes("400"), "400 documents");
 });
 
 await step("imports items", page, () => drop(items, "profile stock"));

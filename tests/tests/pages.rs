@@ -144,7 +144,7 @@ impl Visitor {
 
 const THINGS: &str = "catalogue: things\nsources:\n  s: { format: json, into: thing, as_of: meta.received }\ncollections:\n  thing:\n    key: k\n    fields: { k: text, \
                       name: { type: text, index: equal }, more: json, list: [text], size: integer }\n    state: { status: { type: text, seed: \"'free'\" } }\n    \
-                      transitions: { take: { set: { status: \"'taken'\" } } }\n    tags: true\n";
+                      transitions: { take: { set: { status: \"'taken'\" } } }\n    tags: {}\n";
 
 #[test]
 fn pages_are_for_who_may_see_them() {

@@ -313,7 +313,10 @@ fn queries_are_paged_counted_and_explained() {
         place.import(&[&place.file("things.ndjson", things)]);
         let stook = Served::new(&place, &["--workers", "0"]);
         let page = stook.get("/v1/main/query?q=thing%20title=g3%20|%20sort%20size-%20|%20grep%20code,size&limit=2&idx=1&total=true").with(200);
-        assert_eq!(page, json!({"columns": ["code", "size"], "rows": [{"code": "t243", "size": 243}, {"code": "t238", "size": 238}], "total": 50}));
+        assert_eq!(
+            page,
+            json!({"collection": "thing", "columns": ["code", "size"], "rows": [{"code": "t243", "size": 243}, {"code": "t238", "size": 238}], "total": 50})
+        );
         let posted = stook.call("POST", "/v1/main/query", &json!({"q": "thing title=g3 | sum(size), count(code)"})).with(200);
         assert_eq!(posted["rows"], json!([{"sum(size)": (0..250).filter(|n| n % 5 == 3).sum::<i64>(), "count(code)": 50}]));
         // all records by key, page after page

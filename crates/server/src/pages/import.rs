@@ -201,7 +201,11 @@ fn progress(visit: &Visit, id: &str, job: &Json) -> Markup {
             dt { "documents" } dd { (count(documents)) @if job["cut"] != true { " so far" } }
             dt { "begun" } dd { (moment(&job["created"])) }
             @if is_over(job) { dt { "ended" } dd { (moment(&job["finished"])) } }
-            @for file in items(&job["files"]).iter().take(20) { dt { "file" } dd { bdi { (named(file, "name")) } ", " (count(file["bytes"].as_u64().unwrap_or(0))) " bytes" } }
+            @for file in items(&job["files"]).iter().take(20) { dt { "file" } dd {
+                    bdi { (named(file, "name")) }
+                    // of an upload it is not always known before
+                    @if let Some(bytes) = file["bytes"].as_u64().filter(|bytes| *bytes > 0) { ", " (count(bytes)) " bytes" }
+                } }
         }
         (counts(&job["counts"]))
         div.actions {

@@ -96,7 +96,7 @@ pub fn trouble(problem: &Problem) -> Markup {
     html! {
         div.problem role="alert" {
             @match shown {
-                Some(shown) => pre { (shown) },
+                Some(shown) => pre tabindex="0" { (shown) },
                 None => p { (problem.detail) },
             }
             @if problem.errors.len() > 1 { ul { @for error in &problem.errors { li { (error) } } } }

@@ -233,7 +233,7 @@ async fn document(visit: &Visit, collection: &str, key: &str, explained: &Json) 
     let whole = whole.replace('\u{1e}', "\n").replace('\u{1f}', " ‡").replace('\u{1d}', "\n");
     html! {
         @if !bytes.is_empty() {
-            details { summary { "The document as delivered, " (bytes.len()) " bytes" } pre { (short(&whole, MOST_DOCUMENT)) } }
+            details { summary { "The document as delivered, " (bytes.len()) " bytes" } pre tabindex="0" { (short(&whole, MOST_DOCUMENT)) } }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Search: a query, its rows, its mistakes under a caret, and what was perhaps meant.
 
 use super::layout::trouble;
-use super::shown::{count, items, members, named, plain, value};
+use super::shown::{count, items, members, named, plain, short, value};
 use super::visit::{View, Visit, with_params};
 use crate::problem::Answer;
 use axum::body::Body;
@@ -19,6 +19,8 @@ const WAIT: &str = "5";
 const COLUMNS: usize = 8;
 /// Most rows of a download.
 const DOWNLOADED: &str = "10000";
+/// Characters of rows that are shown as JSON.
+const MOST_JSON: usize = 200_000;
 /// Most words that complete a query.
 const COMPLETIONS: usize = 12;
 
@@ -82,7 +84,7 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
             }
         }
         (services(&answer["services"], &page(idx)))
-        @if visit.param("view") == Some("json") { pre { (serde_json::to_string_pretty(&answer["rows"]).unwrap_or_default()) } }
+        @if visit.param("view") == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(&answer["rows"]).unwrap_or_default(), MOST_JSON)) } }
         @else if !rows.is_empty() { (table(visit, answer, visit.param("all").is_some())) }
         nav.pages aria-label="Pages of results" {
             @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(ROWS))) { "← earlier" } }
@@ -90,7 +92,7 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
         }
         details.quiet {
             summary { "The same elsewhere" }
-            pre { "stook query '" (query.replace('\'', "'\\''")) "'\ncurl -H 'Authorization: Bearer TOKEN' '…" (api) "'" }
+            pre tabindex="0" { "stook query '" (query.replace('\'', "'\\''")) "'\ncurl -H 'Authorization: Bearer TOKEN' '…" (api) "'" }
         }
     }
 }

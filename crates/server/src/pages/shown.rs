@@ -26,7 +26,7 @@ pub fn value(json: &Json) -> Markup {
                 Json::Object(members) => format!("{} members", members.len()),
                 _ => String::new(),
             };
-            html! { details { summary { (count) } pre { (short(&whole, LONGEST)) } } }
+            html! { details { summary { (count) } pre tabindex="0" { (short(&whole, LONGEST)) } } }
         }
     }
 }
