@@ -62,6 +62,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .route("/t/{tenant}", get(home::front))
         .route("/t/{tenant}/suggestions", page(search::suggestions))
         .route("/t/{tenant}/tags/preview", page(tags::preview))
+        .route("/t/{tenant}/total", page(search::total))
         .route("/t/{tenant}/download", get(search::download))
         .route("/t/{tenant}/job/events", get(import::events))
         .route("/t/{tenant}/job/change", change(import::change))

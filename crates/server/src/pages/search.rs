@@ -32,7 +32,8 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         return Ok(View::new("Search", body));
     };
     let idx: u64 = visit.param("idx").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let params = [("q", query), ("idx", &idx.to_string()), ("limit", &ROWS.to_string()), ("total", "true"), ("wait", WAIT)];
+    // one more than is shown says whether there are more; all are counted behind the page, which takes longer
+    let params = [("q", query), ("idx", &idx.to_string()), ("limit", &(ROWS + 1).to_string()), ("wait", WAIT)];
     let body = match visit.ask("/query", &params).await {
         Ok(answer) => found(&visit, query, idx, &answer),
         Err(problem) if problem.status.is_client_error() => {
@@ -57,6 +58,13 @@ fn form(visit: &Visit, query: &str, overview: &Json) -> Markup {
     }
 }
 
+/// `?q=QUERY`: how many rows there are. A part of a page.
+pub async fn total(visit: Arc<Visit>) -> Answer<View> {
+    let params = [("q", visit.param("q").unwrap_or_default()), ("limit", "1"), ("total", "true"), ("ask", "never")];
+    let answer = visit.ask("/query", &params).await?;
+    Ok(View { part: true, ..View::new("", html! { (count(answer["total"].as_u64().unwrap_or(0))) }) })
+}
+
 /// What can be asked, for who has asked nothing yet.
 fn begin(visit: &Visit, overview: &Json) -> Markup {
     html! {
@@ -68,15 +76,18 @@ fn begin(visit: &Visit, overview: &Json) -> Markup {
 }
 
 fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
-    let rows = items(&answer["rows"]);
-    let total = answer["total"].as_u64();
+    let all = items(&answer["rows"]);
+    let rows = &all[..all.len().min(ROWS as usize)];
+    let goes_on = all.len() > rows.len();
     let page = |idx: u64| visit.to("search", &[("q", query), ("idx", &idx.to_string())]);
     let api = with_params(&format!("/v1/{}/query", visit.tenant), &[("q", query)]);
-    let shown_total = total.unwrap_or(rows.len() as u64);
     html! {
         p.quiet {
             @if rows.is_empty() { "Nothing was found." }
-            @else { (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of " (count(shown_total)) }
+            @else if goes_on || idx > 0 {
+                (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of "
+                span hx-get=(visit.to("total", &[("q", query)])) hx-trigger="load" { "…" }
+            } @else { (count(rows.len() as u64)) " found" }
             @if !rows.is_empty() {
                 " · " a href=(visit.to("search", &[("q", query), ("view", "json")])) { "JSON" }
                 " · " a href=(visit.to("download", &[("q", query), ("format", "csv")])) { "CSV" }
@@ -84,11 +95,11 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
             }
         }
         (services(&answer["services"], &page(idx)))
-        @if visit.param("view") == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(&answer["rows"]).unwrap_or_default(), MOST_JSON)) } }
-        @else if !rows.is_empty() { (table(visit, answer, visit.param("all").is_some())) }
+        @if visit.param("view") == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(rows).unwrap_or_default(), MOST_JSON)) } }
+        @else if !rows.is_empty() { (table(visit, answer, rows, visit.param("all").is_some())) }
         nav.pages aria-label="Pages of results" {
             @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(ROWS))) { "← earlier" } }
-            @if total.is_some_and(|total| idx + ROWS < total) { a rel="next" href=(page(idx + ROWS)) { "later →" } }
+            @if goes_on { a rel="next" href=(page(idx + ROWS)) { "later →" } }
         }
         details.quiet {
             summary { "The same elsewhere" }
@@ -108,8 +119,7 @@ fn services(said: &Json, again: &str) -> Markup {
 }
 
 /// Rows, with a link to each record. Of many columns the first that have values on this page are shown.
-fn table(visit: &Visit, answer: &Json, all: bool) -> Markup {
-    let rows = items(&answer["rows"]);
+fn table(visit: &Visit, answer: &Json, rows: &[Json], all: bool) -> Markup {
     let names: Vec<&str> = items(&answer["columns"]).iter().filter_map(Json::as_str).collect();
     let collection = answer["collection"].as_str();
     let has_values = |name: &&str| rows.iter().any(|row| !row[*name].is_null());
