@@ -11,12 +11,12 @@ use stook_lab::random::Random;
 use stook_lab::sample::datasets::{BLOCKS, Datasets};
 
 const ROUNDS: usize = 3;
-const SEED: u64 = 1;
+pub const SEED: u64 = 1;
 /// Datasets whose 392 634 blocks are nearly as many as the report's, and as many of them known to each service.
-const OF_REPORT: u64 = 43_626;
+pub const OF_REPORT: u64 = 43_626;
 /// Datasets of 50 000 and 500 000 blocks; of 5 000 000 with `datasets-large`.
-const SIZES: [(&str, u64); 2] = [("50k", 5_556), ("500k", 55_556)];
-const LARGE: (&str, u64) = ("5M", 555_556);
+pub const SIZES: [(&str, u64); 2] = [("50k", 5_556), ("500k", 55_556)];
+pub const LARGE: (&str, u64) = ("5M", 555_556);
 /// Clients of the sweep.
 const CLIENTS: [&str; 4] = ["1", "10", "100", "500"];
 /// Random places in a result are below this.
@@ -68,6 +68,17 @@ impl Drop for Services {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A block that a service knows.
+pub fn known_block(data: &Datasets, random: &mut Random) -> String {
+    let dataset = data.dataset(random.below(data.records));
+    loop {
+        let block = data.block(&dataset, random.below(BLOCKS));
+        if block.catalogued || block.transferable {
+            return block.name;
+        }
     }
 }
 
@@ -137,16 +148,7 @@ fn warm(bench: &Bench<'_>, figures: &mut Figures, hello: &Running, name: &str, r
     let served = bench.serve(&catalogue, &store, &["--workers", "0", "--most", "512", "--wait", "2000"])?;
     let mut random = Random::new(SEED);
     let path = |query: &str, index: u64| format!("/v1/main/query?limit=1&idx={index}&q={}", encoded(query));
-    let block = |random: &mut Random| {
-        let dataset = data.dataset(random.below(records));
-        loop {
-            let block = data.block(&dataset, random.below(BLOCKS));
-            if block.catalogued || block.transferable {
-                return block.name;
-            }
-        }
-    };
-    let one = block(&mut random);
+    let one = known_block(&data, &mut random);
     let letter = |random: &mut Random| char::from(b'A' + random.below(26) as u8);
     let kinds = [
         ("one record by its key", vec![path(&format!("block name={one}"), 0)]),

@@ -2,8 +2,9 @@
 //! PostgreSQL. Each part leaves a page with its pictures in FOLDER and its runs in FOLDER/runs; every figure of a page is of a run.
 
 use crate::Setting;
-use crate::datasets::Services;
+use crate::datasets::{LARGE, OF_REPORT, SEED, SIZES, Services, known_block};
 use crate::process::{Result, execute, remove_store, stook};
+use crate::serve::REGISTER;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use stook_lab::postgres::Server;
 use stook_lab::random::Random;
-use stook_lab::sample::datasets::{BLOCKS, Datasets};
+use stook_lab::sample::datasets::Datasets;
 
 /// A report, and what its page says first.
-type Part = (&'static str, fn(&Seeds<'_>, &mut Page, &Kept) -> Result<()>, &'static str);
+type Part = (&'static str, fn(&Seeds<'_>, &mut String, Kept) -> Result<()>, &'static str);
 
 const PARTS: [Part; 5] = [
     ("register", register, include_str!("../seeds/register.md")),
@@ -27,12 +28,6 @@ const PARTS: [Part; 5] = [
 /// How much faster than in its report requests of the register follow each other.
 const FASTER: &str = "20";
 const MACHINES: &str = "10000";
-const SEED: u64 = 1;
-/// Datasets whose 392 634 blocks are nearly as many as the report's.
-const COLD: u64 = 43_626;
-/// Datasets of 50 000 blocks and ten times as many; a hundred times with `STOOK_SEEDS_LARGE`.
-const SIZES: [(&str, u64); 2] = [("50k", 5_556), ("500k", 55_556)];
-const LARGE: (&str, u64) = ("5M", 555_556);
 
 struct Seeds<'s> {
     setting: &'s Setting,
@@ -52,11 +47,6 @@ impl Kept {
     fn name(self) -> &'static str {
         if self == Kept::Embedded { "embedded" } else { "postgres" }
     }
-}
-
-/// A page that grows by runs.
-struct Page {
-    text: String,
 }
 
 /// A program, ended when dropped.
@@ -97,16 +87,16 @@ pub fn run(setting: &Setting, out: &str, parts: &[&str]) -> Result<()> {
         if !parts.is_empty() && !parts.contains(&name) {
             continue;
         }
-        let mut page = Page { text: words.to_owned() };
+        let mut page = words.to_owned();
         for kept in [Kept::Embedded, Kept::Postgres] {
             if kept == Kept::Postgres && own.server.is_none() {
                 continue;
             }
             println!("{name}, {}", kept.name());
-            let _ = write!(page.text, "\n## {}\n", if kept == Kept::Embedded { "Embedded store" } else { "PostgreSQL" });
-            work(&own, &mut page, &kept)?;
+            let _ = write!(page, "\n## {}\n", if kept == Kept::Embedded { "Embedded store" } else { "PostgreSQL" });
+            work(&own, &mut page, kept)?;
         }
-        own.write(&own.out.join(format!("{name}.md")), &page.text)?;
+        own.write(&own.out.join(format!("{name}.md")), &page)?;
     }
     Ok(())
 }
@@ -184,7 +174,7 @@ impl Seeds<'_> {
     }
 
     /// A run of the lab, kept, and shown on a page.
-    fn lab(&self, page: &mut Page, name: &str, token: &str, words: &[&str]) -> Result<()> {
+    fn lab(&self, page: &mut String, name: &str, token: &str, words: &[&str]) -> Result<()> {
         let run = self.out.join("runs").join(format!("{name}.json"));
         let mut command = Command::new(&self.setting.stook);
         command.arg("lab").args(words).args(["--limits", "-o"]).arg(&run).env("STOOK_TOKEN", token).current_dir(&self.folder);
@@ -196,14 +186,14 @@ impl Seeds<'_> {
     }
 
     /// Markdown of the lab, one heading deeper, with its pictures beside the page.
-    fn show(&self, page: &mut Page, name: &str, words: &[&str]) -> Result<()> {
+    fn show(&self, page: &mut String, name: &str, words: &[&str]) -> Result<()> {
         let file = self.out.join(format!("{name}.md"));
         execute(&self.setting.stook, &[&["lab"], words, &["--md", "-o", &file.display().to_string()]].concat())?;
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        page.text.push('\n');
+        page.push('\n');
         for line in text.lines() {
-            let _ = writeln!(page.text, "{}{line}", if line.starts_with('#') { "##" } else { "" });
+            let _ = writeln!(page, "{}{line}", if line.starts_with('#') { "##" } else { "" });
         }
         Ok(())
     }
@@ -214,7 +204,7 @@ impl Seeds<'_> {
     }
 
     /// Arguments of a run of imports.
-    fn import(&self, page: &mut Page, name: &str, kept: Kept, plan: &str, url: &str, token: &str) -> Result<()> {
+    fn import(&self, page: &mut String, name: &str, kept: Kept, plan: &str, url: &str, token: &str) -> Result<()> {
         let watched = self.watched(kept);
         let mut words = vec!["import", plan, "--target", url];
         words.extend(watched.iter().flat_map(|url| ["--postgres", url.as_str()]));
@@ -223,13 +213,11 @@ impl Seeds<'_> {
 }
 
 /// The survey register's matrix of 12 000 requests.
-fn register(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
+fn register(own: &Seeds<'_>, page: &mut String, kept: Kept) -> Result<()> {
     let (catalogue, data) = (own.example("businesses"), own.folder.join("register"));
-    let store = own.fresh(&catalogue, *kept, "register")?;
+    let store = own.fresh(&catalogue, kept, "register")?;
     own.sample(&["businesses", "--records", "10000", "-o", &data.display().to_string()])?;
-    for (file, source) in
-        [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")]
-    {
+    for (file, source) in REGISTER {
         own.stook(&catalogue, &store, &["import", &data.join(file).display().to_string(), "--source", source])?;
     }
     let served = own.serve(&catalogue, &store, &["--workers", "0"], false)?;
@@ -238,7 +226,7 @@ fn register(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
 }
 
 /// The library's five sets of imports.
-fn imports(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
+fn imports(own: &Seeds<'_>, page: &mut String, kept: Kept) -> Result<()> {
     let (catalogue, data) = (own.example("authorities"), own.folder.join("imports"));
     std::fs::create_dir_all(&data).map_err(|error| error.to_string())?;
     for records in [1_000, 5_000, 10_000, 25_000, 50_000] {
@@ -248,26 +236,26 @@ fn imports(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
     let items = data.join("items.csv");
     own.write(&items, &(1..=10_000).fold("barcode,lccn\n".to_owned(), |text, number| text + &format!("b{number:06},\n")))?;
     for set in 1..=5 {
-        let store = own.fresh(&catalogue, *kept, "imports")?;
+        let store = own.fresh(&catalogue, kept, "imports")?;
         own.stook(&catalogue, &store, &["import", &items.display().to_string(), "--profile", "stock", "--tenant", "tenant1"])?;
         let made = own.stook(&catalogue, &store, &["token", "create", "--tenant", "*", "--role", "write", "--json"])?;
         let made: serde_json::Value = serde_json::from_str(&made).map_err(|error| format!("{made}: {error}"))?;
-        let served = own.serve_with_workers(&catalogue, &store, *kept)?;
+        let served = own.serve_with_workers(&catalogue, &store, kept)?;
         let plan = own.copy(&format!("lab/imports-{set}.yaml"))?;
         let token = made["token"].as_str().unwrap_or_default();
-        own.import(page, &format!("imports-{set}-{}", kept.name()), *kept, &plan, &served.url, token)?;
+        own.import(page, &format!("imports-{set}-{}", kept.name()), kept, &plan, &served.url, token)?;
     }
     Ok(())
 }
 
 /// The aggregator's cold query, and reads at growing sizes.
-fn aggregator(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
+fn aggregator(own: &Seeds<'_>, page: &mut String, kept: Kept) -> Result<()> {
     let folder = own.folder.join("datasets");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     {
-        let services = Services::start(own.setting, COLD)?;
+        let services = Services::start(own.setting, OF_REPORT)?;
         services.catalogue(own.setting, &folder)?;
-        let store = own.fresh(&folder, *kept, "cold")?;
+        let store = own.fresh(&folder, kept, "cold")?;
         let served = own.serve(&folder, &store, &["--workers", "0"], false)?;
         let plan = own.copy("lab/blocks-cold.yaml")?;
         own.lab(page, &format!("aggregator-cold-{}", kept.name()), "", &["load", &plan, "--target", &served.url])?;
@@ -276,7 +264,7 @@ fn aggregator(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
     for (name, records) in SIZES.into_iter().chain(large.then_some(LARGE)) {
         let services = Services::start(own.setting, records)?;
         services.catalogue(own.setting, &folder)?;
-        let store = own.fresh(&folder, *kept, "blocks")?;
+        let store = own.fresh(&folder, kept, "blocks")?;
         own.stook(&folder, &store, &["query", "block | count(key)", "--format", "csv"])?;
         let served = own.serve(&folder, &store, &["--workers", "0"], false)?;
         places(own, records)?;
@@ -289,12 +277,7 @@ fn aggregator(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
 /// What is asked for of so many datasets.
 fn places(own: &Seeds<'_>, records: u64) -> Result<()> {
     let (data, mut random) = (Datasets { records, seed: SEED }, Random::new(SEED));
-    let one = loop {
-        let block = data.block(&data.dataset(random.below(records)), random.below(BLOCKS));
-        if block.catalogued || block.transferable {
-            break block.name;
-        }
-    };
+    let one = known_block(&data, &mut random);
     let folder = own.folder.join("blocks");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let begins = |random: &mut Random| {
@@ -309,9 +292,9 @@ fn places(own: &Seeds<'_>, records: u64) -> Result<()> {
 }
 
 /// The data centre's tags, and what 100 000 machines need.
-fn tags(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
+fn tags(own: &Seeds<'_>, page: &mut String, kept: Kept) -> Result<()> {
     let (catalogue, data) = (own.example("machines"), own.folder.join("machines"));
-    let store = own.fresh(&catalogue, *kept, "machines")?;
+    let store = own.fresh(&catalogue, kept, "machines")?;
     own.sample(&["machines", "--records", MACHINES, "-o", &data.display().to_string()])?;
     own.stook(&catalogue, &store, &["import", &data.join("machines.ndjson").display().to_string(), "--source", "enlist"])?;
     for (tag, definition) in [
@@ -321,12 +304,12 @@ fn tags(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
     ] {
         own.stook(&catalogue, &store, &["tag", "create", tag, "--xpath", definition])?;
     }
-    let served = own.serve_with_workers(&catalogue, &store, *kept)?;
+    let served = own.serve_with_workers(&catalogue, &store, kept)?;
     for plan in ["tags-one", "tags-three"] {
         let path = own.copy(&format!("lab/{plan}.yaml"))?;
-        own.import(page, &format!("{plan}-{}", kept.name()), *kept, &path, &served.url, "")?;
+        own.import(page, &format!("{plan}-{}", kept.name()), kept, &path, &served.url, "")?;
     }
-    if *kept == Kept::Embedded {
+    if kept == Kept::Embedded {
         let points = own.example("lab/tags-100k.yaml").display().to_string();
         own.show(page, "tags-100k", &["plan", &points, "--target", "8333"])?;
     }
@@ -334,13 +317,13 @@ fn tags(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
 }
 
 /// The satellite pipeline's tables.
-fn pipeline(own: &Seeds<'_>, page: &mut Page, kept: &Kept) -> Result<()> {
+fn pipeline(own: &Seeds<'_>, page: &mut String, kept: Kept) -> Result<()> {
     let (catalogue, data) = (own.example("sentinel"), own.folder.join("deliveries"));
-    let store = own.fresh(&catalogue, *kept, "deliveries")?;
+    let store = own.fresh(&catalogue, kept, "deliveries")?;
     own.sample(&["sentinel", "--days", "4", "-o", &data.display().to_string()])?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let served = own.serve(&catalogue, &store, &["--workers", &cores], false)?;
     let plan = own.copy("lab/deliveries.yaml")?;
-    own.import(page, &format!("pipeline-{}", kept.name()), *kept, &plan, &served.url, "")?;
+    own.import(page, &format!("pipeline-{}", kept.name()), kept, &plan, &served.url, "")?;
     own.show(page, &format!("pipeline-stages-{}", kept.name()), &["kpi", &served.log.display().to_string()])
 }

@@ -19,6 +19,9 @@ use stook_lab::sample::businesses::{id, reference};
 const ROUNDS: usize = 5;
 /// Businesses of the register.
 const BUSINESSES: u64 = 10_000;
+/// Files of the register and their sources.
+pub const REGISTER: [(&str, &str); 4] =
+    [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")];
 /// Seconds of one run under load.
 const SECONDS: u64 = 3;
 pub const SERVED: &str = "0";
@@ -248,9 +251,7 @@ impl Bench<'_> {
         if !Path::new(&data).exists() {
             execute(&self.setting.stook, &["sample", "businesses", "--records", &BUSINESSES.to_string(), "-o", &data])?;
         }
-        for (file, source) in
-            [("samples.ndjson", "sample"), ("links.ndjson", "links"), ("respondents.ndjson", "respondents"), ("enrolments.csv", "enrolments")]
-        {
+        for (file, source) in REGISTER {
             self.stook("businesses", store, &["import", &format!("{data}/{file}"), "--source", source])?;
         }
         Ok(())

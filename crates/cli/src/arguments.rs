@@ -1,6 +1,6 @@
 //! The words of the command line.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -585,7 +585,7 @@ pub struct Query {
     #[arg(long)]
     pub explain: bool,
     /// Whether services are asked: where nothing fresh is here, always, later (what is here is shown), or never.
-    #[arg(long, default_value = "needed", value_name = "WHEN", value_parser = PossibleValuesParser::new(WHEN.map(|(name, _)| name)).map(|own| named(&WHEN, &own)))]
+    #[arg(long, default_value = "needed", value_name = "WHEN", value_parser = one_of(&WHEN))]
     pub ask: When,
     /// Wait at most so many seconds for services [default: as long as they may take].
     #[arg(long, value_name = "S")]
@@ -598,9 +598,10 @@ pub struct Query {
 /// Schedules that need nothing but a rate.
 const SCHEDULES: [(&str, Schedule); 2] = [("constant", Schedule::Constant), ("poisson", Schedule::Poisson)];
 
-/// Which of these has a name that is one of theirs.
-fn named<T: Copy>(all: &[(&str, T)], name: &str) -> T {
-    all.iter().find(|(own, _)| *own == name).unwrap_or(&all[0]).1
+/// One of these by its name.
+fn one_of<T: Copy + Send + Sync>(all: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
+    let named = |name: String| all.iter().find(|(own, _)| *own == name).unwrap_or(&all[0]).1;
+    PossibleValuesParser::new(all.iter().map(|(name, _)| *name)).map(named)
 }
 
 /// Formats of `get`.
@@ -654,7 +655,7 @@ pub enum Lab {
         #[arg(long = "for", value_name = "TIME")]
         time: Option<String>,
         /// How requests follow each other.
-        #[arg(long, value_parser = PossibleValuesParser::new(SCHEDULES.map(|(name, _)| name)).map(|own| named(&SCHEDULES, &own)))]
+        #[arg(long, value_parser = one_of(&SCHEDULES))]
         schedule: Option<Schedule>,
         /// Where the run is written.
         #[arg(short, long, value_name = "FILE")]

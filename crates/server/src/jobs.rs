@@ -208,8 +208,8 @@ async fn tried(ctx: &Ctx, body: Body, name: &str, path: Option<String>, request:
             let file = folder.path().join(name);
             let mut out = std::fs::File::create(&file).map_err(failed)?;
             let (mut stream, mut taken) = (body.into_data_stream(), 0);
-            while let Ok(next) = tokio::time::timeout(ctx.app.options.stall, stream.next()).await {
-                let Some(bytes) = next else { break };
+            let stalled = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the upload stood still");
+            while let Some(bytes) = tokio::time::timeout(ctx.app.options.stall, stream.next()).await.map_err(stalled)? {
                 let bytes = bytes.map_err(|error| Problem::bad(format!("the upload ended early: {error}")))?;
                 taken += bytes.len() as u64;
                 if taken <= MOST_TRIED {

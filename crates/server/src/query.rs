@@ -147,13 +147,13 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
         after_key(&mut compiled, after, page.idx)?;
     }
     ctx.reaches_store();
-    if let Some(wait) = page.wish.time.filter(|_| !page.explain && ctx.app.asker.concerns(compiled.plan.collection)) {
+    let asks = !page.explain && ctx.app.asker.concerns(compiled.plan.collection);
+    if let Some(wait) = page.wish.time.filter(|_| asks) {
         // who waits for services on purpose is not cut off meanwhile
         ctx.patience.store(wait.as_millis() as u64, Ordering::Relaxed);
     }
     let app = ctx.app.clone();
     blocking(move || {
-        let asks = !page.explain && app.asker.concerns(compiled.plan.collection);
         let said = if asks { Some(app.ask(&compiled.plan, page.wish)?) } else { None };
         Ok::<_, EngineError>(answer(&app, &compiled, &page, said.as_deref())?)
     })

@@ -32,14 +32,24 @@ pub struct Stages {
     pub stages: BTreeMap<String, Calls>,
 }
 
+/// The mean of values; of none it is zero.
+pub fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    values.clone().sum::<f64>() / values.count().max(1) as f64
+}
+
+/// The population standard deviation of values; of none it is zero.
+pub fn deviation(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let average = mean(values.clone());
+    mean(values.map(|value| (value - average).powi(2))).sqrt()
+}
+
 /// Smallest, mean, largest, population standard deviation.
 fn summary(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64, f64, f64)> {
     let count = values.clone().count() as f64;
-    let mean = values.clone().sum::<f64>() / count;
+    let mean = mean(values.clone());
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
-    let deviation = (values.map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
-    (count > 0.0).then_some((least, mean, most, deviation))
+    (count > 0.0).then_some((least, mean, most, deviation(values)))
 }
 
 impl Calls {

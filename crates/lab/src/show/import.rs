@@ -2,6 +2,7 @@
 
 use super::{Report, Section, Table, number, svg, time};
 use crate::measure::import::{FileText, IDLE, MatrixText};
+use crate::measure::kpi::{deviation, mean};
 use crate::measure::run::{Import, Run, Set};
 use std::collections::BTreeMap;
 
@@ -30,8 +31,7 @@ pub fn sections(run: &Run, report: &mut Report) {
         let mut table = Table::new(2, &["unit", "what", "mean", "most"]);
         for curve in &run.curves {
             let values = || curve.points.iter().map(|(_, value)| *value);
-            let mean = values().sum::<f64>() / curve.points.len().max(1) as f64;
-            table.rows.push(vec![curve.unit.clone(), curve.name.clone(), number(mean), number(values().fold(0.0, f64::max))]);
+            table.rows.push(vec![curve.unit.clone(), curve.name.clone(), number(mean(values())), number(values().fold(0.0, f64::max))]);
         }
         report.sections.push(Section { title: "Resources".into(), table: Some(table), ..Section::default() });
     }
@@ -54,13 +54,6 @@ fn firsts<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     });
     seen
-}
-
-/// Mean and population deviation.
-fn mean(values: &[f64]) -> (f64, f64) {
-    let count = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    (mean, (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt())
 }
 
 /// How long an import took that has ended.
@@ -103,12 +96,12 @@ fn durations(run: &Run, plan: &MatrixText, files: &[&str], tenants: &[&str]) -> 
         let mut row = vec![(*file).to_owned(), number(documents)];
         for (place, tenant) in tenants.iter().enumerate() {
             let own: Vec<f64> = run.imports.iter().filter(|import| import.file == *file && import.tenant == *tenant).filter_map(seconds).collect();
-            let (average, deviation) = mean(&own);
-            row.push(if own.len() > 1 { format!("{} ± {}", time(average), time(deviation)) } else { time(average) });
+            let average = mean(own.iter().copied());
+            row.push(if own.len() > 1 { format!("{} ± {}", time(average), time(deviation(own.iter().copied()))) } else { time(average) });
             row.push(number(documents / average.max(1e-9)));
             if settles {
                 let own = run.imports.iter().filter(|import| import.file == *file && import.tenant == *tenant && import.settled > 0.0);
-                row.push(time(mean(&own.map(|import| import.settled - import.begun).collect::<Vec<_>>()).0));
+                row.push(time(mean(own.map(|import| import.settled - import.begun))));
             }
             if compares {
                 let theirs = planned(plan, file).and_then(|own| own.reported.get(place).copied());
@@ -160,7 +153,7 @@ fn users(run: &Run, plan: &MatrixText) -> Vec<Section> {
         for set in sets() {
             let beside = set.series != IDLE;
             let took: Vec<f64> = run.imports.iter().filter(|import| import.file == set.series).filter_map(seconds).collect();
-            let took = if took.is_empty() { String::new() } else { time(mean(&took).0) };
+            let took = if took.is_empty() { String::new() } else { time(mean(took.iter().copied())) };
             let mut row = vec![set.series.clone(), took, set.requests.to_string()];
             row.extend(cells(figures(set), idle.filter(|_| beside)));
             if let Some(theirs) = theirs {

@@ -1,7 +1,7 @@
 //! Coverage: what of each parent is there, group by group, and when something had which value.
 
 use super::record::quoted;
-use super::shown::{count, items, members, named, plain, state, value};
+use super::shown::{count, items, kind, members, named, plain, state, value};
 use super::visit::{View, Visit};
 use crate::problem::Answer;
 use maud::{Markup, html};
@@ -161,7 +161,7 @@ fn lanes(rows: &[&Json]) -> Markup {
         svg.lanes viewBox={ "0 0 " (WIDTH) " 24" } preserveAspectRatio="none" role="img" aria-label="Values along time" {
             @for row in rows {
                 @if let (Some(start), Some(stop)) = (at(row, "start"), at(row, "stop")) {
-                    rect class={ "run " (class(&plain(&row["value"]))) } x=(format!("{:.2}", (start - from) * scale)) width=(format!("{:.2}", ((stop - start) * scale).max(1.0))) height="24" {
+                    rect class={ "run " (kind(&plain(&row["value"]))) } x=(format!("{:.2}", (start - from) * scale)) width=(format!("{:.2}", ((stop - start) * scale).max(1.0))) height="24" {
                         title { (plain(&row["value"])) " from " (plain(&row["start"])) " to " (plain(&row["stop"])) }
                     }
                 }
@@ -173,14 +173,6 @@ fn lanes(rows: &[&Json]) -> Markup {
                 tbody { @for row in rows { tr { td { (state(&plain(&row["value"]))) } td { (value(&row["start"])) } td { (value(&row["stop"])) } } } }
             }
         }
-    }
-}
-
-fn class(value: &str) -> &'static str {
-    match value {
-        "OK" | "Complete" | "true" => "good",
-        "KO" | "Missing" | "false" => "bad",
-        _ => "odd",
     }
 }
 

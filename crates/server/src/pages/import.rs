@@ -1,13 +1,13 @@
 //! Imports: a file is sent, its job is watched, its journal read.
 
 use super::home::jobs_table;
-use super::layout::{csrf, trouble};
+use super::layout::csrf;
 use super::shown::{count, items, moment, named, plain, state};
-use super::visit::{Form, View, Visit, with_params};
+use super::visit::{Form, View, Visit, json_of, number_of};
 use crate::problem::{Answer, Problem};
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::Multipart;
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -83,7 +83,7 @@ async fn pass_on(visit: &Visit, by: &str, tries: bool, mut field: axum::extract:
     let mut params = vec![("name", name.as_str())];
     params.extend(tries.then_some(("dry_run", "true")));
     params.extend(by.split_once('=').filter(|(word, _)| ["profile", "source"].contains(word)));
-    let path = with_params(&format!("/v1/{}/import", visit.tenant), &params);
+    let path = visit.api("/import", &params);
     let (sender, receiver) = tokio::sync::mpsc::channel::<std::io::Result<bytes::Bytes>>(4);
     let stream = futures_util::stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|next| (next, receiver)) });
     let asked = visit.fetch(Method::POST, &path, Body::from_stream(stream), None);
@@ -102,10 +102,7 @@ async fn pass_on(visit: &Visit, by: &str, tries: bool, mut field: axum::extract:
         }
     };
     let (response, ()) = tokio::join!(asked, feed);
-    let status = response.status();
-    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap_or_default();
-    let json: Json = serde_json::from_slice(&body).unwrap_or_default();
-    if status.is_success() { Ok(json) } else { Err(Problem::of_json(status, &json)) }
+    json_of(response).await
 }
 
 /// What a dry run found.
@@ -143,8 +140,7 @@ fn counts(counts: &Json) -> Markup {
 
 /// `?id=JOB&errors=true&after=`: an import and its journal.
 pub async fn job(visit: Arc<Visit>) -> Answer<View> {
-    let id =
-        visit.param("id").filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())).ok_or_else(|| Problem::bad("say ?id=NUMBER of an import"))?;
+    let id = number_of(visit.param("id"), "an import")?;
     let job = visit.ask(&format!("/jobs/{id}"), &[]).await?;
     let part = visit.param("part").is_some();
     let progress = progress(&visit, id, &job);
@@ -226,8 +222,8 @@ fn button(visit: &Visit, id: &str, what: &str) -> Markup {
 
 /// Cancels a job, or lets its dead chunks wait again.
 pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
-    let (id, what) = (form.need("id")?, form.need("do")?);
-    if !id.bytes().all(|byte| byte.is_ascii_digit()) || !["cancel", "retry"].contains(&what) {
+    let (id, what) = (number_of(form.get("id"), "an import")?, form.need("do")?);
+    if !["cancel", "retry"].contains(&what) {
         return Err(Problem::bad("a job is cancelled or retried"));
     }
     visit.send(Method::POST, &format!("/jobs/{id}/{what}"), &[], None).await?;
@@ -236,8 +232,8 @@ pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
 
 /// How a job goes on, as server-sent events.
 pub async fn events(visit: Visit) -> Response {
-    match visit.param("id").filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())) {
-        Some(id) => visit.fetch(Method::GET, &format!("/v1/{}/jobs/{id}/events", visit.tenant), Body::empty(), None).await,
-        None => (StatusCode::BAD_REQUEST, trouble(&Problem::bad("say ?id=NUMBER")).into_string()).into_response(),
+    match number_of(visit.param("id"), "an import") {
+        Ok(id) => visit.fetch(Method::GET, &visit.api(&format!("/jobs/{id}/events"), &[]), Body::empty(), None).await,
+        Err(problem) => problem.into_response(),
     }
 }

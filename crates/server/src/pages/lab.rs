@@ -1,8 +1,9 @@
 //! The lab: runs with their tables and pictures, and two of them side by side.
 
 use super::shown::{count, items, moment, named};
-use super::visit::{View, Visit, encoded};
+use super::visit::{View, Visit};
 use crate::problem::{Answer, Problem};
+use crate::records::percent;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
 }
 
 async fn read(visit: &Visit, name: &str) -> Answer<Run> {
-    let json = visit.ask(&format!("/lab/{}", encoded(name)), &[]).await?;
+    let json = visit.ask(&format!("/lab/{}", percent(name)), &[]).await?;
     serde_json::from_value(Json::clone(&json)).map_err(|error| Problem::bad(format!("{name}: {error}")))
 }
 

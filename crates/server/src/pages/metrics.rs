@@ -1,25 +1,18 @@
 //! Metrics: what the server counts, as tables.
 
 use super::shown::count;
-use super::visit::{View, Visit};
-use crate::problem::{Answer, Problem};
-use axum::body::{Body, to_bytes};
+use super::visit::{View, Visit, bytes_of};
+use crate::problem::Answer;
+use axum::body::Body;
 use axum::http::Method;
 use maud::html;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const MOST: usize = 16 << 20;
-
 /// Requests by route, stages of imports, and how things stand.
 pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     visit.caller.need(stook_store::access::Role::Admin)?;
-    let response = visit.fetch(Method::GET, "/metrics", Body::empty(), None).await;
-    let status = response.status();
-    let bytes = to_bytes(response.into_body(), MOST).await.unwrap_or_default();
-    if !status.is_success() {
-        return Err(Problem::of_json(status, &serde_json::from_slice(&bytes).unwrap_or_default()));
-    }
+    let bytes = bytes_of(visit.fetch(Method::GET, "/metrics", Body::empty(), None).await).await?;
     let text = String::from_utf8_lossy(&bytes);
     let samples: Vec<Sample<'_>> = text.lines().filter_map(Sample::of).collect();
     let (routes, stages) =

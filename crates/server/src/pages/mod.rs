@@ -40,7 +40,7 @@ pub struct Pages {
 /// The routes of pages over an API.
 pub fn router(app: &Arc<App>, api: &Router) -> Router {
     let mut secret = [0; 32];
-    // without randomness every form is refused, see `Visit::csrf`
+    // without randomness every form is refused, see `Form::check`
     let _ = getrandom::fill(&mut secret);
     let pages = Arc::new(Pages { app: app.clone(), api: api.clone(), secret });
     let both = |path: &str, page: MethodRouter<Arc<Pages>>| Router::new().route(&format!("{path}.json"), page.clone()).route(path, page);

@@ -2,9 +2,9 @@
 
 use super::layout::csrf;
 use super::shown::{items, members, moment, named, plain, short, text, value};
-use super::visit::{Form, View, Visit, with_params};
+use super::visit::{Form, View, Visit, bytes_of};
 use crate::problem::{Answer, Problem};
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -221,12 +221,8 @@ async fn document(visit: &Visit, collection: &str, key: &str, explained: &Json) 
     if items(&explained["contributions"]).iter().all(|one| one["raw_bytes"].is_null()) {
         return html! {};
     }
-    let path = with_params(&format!("/v1/{}/{collection}/-/document", visit.tenant), &[("key", key)]);
-    let response = visit.fetch(Method::GET, &path, Body::empty(), None).await;
-    let bytes = match response.status().is_success() {
-        true => to_bytes(response.into_body(), 64 << 20).await.unwrap_or_default(),
-        false => return html! {},
-    };
+    let path = visit.api(&format!("/{collection}/-/document"), &[("key", key)]);
+    let Ok(bytes) = bytes_of(visit.fetch(Method::GET, &path, Body::empty(), None).await).await else { return html! {} };
     let json = serde_json::from_slice::<Json>(&bytes).ok().filter(Json::is_object).and_then(|json| serde_json::to_string_pretty(&json).ok());
     let whole = json.unwrap_or_else(|| String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_DOCUMENT)]).into_owned());
     // MARC has separators that nobody sees
@@ -242,22 +238,16 @@ async fn document(visit: &Visit, collection: &str, key: &str, explained: &Json) 
 pub async fn transition(visit: Arc<Visit>, form: Form) -> Answer<Response> {
     let (collection, key, name) = (form.need("collection")?, form.need("key")?, form.need("transition")?);
     let overview = visit.ask("", &[]).await?;
-    let about = |argument: &str| {
-        let own = items(&overview["collections"]).iter().find(|own| named(own, "name") == collection);
-        own.map_or("", |own| named(&own["arguments"][name][argument], "type"))
-    };
+    let own = items(&overview["collections"]).iter().find(|own| named(own, "name") == collection);
+    let own = own.filter(|own| items(&own["transitions"]).iter().any(|known| known == name));
+    let own = own.ok_or_else(|| Problem::missing(format!("there is no transition {name:?} of {collection:?}")))?;
     let mut arguments = Map::new();
     for (sent, text) in form.0.iter().filter(|(_, text)| !text.is_empty()) {
         let Some(argument) = sent.strip_prefix("arg.") else { continue };
         // what is no text is what JSON takes it for
-        let own = if about(argument) == "text" { None } else { serde_json::from_str(text).ok() };
-        arguments.insert(argument.to_owned(), own.unwrap_or_else(|| text.as_str().into()));
-    }
-    let known = items(&overview["collections"])
-        .iter()
-        .any(|own| named(own, "name") == collection && items(&own["transitions"]).iter().any(|known| known == name));
-    if !known {
-        return Err(Problem::missing(format!("there is no transition {name:?} of {collection:?}")));
+        let is_text = named(&own["arguments"][name][argument], "type") == "text";
+        let read = if is_text { None } else { serde_json::from_str(text).ok() };
+        arguments.insert(argument.to_owned(), read.unwrap_or_else(|| text.as_str().into()));
     }
     visit.send(Method::POST, &format!("/{collection}/-/{name}"), &[("key", key)], Some(&Json::Object(arguments))).await?;
     Ok(Redirect::to(&visit.to("record", &[("collection", collection), ("key", key)])).into_response())

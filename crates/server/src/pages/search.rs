@@ -2,7 +2,7 @@
 
 use super::layout::trouble;
 use super::shown::{count, items, members, named, plain, short, value};
-use super::visit::{View, Visit, with_params};
+use super::visit::{View, Visit};
 use crate::problem::Answer;
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, header};
@@ -80,7 +80,7 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
     let rows = &all[..all.len().min(ROWS as usize)];
     let goes_on = all.len() > rows.len();
     let page = |idx: u64| visit.to("search", &[("q", query), ("idx", &idx.to_string())]);
-    let api = with_params(&format!("/v1/{}/query", visit.tenant), &[("q", query)]);
+    let api = visit.api("/query", &[("q", query)]);
     html! {
         p.quiet {
             @if rows.is_empty() { "Nothing was found." }
@@ -206,8 +206,7 @@ fn completions(text: &str, overview: &Json) -> Vec<String> {
 
 /// `?q=QUERY&format=csv`: what was found, to be kept.
 pub async fn download(visit: Visit) -> Response {
-    let path =
-        with_params(&format!("/v1/{}/query", visit.tenant), &[("q", visit.param("q").unwrap_or_default()), ("format", "csv"), ("limit", DOWNLOADED)]);
+    let path = visit.api("/query", &[("q", visit.param("q").unwrap_or_default()), ("format", "csv"), ("limit", DOWNLOADED)]);
     let mut response = visit.fetch(Method::GET, &path, Body::empty(), None).await.into_response();
     if response.status().is_success() {
         response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"stook.csv\""));

@@ -1,6 +1,6 @@
 //! Signing in: a token of the API, kept in a cookie that no script reads and no other site sends.
 
-use super::visit::{CARRIED, Form, csrf};
+use super::visit::{CARRIED, Form};
 use super::{Pages, layout};
 use crate::problem::Problem;
 use axum::extract::State;
@@ -83,8 +83,8 @@ pub async fn enter(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form)
 
 /// Forgets the token.
 pub async fn leave(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form) -> Response {
-    if form.get("csrf") != Some(&csrf(&pages, &headers(&sent))) {
-        return layout::bare(&Problem::new(StatusCode::FORBIDDEN, "this form is not of this visit: load the page again"));
+    if let Err(problem) = form.check(&pages, &headers(&sent)) {
+        return layout::bare(&problem);
     }
     let mut response = Redirect::to("/sign-in").into_response();
     let gone = HeaderValue::from_static("stook=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");

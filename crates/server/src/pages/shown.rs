@@ -91,13 +91,17 @@ pub fn moment(json: &Json) -> Markup {
     html! { time datetime=(whole) { (shown.trim_end_matches('Z')) } }
 }
 
-/// A state as a word with a colour of its own; the word alone says it, too.
-pub fn state(name: &str) -> Markup {
-    let kind = match name {
-        "completed" | "complete" | "Complete" | "OK" | "available" | "Ready" => "good",
-        "failed" | "dead" | "Missing" | "KO" => "bad",
+/// Whether a state is good, bad or in between; most are none of these.
+pub fn kind(name: &str) -> &'static str {
+    match name {
+        "completed" | "complete" | "Complete" | "OK" | "available" | "Ready" | "true" => "good",
+        "failed" | "dead" | "Missing" | "KO" | "false" => "bad",
         "completed_with_errors" | "cancelled" | "Partial" | "partial" => "odd",
         _ => "open",
-    };
-    html! { span class={ "state " (kind) } { (name.replace('_', " ")) } }
+    }
+}
+
+/// A state as a word with a colour of its own; the word alone says it, too.
+pub fn state(name: &str) -> Markup {
+    html! { span class={ "state " (kind(name)) } { (name.replace('_', " ")) } }
 }

@@ -109,7 +109,7 @@ pub async fn preview(visit: Arc<Visit>) -> Answer<View> {
         return Ok(View { part: true, ..View::new("", html! {}) });
     };
     let wish = json!({ "name": "preview", "xpath": xpath });
-    let path = format!("/tags/{}", super::visit::encoded(collection));
+    let path = format!("/tags/{}", crate::records::percent(collection));
     let body = match visit.send(Method::POST, &path, &[("preview", "true")], Some(&wish)).await {
         Ok(seen) => html! {
             p {
@@ -132,7 +132,7 @@ pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
     if !items(&overview["collections"]).iter().any(|own| named(own, "name") == collection && own["tags"] == true) {
         return Err(Problem::missing(format!("{collection:?} has no tags")));
     }
-    let path = format!("/tags/{collection}/{}", super::visit::encoded(name));
+    let path = format!("/tags/{collection}/{}", crate::records::percent(name));
     match form.need("do")? {
         "create" => {
             let words = ["name", "xpath", "query", "comment"].into_iter().filter_map(|word| Some((word.to_owned(), form.get(word)?.into())));

@@ -2,8 +2,8 @@
 
 use super::layout::{csrf, document, html as page_of};
 use super::shown::{items, moment, named, plain};
-use super::visit::{Form, View, Visit};
-use crate::problem::{Answer, Problem};
+use super::visit::{Form, View, Visit, number_of};
+use crate::problem::Answer;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
@@ -53,9 +53,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
 /// Makes a token, which is shown this once, or revokes one.
 pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
     if let Some(id) = form.get("revoke") {
-        if !id.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(Problem::bad("a token has a number"));
-        }
+        let id = number_of(Some(id), "a token")?;
         visit.send(Method::DELETE, &format!("/tokens/{id}"), &[], None).await?;
         return Ok(Redirect::to(&visit.to("tokens", &[])).into_response());
     }

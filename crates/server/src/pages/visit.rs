@@ -3,12 +3,14 @@
 use super::{Pages, layout, session};
 use crate::access::Caller;
 use crate::problem::{Answer, Problem};
+use crate::records::percent;
 use crate::request::Params;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use bytes::Bytes;
 use maud::Markup;
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
@@ -107,6 +109,17 @@ impl Form {
     pub fn need(&self, name: &str) -> Answer<&str> {
         self.get(name).ok_or_else(|| Problem::bad(format!("{name} is missing")))
     }
+
+    /// Whether it comes from a page of ours that was made for who sends these headers.
+    ///
+    /// # Errors
+    /// 403 when it does not.
+    pub fn check(&self, pages: &Pages, own: &HeaderMap) -> Answer<()> {
+        if pages.secret != [0; 32] && self.get("csrf") == Some(&csrf(pages, own)) {
+            return Ok(());
+        }
+        Err(Problem::new(StatusCode::FORBIDDEN, "this form is not of this visit: load the page again"))
+    }
 }
 
 impl Visit {
@@ -123,6 +136,11 @@ impl Visit {
     /// The path of a page of this tenant.
     pub fn to(&self, page: &str, params: &[(&str, &str)]) -> String {
         with_params(&format!("/t/{}/{page}", self.tenant), params)
+    }
+
+    /// A path of the API, below what is of this tenant.
+    pub fn api(&self, path: &str, params: &[(&str, &str)]) -> String {
+        with_params(&format!("/v1/{}{path}", self.tenant), params)
     }
 
     /// The catalogue's name.
@@ -155,8 +173,8 @@ impl Visit {
     /// # Errors
     /// What the API says.
     pub async fn ask(&self, path: &str, params: &[(&str, &str)]) -> Answer<Arc<Json>> {
-        let path = with_params(&format!("/v1/{}{path}", self.tenant), params);
-        let json = Arc::new(self.call(Method::GET, &path, Body::empty(), None).await?);
+        let path = self.api(path, params);
+        let json = Arc::new(json_of(self.fetch(Method::GET, &path, Body::empty(), None).await).await?);
         if let Ok(mut answers) = self.answers.lock() {
             answers.push((path, json.clone()));
         }
@@ -168,19 +186,8 @@ impl Visit {
     /// # Errors
     /// What the API says.
     pub async fn send(&self, method: Method, path: &str, params: &[(&str, &str)], body: Option<&Json>) -> Answer<Json> {
-        let path = with_params(&format!("/v1/{}{path}", self.tenant), params);
         let sent = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-        self.call(method, &path, sent, body.map(|_| "application/json")).await
-    }
-
-    async fn call(&self, method: Method, path: &str, body: Body, media: Option<&'static str>) -> Answer<Json> {
-        let response = self.fetch(method, path, body, media).await;
-        let status = response.status();
-        let failed = |error: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error);
-        let bytes =
-            to_bytes(response.into_body(), MOST_ANSWER).await.map_err(|error| failed(format!("the answer is too long to be shown: {error}")))?;
-        let json: Json = if bytes.is_empty() { Json::Null } else { serde_json::from_slice(&bytes).unwrap_or_default() };
-        if status.is_success() { Ok(json) } else { Err(Problem::of_json(status, &json)) }
+        json_of(self.fetch(method, &self.api(path, params), sent, body.map(|_| "application/json")).await).await
     }
 
     /// The answer of a path of the API as it is.
@@ -212,10 +219,7 @@ impl Visit {
     /// # Errors
     /// 403 when it does not.
     pub fn check(&self, form: &Form) -> Answer<()> {
-        if self.pages.secret != [0; 32] && form.get("csrf") == Some(&self.csrf()) {
-            return Ok(());
-        }
-        Err(Problem::new(StatusCode::FORBIDDEN, "this form is not of this visit: load the page again"))
+        form.check(&self.pages, &self.own)
     }
 
     /// What was asked for: the page, a part of one, or the answers it shows.
@@ -234,8 +238,36 @@ impl Visit {
     }
 }
 
+/// The bytes of an answer of the API.
+///
+/// # Errors
+/// What the API says, or that the answer is too long.
+pub async fn bytes_of(response: Response) -> Answer<Bytes> {
+    let status = response.status();
+    let too_long = |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the answer is too long to be shown: {error}"));
+    let bytes = to_bytes(response.into_body(), MOST_ANSWER).await.map_err(too_long)?;
+    if status.is_success() { Ok(bytes) } else { Err(Problem::of_json(status, &serde_json::from_slice(&bytes).unwrap_or_default())) }
+}
+
+/// The JSON of an answer of the API; nothing where there is none.
+///
+/// # Errors
+/// As of [`bytes_of`].
+pub async fn json_of(response: Response) -> Answer<Json> {
+    Ok(serde_json::from_slice(&bytes_of(response).await?).unwrap_or_default())
+}
+
+/// A number as a path of the API takes it: digits, nothing that would be another path.
+///
+/// # Errors
+/// 400 with what it is a number of.
+pub fn number_of<'t>(text: Option<&'t str>, what: &str) -> Answer<&'t str> {
+    let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.filter(is_number).ok_or_else(|| Problem::bad(format!("{what} has a number")))
+}
+
 /// The mark of forms for who sends these headers.
-pub fn csrf(pages: &Pages, own: &HeaderMap) -> String {
+fn csrf(pages: &Pages, own: &HeaderMap) -> String {
     let mut hash = Sha256::new();
     hash.update(pages.secret);
     hash.update(own.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes));
@@ -243,25 +275,13 @@ pub fn csrf(pages: &Pages, own: &HeaderMap) -> String {
 }
 
 /// A path with parameters, encoded.
-pub fn with_params(path: &str, params: &[(&str, &str)]) -> String {
+fn with_params(path: &str, params: &[(&str, &str)]) -> String {
     let mut out = path.to_owned();
     for (place, (name, value)) in params.iter().enumerate() {
         out.push(if place == 0 { '?' } else { '&' });
         out.push_str(name);
         out.push('=');
-        out.push_str(&encoded(value));
-    }
-    out
-}
-
-/// Percent-encoded.
-pub fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte as char),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
+        out.push_str(&percent(value));
     }
     out
 }
