@@ -316,6 +316,10 @@ struct Builder<'a> {
     parameters: Parameters,
     /// Whether an index finds the records, so that walking another one in the order that is asked for would be a mistake.
     finds: bool,
+    /// Whether nothing but what they are sorted by first finds them, so that its index is walked.
+    walks: bool,
+    /// The field that is the key, where the key's index is walked.
+    key_field: Option<&'a str>,
     /// Whether who carries a tag is read in the order of keys, and records are looked up by that.
     streams: bool,
     /// The structs that rows are of, read of each record.
@@ -329,13 +333,34 @@ impl<'a> Builder<'a> {
     fn new(catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Attempt<Self> {
         let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
         let each = each(collection, plan.each)?;
-        let mut builder = Self { collection, tenant, conditions: Vec::new(), parameters: Parameters::default(), finds: false, streams: false, each };
+        let mut builder = Self {
+            collection,
+            tenant,
+            conditions: Vec::new(),
+            parameters: Parameters::default(),
+            finds: false,
+            walks: false,
+            key_field: None,
+            streams: false,
+            each,
+        };
         let tenant = builder.parameters.push(Given::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
         let conditions: Vec<(Known, &Test)> =
             plan.conditions.iter().map(|condition| Ok((known(collection, plan.each, condition.column)?, &condition.test))).collect::<Attempt<_>>()?;
         let finds = |(known, test): &(Known, &Test)| known.finds(test);
         builder.finds = conditions.iter().any(finds);
+        let first = known(collection, plan.each, plan.sort.first().map_or(Column::Key, |sort| sort.column))?;
+        // the field that is the key says the same once more; what stands inside of it is found better by that
+        let key_field = collection.key_field().map(|index| collection.fields[index].name.as_str()).filter(|_| first.name == "key");
+        let repeats =
+            |(known, test): &(Known, &Test)| Some(known.name.as_str()) == key_field && !(known.index.contains && matches!(test, Test::Wildcard(_)));
+        let of_first = |condition: &(Known, &Test)| condition.0.name == first.name || repeats(condition);
+        builder.walks = !plan.distinct
+            && !first.ty.is_list()
+            && conditions.iter().any(|condition| condition.0.name == first.name && finds(condition))
+            && conditions.iter().all(|condition| of_first(condition) || !finds(condition));
+        builder.key_field = key_field.filter(|_| builder.walks);
         let is_page = plan.sort.is_empty() && !plan.distinct && plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= SMALL_PAGE);
         let of_tag = |(known, test): &(Known, &Test)| known.tags.filter(|_| matches!(test, Test::Equal(_)));
         let streamed = conditions.iter().position(|condition| is_page && of_tag(condition).is_some());
@@ -376,8 +401,10 @@ impl<'a> Builder<'a> {
         }
         if !known.ty.is_list() {
             let sql = known.compared.clone();
-            let held = (known.index.ordered && known.ty == FieldType::Text).then(|| indexed(&sql, &known.ty));
-            let contains = known.index.contains;
+            // where the key finds them, no other index is to be preferred
+            let is_repeated = Some(known.name.as_str()) == self.key_field;
+            let held = (known.index.ordered && known.ty == FieldType::Text && !is_repeated).then(|| indexed(&sql, &known.ty));
+            let contains = known.index.contains && !is_repeated;
             let condition = Comparison { sql: &sql, known, held, contains, parameters: &mut self.parameters }.test(test)?;
             self.conditions.push(condition);
             return Ok(());
@@ -452,12 +479,13 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
     let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
     let selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
     let (mut order, mut sorted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    let hidden = builder.finds && !builder.walks;
     for sort in &plan.sort {
         let column = known(builder.collection, plan.each, sort.column)?;
         let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&column.compared, &column.ty));
         let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
-        order.extend(held.filter(|_| !plan.distinct && !builder.finds).map(|held| format!("{held} COLLATE \"C\"{direction}")));
-        order.push(format!("{}{direction}", in_order(&column.compared, builder.finds && !plan.distinct)));
+        order.extend(held.filter(|_| !plan.distinct && !hidden).map(|held| format!("{held} COLLATE \"C\"{direction}")));
+        order.push(format!("{}{direction}", in_order(&column.compared, hidden && !plan.distinct)));
         sorted.push(column.compared);
     }
     let from = builder.from();
@@ -472,7 +500,7 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
         let grouped: Vec<String> = selected.iter().cloned().chain(sorted).collect();
         format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
     } else {
-        order.push(if builder.streams { "t.key".to_owned() } else { in_order("r.key", builder.finds) });
+        order.push(if builder.streams { "t.key".to_owned() } else { in_order("r.key", hidden) });
         if plan.each.is_some() {
             order.push("el.place".into());
         }
