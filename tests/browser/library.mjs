@@ -3,12 +3,12 @@ import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { end, expect, signIn, step, token, url, visitor } from "./steps.mjs";
 
-const [, , , , names, items, reader] = process.argv;
+const [, , , , names, items, reader, broken] = process.argv;
 const page = await visitor();
 
 await step("signs in", page, () => signIn(page, token));
 
-async function drop(path, as) {
+async function drop(path, as, ends = "completed") {
   await page.getByRole("link", { name: "Imports" }).click();
   await page.getByLabel("As").selectOption({ label: as });
   // as a browser does it that is given a file by hand
@@ -20,7 +20,7 @@ async function drop(path, as) {
   }, [basename(path), readFileSync(path).toString("base64")]);
   await page.dispatchEvent("#drop", "drop", { dataTransfer: data });
   await page.getByRole("button", { name: "Import" }).click();
-  await page.getByText("completed", { exact: true }).first().waitFor();
+  await page.getByText(ends, { exact: true }).first().waitFor();
 }
 
 await step("tries a file before it is imported", page, async () => {
@@ -66,6 +66,29 @@ await step("finds a record and why it is so", page, async () => {
   await page.getByRole("rowheader", { name: "heading", exact: true }).waitFor();
   await page.getByText("The document as delivered").click();
   await page.getByText("‡a").first().waitFor();
+});
+
+await step("goes on typing with values that there are", page, async () => {
+  await page.getByRole("link", { name: "Search" }).click();
+  await page.getByLabel("Query").pressSequentially("item barcode=b", { delay: 20 });
+  await page.locator("#meant").getByRole("link", { name: "barcode=b2" }).waitFor();
+});
+
+await step("narrows by what is counted", page, async () => {
+  await page.goto(`${url}/t/main/search?q=authority`);
+  const kinds = page.getByLabel("Counts by field").locator("section", { has: page.getByRole("heading", { name: "kind" }) });
+  const first = kinds.locator("li").first();
+  const number = (await first.locator(".quiet").innerText()).trim();
+  await first.getByRole("link").click();
+  await page.getByText(new RegExp(`(of|^)\\s*${number}( found)?$`)).first().waitFor();
+});
+
+await step("reads a document that failed", page, async () => {
+  await drop(broken, "profile upsert", "completed with errors");
+  await page.getByRole("link", { name: "only failures and warnings" }).click();
+  await page.getByRole("link", { name: "as read" }).first().click();
+  await page.getByRole("heading", { name: /Document \d+/ }).waitFor();
+  await page.getByText("No Number Given").waitFor();
 });
 
 await step("checks an item out", page, async () => {

@@ -29,11 +29,25 @@ await step("finds what carries it", page, async () => {
   await page.getByLabel("Tags").getByRole("link", { name: "seen-intel" }).waitFor();
 });
 
+await step("changes the definition and sees what that does", page, async () => {
+  await page.getByRole("link", { name: "Tags" }).click();
+  const row = page.getByRole("row", { name: /seen-intel/ });
+  await row.getByText("edit").click();
+  await row.getByLabel("XPath, of what its document says").fill("//node[@class='processor']");
+  const promised = (await row.getByText(/of the first 60 would carry it/).innerText()).split(" ")[0];
+  await row.getByRole("button", { name: "Change" }).click();
+  for (let round = 0; round < 60 && (await row.locator("td.number").innerText()) !== promised; round++) {
+    await page.waitForTimeout(250);
+    await page.reload();
+  }
+  expect((await row.locator("td.number").innerText()) === promised, "as many machines carry it as was promised");
+});
+
 await step("is told what is wrong with a definition", page, async () => {
   await page.getByRole("link", { name: "Tags" }).click();
   await page.getByText("New tag").click();
   await page.getByLabel("Name").fill("broken");
-  await page.getByLabel("XPath, of what its document says").fill("//node[");
+  await page.getByLabel("XPath, of what its document says").last().fill("//node[");
   await page.getByRole("button", { name: "Create" }).click();
   await page.getByRole("alert").waitFor();
 });
@@ -41,6 +55,11 @@ await step("is told what is wrong with a definition", page, async () => {
 await step("looks at the metrics", page, async () => {
   await page.getByRole("link", { name: "Metrics" }).click();
   await page.getByRole("rowheader", { name: "GET /v1/{tenant}", exact: true }).waitFor();
+  for (let round = 0; round < 60 && (await page.locator("figure.picture svg").count()) === 0; round++) {
+    await page.waitForTimeout(500);
+    await page.reload();
+  }
+  await page.locator("figcaption", { hasText: "Requests" }).waitFor();
 });
 
 await step("compares two runs of the lab", page, async () => {

@@ -10,6 +10,15 @@ await step("sees what is missing", page, async () => {
   await page.locator("svg.bar").first().waitFor();
 });
 
+await step("goes from a day to its rows", page, async () => {
+  await page.goto(`${url}/t/main/coverage?collection=datatake.completeness_s1`);
+  const day = page.locator("table.calendar td.day a").first();
+  await page.locator("details", { has: page.locator("table.calendar") }).evaluate((own) => { own.open = true; });
+  await day.click();
+  await page.getByRole("heading", { name: "Search" }).waitFor();
+  await page.locator("tbody a").first().waitFor();
+});
+
 await step("opens a gap on a timeline", page, async () => {
   await page.goto(`${url}/t/main/search?q=${encodeURIComponent("datatake.completeness_s1 group=IW_RAW__0S status=Partial")}`);
   await page.locator("tbody a").first().click();

@@ -5,6 +5,7 @@
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use stook_formats::marc::MarcBuilder;
 use stook_lab::random::Random;
 use stook_tests::http::{Client, Reply, Served};
 use stook_tests::{LIBRARY, Place, authorities, repository, stook};
@@ -60,9 +61,13 @@ fn a_librarian_imports_finds_explains_and_lends() {
     for place in places("authorities") {
         let names = place.file("names.mrc", authorities(400, 1, 1));
         let items = place.file("items.csv", "barcode,lccn\nb1,x\nb2,y\n");
+        let mut nameless = MarcBuilder::new("00000nz  a2200000n  4500").unwrap();
+        nameless.data("100", "1", " ").unwrap();
+        nameless.subfield("a", "No Number Given").unwrap();
+        let broken = place.file("broken.mrc", nameless.finish().to_iso2709().unwrap());
         let (all, reader) = (token(&place, "admin"), token(&place, "read"));
         let stook = Served::new(&place, &["--workers", "1"]);
-        walk("library.mjs", &stook, &[&all, &names, &items, &reader]);
+        walk("library.mjs", &stook, &[&all, &names, &items, &reader, &broken]);
     }
 }
 
@@ -234,7 +239,7 @@ fn pages_are_for_who_may_see_them() {
         assert!(shown.contains("upload:things.ndjson") && shown.contains("state good"), "{shown}");
         assert_eq!(writer.get("/t/main/download?q=thing%20name=n&format=csv").text().lines().count(), 501);
         let part = writer.get("/t/main/suggestions?q=thi").text();
-        assert!(part.contains(">thing</a>") && !part.contains("<html"), "{part}");
+        assert!(part.contains(">thing</bdi></a>") && !part.contains("<html"), "{part}");
         // signing out takes the cookie back
         let gone = writer.post("/sign-out", &format!("csrf={}", writer.mark()));
         assert!(gone.header("set-cookie").unwrap().contains("Max-Age=0"));

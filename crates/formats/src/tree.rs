@@ -171,7 +171,7 @@ impl<'t> Tree<'t> {
     }
 
     /// A node's namespace, prefix and local name.
-    pub(crate) fn name(&self, node: usize) -> (&str, &str, &str) {
+    pub fn name(&self, node: usize) -> (&str, &str, &str) {
         let name = &self.names[self.nodes[node].name as usize];
         (self.slice(name.uri), self.slice(name.prefix), self.slice(name.local))
     }

@@ -52,12 +52,14 @@
 //!   is 0. `median` of an even number is the mean of the two middle values.
 
 mod compile;
+mod narrow;
 mod parse;
 mod suggest;
 mod tags;
 mod words;
 
 pub use compile::{Compiled, Heading, compile};
+pub use narrow::{COUNTED, Completion, Facet, Facets, as_value, complete, facets};
 pub use parse::{Comparison, Item, Lookup, Operator, Path, Query, Stage, ValueText, parse};
 pub use suggest::{MOST_TEXT, SUGGESTIONS, Suggestion, Vocabulary, suggest};
 pub use tags::{TagQueries, carried, check_tag, conditions_of, queries, resolve};

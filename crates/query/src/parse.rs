@@ -23,6 +23,8 @@ pub struct Lookup {
     pub also: Vec<(Path, Box<Diagnostic>)>,
     /// All must hold.
     pub conditions: Vec<Comparison>,
+    /// Where it ends in the text.
+    pub end: usize,
 }
 
 /// A name with its place. Of `a.b` the text is `a.b`.
@@ -152,7 +154,7 @@ const COMPARISONS: &str = "= != < <= > >= in between last";
 const QUOTES: &str = "a value with blanks, quotes or any of , | [ ] ( ) = < > ! needs quotes around it";
 
 /// Whether a value without quotes ends before this character.
-fn ends_bare(character: char) -> bool {
+pub fn ends_bare(character: char) -> bool {
     character.is_whitespace() || matches!(character, ',' | '|' | '[' | ']' | '(' | ')' | '=' | '<' | '>' | '!' | '"' | '\'')
 }
 
@@ -214,7 +216,9 @@ impl Parser<'_> {
                     let problem = self.error("expected a condition after `,`").help("leave out the last `,`");
                     return Err(also.into_iter().next().map_or(problem, |(_, first)| *first));
                 }
-                return Ok(Lookup { collection, also, conditions });
+                let names = also.iter().map(|(path, _)| path.span.end).chain([collection.span.end]);
+                let end = conditions.iter().map(|condition| condition.span.end).chain(names).max().unwrap_or(self.at);
+                return Ok(Lookup { collection, also, conditions, end });
             }
             let path = self.path("a condition, `|` or the end", QUOTES)?;
             match self.operator() {

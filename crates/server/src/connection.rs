@@ -44,6 +44,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
     let graceful = GracefulShutdown::new();
     let refresher = tokio::spawn(refresh_tokens(app.clone()));
     let ahead = tokio::spawn(ask_ahead(app.clone()));
+    let history = tokio::spawn(crate::history::keep(app.clone()));
     let mut stop = std::pin::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -86,6 +87,7 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
     }
     refresher.abort();
     ahead.abort();
+    history.abort();
     Ok(())
 }
 

@@ -2,8 +2,8 @@
 
 use crate::openapi::MOST_INTEGER;
 use crate::problem::{Answer, Problem};
-use crate::records::{blocking, json_answer};
-use crate::request::Ctx;
+use crate::records::{blocking, json_answer, nothing_else};
+use crate::request::{Ctx, JSON};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -18,13 +18,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
 use stook_engine::import::{self, Request, UPLOADED, Upload, Wanted};
+use stook_engine::queue;
 use stook_store::StoreError;
 use stook_store::access::Role;
 use stook_store::journal::Outcome;
-use stook_store::queue::{Job, JobId, JobState};
+use stook_store::queue::{ChunkId, ChunkState, Job, JobId, JobState};
 
 /// A job as it is shown.
-fn shown(job: &Job) -> Json {
+fn shown(job: &Job, now: i64) -> Json {
+    let seconds = (job.finished.unwrap_or(now) - job.created) as f64 / 1e6;
     let files: Vec<Json> = job.files.iter().map(|file| json!({ "name": file.path, "bytes": file.size, "syntax": file.syntax })).collect();
     json!({
         "id": job.id,
@@ -40,6 +42,7 @@ fn shown(job: &Job) -> Json {
         "cut": job.progress.complete,
         "documents": job.progress.documents,
         "counts": job.counts,
+        "rate": (seconds > 0.0).then(|| job.counts.documents as f64 / seconds),
         "chunks_left": job.chunks_left,
         "chunks_dead": job.chunks_dead,
     })
@@ -71,7 +74,8 @@ pub async fn list(mut ctx: Ctx) -> Answer {
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let jobs = blocking(move || app.store.jobs(Some(&tenant), limit)).await?;
-    let jobs: Vec<Json> = jobs.iter().map(shown).collect();
+    let now = ctx.app.store.clock();
+    let jobs: Vec<Json> = jobs.iter().map(|job| shown(job, now)).collect();
     Ok(json_answer(StatusCode::OK, json!({ "jobs": jobs }).to_string()))
 }
 
@@ -79,7 +83,7 @@ pub async fn list(mut ctx: Ctx) -> Answer {
 pub async fn one(ctx: Ctx) -> Answer {
     ctx.params.end()?;
     let job = job(&ctx).await?;
-    let mut shown = shown(&job);
+    let mut shown = shown(&job, ctx.app.store.clock());
     let (app, id) = (ctx.app.clone(), job.id);
     shown["settled"] = (job.state.is_final() && blocking(move || app.store.is_settled(id)).await?).into();
     Ok(json_answer(StatusCode::OK, shown.to_string()))
@@ -98,6 +102,38 @@ pub async fn journal(mut ctx: Ctx) -> Answer {
     let next = if entries.len() >= limit { entries.last().map(|entry| entry.document) } else { None };
     let entries: Vec<Json> = entries.iter().map(|entry| serde_json::to_value(entry).unwrap_or_default()).collect();
     Ok(json_answer(StatusCode::OK, json!({ "entries": entries, "next": next }).to_string()))
+}
+
+/// A document that failed, as it was read.
+pub async fn document(ctx: Ctx) -> Answer {
+    ctx.params.end()?;
+    let job = job(&ctx).await?;
+    let nothing = || Problem::missing("there is no such document; those that failed are kept, the first ones of a chunk, up to 64 KiB of each");
+    let number: u64 = ctx.segment("document").parse().map_err(|_| nothing())?;
+    let app = ctx.app.clone();
+    let bytes = blocking(move || app.store.failed_document(job.id, number)).await?.ok_or_else(nothing)?;
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+}
+
+/// Puts smaller chunks in the place of a dead or waiting one: `{"documents": N}`.
+pub async fn rechunk(ctx: Ctx, body: Body) -> Answer {
+    ctx.caller.need(Role::Admin)?;
+    ctx.params.end()?;
+    let mut sent = ctx.object(body, JSON).await?;
+    let documents = sent.remove("documents").and_then(|number| number.as_u64()).filter(|number| (1..=1_000_000).contains(number));
+    let documents = documents.ok_or_else(|| Problem::wrong(vec!["documents: a whole number from 1 to 1000000".into()]))? as u32;
+    nothing_else(&sent)?;
+    let job = job(&ctx).await?;
+    let nothing = || Problem::missing(format!("job {} has no such chunk", job.id));
+    let ordinal: u32 = ctx.segment("chunk").parse().map_err(|_| nothing())?;
+    let (app, id) = (ctx.app.clone(), job.id);
+    let own = blocking(move || app.store.chunks(Some(id))).await?.into_iter().find(|chunk| chunk.ordinal == ordinal).ok_or_else(nothing)?;
+    if own.state == ChunkState::Leased {
+        return Err(Problem::new(StatusCode::CONFLICT, "the chunk is being worked on"));
+    }
+    let app = ctx.app.clone();
+    let parts = blocking(move || queue::rechunk(&app.catalogue, &*app.store, ChunkId { job: id, ordinal }, documents)).await?;
+    Ok(json_answer(StatusCode::OK, json!({ "chunks": parts }).to_string()))
 }
 
 /// Chunks of a job that wait, are worked on or are dead.
@@ -123,7 +159,7 @@ pub async fn cancel(ctx: Ctx) -> Answer {
         app.store.end_job(job.id, JobState::Cancelled, &format!("cancelled by {caller}"))?;
         app.store.job(job.id)
     });
-    Ok(json_answer(StatusCode::OK, shown(&ended.await?).to_string()))
+    Ok(json_answer(StatusCode::OK, shown(&ended.await?, ctx.app.store.clock()).to_string()))
 }
 
 /// Lets dead chunks wait again.
@@ -168,7 +204,7 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
             of_upload(&ctx, body, Upload { name, size, profile, source, tenant: ctx.tenant.clone(), as_of }).await?
         }
     };
-    let mut response = json_answer(StatusCode::ACCEPTED, shown(&job).to_string());
+    let mut response = json_answer(StatusCode::ACCEPTED, shown(&job, ctx.app.store.clock()).to_string());
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/{}/jobs/{}", ctx.tenant, job.id)) {
         response.headers_mut().insert(header::LOCATION, place);
     }
@@ -345,7 +381,8 @@ pub async fn events(ctx: Ctx) -> Answer {
             }
             let own = app.clone();
             let Ok(Ok(job)) = tokio::task::spawn_blocking(move || own.store.job(id)).await else { return None };
-            let now = shown(&job).to_string();
+            // a rate changes with the time, which is no news
+            let now = shown(&job, job.created).to_string();
             let over = job.state.is_final() && job.chunks_left == 0;
             if last.as_deref() != Some(&now) || over {
                 let event = if over { "ended" } else { "progress" };

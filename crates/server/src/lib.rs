@@ -11,7 +11,9 @@ mod asks;
 pub mod cache;
 mod connection;
 mod counts;
+mod coverage;
 mod guard;
+mod history;
 mod jobs;
 mod log;
 pub mod metrics;
@@ -24,6 +26,7 @@ mod records;
 mod request;
 mod routes;
 mod runs;
+mod services;
 mod suggest;
 mod tags;
 mod tokens;
@@ -113,6 +116,7 @@ pub struct App {
     pub(crate) asker: Arc<Asker>,
     pub(crate) vocabularies: suggest::Vocabularies,
     pub(crate) counts: counts::Counts,
+    pub(crate) history: history::History,
     /// Queries that may wait for services: others find a place while some of these are slow.
     pub(crate) waiting: Arc<Semaphore>,
     pub(crate) tokens: Tokens,
@@ -144,6 +148,7 @@ impl App {
             asker: Asker::new(&catalogue),
             vocabularies: suggest::Vocabularies::default(),
             counts: counts::Counts::default(),
+            history: history::History::default(),
             waiting: Arc::new(Semaphore::new((options.interactive.most / 2).max(1))),
             interactive: Gate::new(options.interactive),
             bulk: Gate::new(options.bulk),
@@ -194,7 +199,11 @@ pub fn router(app: &Arc<App>) -> Router {
     let v1 = Router::new()
         .route("/v1/{tenant}", get(records::overview))
         .route("/v1/{tenant}/query", get(query::get).post(query::post).layer(CompressionLayer::new()))
+        .route("/v1/{tenant}/query/facets", get(query::narrow))
+        .route("/v1/{tenant}/query/completions", get(query::go_on))
         .route("/v1/{tenant}/suggest", get(suggest::get))
+        .route("/v1/{tenant}/coverage", get(coverage::days))
+        .route("/v1/{tenant}/services", get(services::list))
         .route("/v1/{tenant}/lookup", post(records::lookup))
         .route("/v1/{tenant}/lab", get(runs::list))
         .route("/v1/{tenant}/lab/{run}", get(runs::one).layer(CompressionLayer::new()))
@@ -203,6 +212,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/jobs/{job}", get(jobs::one))
         .route("/v1/{tenant}/jobs/{job}/journal", get(jobs::journal))
         .route("/v1/{tenant}/jobs/{job}/chunks", get(jobs::chunks))
+        .route("/v1/{tenant}/jobs/{job}/chunks/{chunk}/rechunk", post(jobs::rechunk))
+        .route("/v1/{tenant}/jobs/{job}/documents/{document}", get(jobs::document))
         .route("/v1/{tenant}/jobs/{job}/cancel", post(jobs::cancel))
         .route("/v1/{tenant}/jobs/{job}/retry", post(jobs::retry))
         .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
@@ -220,7 +231,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/readyz", get(guard::ready))
         .route("/openapi.json", get(openapi::serve))
         .route("/docs", get(openapi::page))
-        .route("/metrics", get(guard::metrics));
+        .route("/metrics", get(guard::metrics))
+        .route("/metrics/history", get(history::get));
     let api = Router::new()
         .merge(guarded(app, Class::Interactive, v1))
         .merge(guarded(app, Class::Bulk, bulk))

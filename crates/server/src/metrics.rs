@@ -1,5 +1,6 @@
 //! What is counted, in the text format of Prometheus.
 
+use crate::history::Totals;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -9,6 +10,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -79,6 +81,8 @@ pub struct Metrics {
     gauges: Family<What, Gauge>,
     asked: Family<What, Counter>,
     cached: Family<CacheUse, Counter>,
+    /// Sums over all labels, for the last hour.
+    pub totals: Totals,
     work: Family<Worked, Histogram, fn() -> Histogram>,
     outcomes: Family<Outcomes, Counter>,
     known: RwLock<HashMap<u64, (Labels, Arc<Counted>)>>,
@@ -117,6 +121,7 @@ impl Default for Metrics {
             gauges,
             asked,
             cached,
+            totals: Totals::default(),
             work,
             outcomes,
             known: RwLock::default(),
@@ -179,6 +184,7 @@ impl Metrics {
     /// A request was answered.
     pub fn answered(&self, request: &Counted, status: u16, took: Duration) {
         request.stage(StageName::Completed);
+        self.totals.answered(status, took);
         request.duration.observe(took.as_secs_f64());
         let known = |answers: &Vec<(u16, Counter)>| answers.iter().find(|(known, _)| *known == status).map(|(_, counter)| counter.inc()).is_some();
         if request.answers.read().is_ok_and(|answers| known(&answers)) {
@@ -204,11 +210,14 @@ impl Metrics {
 
     /// The store was asked by a look-up.
     pub fn asked(&self, what: &'static str) {
+        self.totals.asked.fetch_add(1, Ordering::Relaxed);
         self.asked.get_or_create(&What { what }).inc();
     }
 
     /// The cache had some of what was looked up.
     pub fn cached(&self, kind: &'static str, hits: usize, misses: usize) {
+        self.totals.hits.fetch_add(hits as u64, Ordering::Relaxed);
+        self.totals.misses.fetch_add(misses as u64, Ordering::Relaxed);
         for (result, count) in [("hit", hits), ("miss", misses)] {
             if count > 0 {
                 self.cached.get_or_create(&CacheUse { kind, result }).inc_by(count as u64);
@@ -225,6 +234,10 @@ impl Metrics {
                 self.outcomes.get_or_create(&Outcomes { stage: stage.name, tenant: tenant.clone(), outcome }).inc_by(times);
             }
         };
+        self.totals.documents.fetch_add(stage.counts.documents.max(0) as u64, Ordering::Relaxed);
+        if stage.job.is_none() {
+            self.totals.settled.fetch_add(stage.rows, Ordering::Relaxed);
+        }
         for (outcome, name) in stook_store::journal::OUTCOMES {
             count(name, stage.counts.of(outcome).max(0) as u64);
         }

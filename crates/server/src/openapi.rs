@@ -3,7 +3,7 @@
 
 use crate::App;
 use crate::problem::{PROBLEM_JSON, Problem};
-use crate::query::{MOST_OFFSET, MOST_ROWS, MOST_WAIT};
+use crate::query::{MOST_OFFSET, MOST_ROWS, MOST_TYPED, MOST_WAIT};
 use crate::records::{MOST_KEYS, json_answer};
 use crate::routes::MOST_REPEATED;
 use crate::runs::NAME;
@@ -315,6 +315,7 @@ fn job_schema() -> Json {
             "state": { "enum": stook_store::queue::JOB_STATES.map(|(_, name)| name) },
             "reason": { "type": ["string", "null"] }, "created": time, "finished": time, "cut": { "type": "boolean" },
             "documents": { "type": "integer" }, "counts": { "type": "object", "additionalProperties": { "type": "integer" } },
+            "rate": { "type": ["number", "null"], "description": "Documents in a second, from when the job was created." },
             "chunks_left": { "type": "integer" }, "chunks_dead": { "type": "integer" },
             "settled": { "type": "boolean", "description": "It has ended, and so has everything that it caused." }
         },
@@ -325,6 +326,7 @@ fn job_schema() -> Json {
 fn general(add: &mut impl FnMut(String, &str, Json)) {
     let text = || json!({ "type": "string", "pattern": NO_NUL });
     let object = || json!({ "type": "object" });
+    let list = |name: &str, items: Json| json!({ "type": "object", "properties": { name: { "type": "array", "items": items }, "next": { "type": ["integer", "null"] } }, "required": [name] });
     let health = |id: &str, summary: &str| {
         Operation::new(id, "service", summary).answer(200, "It is.", "text/plain", json!({ "type": "string" })).problems(&[503]).open()
     };
@@ -334,6 +336,10 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .answer(200, "OpenMetrics text.", "application/openmetrics-text", json!({ "type": "string" }))
         .problems(&[401, 403, 503]);
     add("/metrics".into(), "get", metrics.0);
+    let history = Operation::new("history", "service", "Rates, times and queues of the last hour, every ten seconds")
+        .json(200, "Points, the oldest first; rates are of a second, times in seconds.", list("points", object()))
+        .problems(&[401, 403]);
+    add("/metrics/history".into(), "get", history.0);
 
     add(
         "/v1/{tenant}".into(),
@@ -362,6 +368,20 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .json(202, "Rows that are here; services are still asked. The same query goes on waiting for them.", rows())
         .answer(200, "Rows.", "text/csv", json!({ "type": "string" }));
     add("/v1/{tenant}/query".into(), "get", asked.guarded());
+    let number = || json!({ "type": "integer", "minimum": 0 });
+    let value = json!({ "type": "object", "properties": { "value": text(), "records": number(), "query": text() }, "required": ["value", "records", "query"] });
+    let facet = json!({ "type": "object", "properties": { "field": text(), "values": { "type": "array", "items": value }, "others": number() }, "required": ["field", "values", "others"] });
+    let facets = json!({ "type": "object", "properties": { "counted": number(), "whole": { "type": "boolean" }, "facets": { "type": "array", "items": facet } }, "required": ["counted", "whole", "facets"] });
+    let narrow = Operation::new("facets", "catalogue", "Values of indexed fields among the first records that a query finds")
+        .parameter("q", "query", true, query_text(), "The query.")
+        .json(200, "Values with how many records have them.", facets);
+    add("/v1/{tenant}/query/facets".into(), "get", narrow.guarded());
+    let completion = json!({ "type": "object", "properties": { "word": text(), "query": text() }, "required": ["word", "query"] });
+    let typed = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TYPED });
+    let go_on = Operation::new("completions", "catalogue", "Words that a text may go on with: collections, fields, values of indexed fields")
+        .parameter("q", "query", true, typed, "The text.")
+        .json(200, "Words.", list("completions", completion));
+    add("/v1/{tenant}/query/completions".into(), "get", go_on.guarded());
     let suggestion = json!({ "type": "object", "properties": { "query": text(), "score": { "type": "number" }, "reasons": { "type": "array", "items": text() } }, "required": ["query", "score", "reasons"] });
     let suggestions = json!({ "type": "object", "properties": { "suggestions": { "type": "array", "maxItems": 4, "items": suggestion } }, "required": ["suggestions"] });
     let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TEXT });
@@ -369,6 +389,17 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .parameter("text", "query", true, free, "The text, for example `smith personal`.")
         .json(200, "Queries.", suggestions);
     add("/v1/{tenant}/suggest".into(), "get", suggest.guarded());
+    let day = json!({ "type": "object", "properties": { "day": { "type": "string", "format": "date" }, "group": text(), "rows": number(), "mean": { "type": "number" }, "least": { "type": "number" } }, "required": ["day", "group", "rows", "mean", "least"] });
+    let days = json!({ "type": "object", "properties": { "time": text(), "whole": { "type": "boolean" }, "days": { "type": "array", "items": day } }, "required": ["time", "whole", "days"] });
+    let coverage = Operation::new("coverage", "catalogue", "Percentages of a coverage by day and group")
+        .parameter("collection", "query", true, text(), "The coverage: `PARENT.COVERAGE`.")
+        .query("from", json!({ "type": "string", "format": "date-time" }), "Not before.")
+        .query("until", json!({ "type": "string", "format": "date-time" }), "Before.")
+        .json(200, "Days with their groups, in order.", days);
+    add("/v1/{tenant}/coverage".into(), "get", coverage.guarded());
+    let services =
+        Operation::new("services", "catalogue", "Services that are asked: what each last answered, and how many questions are on their way");
+    add("/v1/{tenant}/services".into(), "get", services.json(200, "Services.", list("services", service())).guarded());
     let body = json!({
         "type": "object",
         "properties": { "q": query, "idx": offset(), "limit": counted(MOST_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" }, "ask": asking(), "wait": { "type": "integer", "minimum": 0, "maximum": MOST_WAIT } },
@@ -417,7 +448,6 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     let one =
         Operation::new("run", "lab", "A run of the lab").parameter("run", "path", true, name, "Its name.").json(200, "The run's file.", object());
     add("/v1/{tenant}/lab/{run}".into(), "get", one.guarded());
-    let list = |name: &str, items: Json| json!({ "type": "object", "properties": { name: { "type": "array", "items": items }, "next": { "type": ["integer", "null"] } }, "required": [name] });
     let job = |id: &str, summary: &str| {
         let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER });
         Operation::new(id, "jobs", summary).parameter("job", "path", true, number, "The job's number.")
@@ -440,6 +470,19 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         "get",
         job("chunks", "Chunks that wait, are worked on or are dead").json(200, "Chunks.", list("chunks", object())).guarded(),
     );
+    let place = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_INTEGER });
+    let kept = job("failed_document", "A document that failed, as it was read, at most 64 KiB of it")
+        .parameter("document", "path", true, place(), "Its number in the journal.")
+        .answer(200, "The document.", "application/octet-stream", json!({}));
+    add("/v1/{tenant}/jobs/{job}/documents/{document}".into(), "get", kept.guarded());
+    let smaller = json!({ "type": "object", "properties": { "documents": { "type": "integer", "minimum": 1, "maximum": 1_000_000 } }, "required": ["documents"], "additionalProperties": false });
+    let made = json!({ "type": "object", "properties": { "chunks": { "type": "integer" } }, "required": ["chunks"] });
+    let rechunk = job("rechunk", "Put smaller chunks in the place of one that waits or is dead")
+        .parameter("chunk", "path", true, place(), "Its number in the job.")
+        .body(true, &["application/json"], smaller)
+        .json(200, "How many.", made)
+        .problems(&[409]);
+    add("/v1/{tenant}/jobs/{job}/chunks/{chunk}/rechunk".into(), "post", rechunk.guarded());
     let events = job("events", "A job as it goes on, as server-sent events").answer(
         200,
         "Events `progress` and `ended`.",

@@ -18,7 +18,7 @@ use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::ask::{Status, When, Wish};
 use stook_engine::export::{self, Format};
-use stook_query::{Compiled, resolve};
+use stook_query::{Compiled, Completion, complete, facets, resolve};
 
 /// Most rows of a page.
 pub const MOST_ROWS: u64 = 10_000;
@@ -31,6 +31,8 @@ const WAIT: u64 = 20;
 /// Most seconds that a query waits for services.
 pub const MOST_WAIT: u64 = 300;
 const ASK: &str = "ask is needed, always, later or never";
+/// Characters of the longest text that goes on.
+pub const MOST_TYPED: usize = 4_000;
 /// Longest query.
 const LONGEST: usize = 16_384;
 
@@ -158,6 +160,31 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
         Ok::<_, EngineError>(answer(&app, &compiled, &page, said.as_deref())?)
     })
     .await
+}
+
+/// `?q=QUERY`: values of fields among what it finds, with the queries that ask for those alone. Services are not asked.
+pub async fn narrow(mut ctx: Ctx) -> Answer {
+    let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
+    ctx.params.end()?;
+    let compiled = compiled(&ctx, &text).await?;
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let found = blocking(move || facets(&text, &compiled, &app.catalogue, &*app.store)).await?;
+    Ok(json_answer(StatusCode::OK, found.to_json().to_string()))
+}
+
+/// `?q=TEXT`: words that a text may go on with.
+pub async fn go_on(mut ctx: Ctx) -> Answer {
+    let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=TEXT")) };
+    ctx.params.end()?;
+    if text.chars().count() > MOST_TYPED || text.contains('\0') {
+        return Err(Problem::bad(format!("a text has at most {MOST_TYPED} characters, and no NUL")));
+    }
+    ctx.reaches_store();
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    let found = blocking(move || complete(&text, &app.catalogue, &*app.store, &tenant)).await?;
+    let shown: Vec<Json> = found.iter().map(Completion::to_json).collect();
+    Ok(json_answer(StatusCode::OK, json!({ "completions": shown }).to_string()))
 }
 
 /// The word of `ask`.

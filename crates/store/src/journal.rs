@@ -150,6 +150,8 @@ pub struct ChunkJournal {
     pub lines: Vec<u8>,
     /// In the order of the documents.
     pub troubles: Vec<Trouble>,
+    /// Documents that failed, as they were read, as far as they are kept.
+    pub kept: Vec<(u64, Vec<u8>)>,
     /// Of documents of other chunks.
     pub corrections: Vec<Correction>,
 }

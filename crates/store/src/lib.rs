@@ -889,6 +889,12 @@ pub trait Store: Send + Sync {
     /// When the database fails.
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>>;
 
+    /// A document of a job that failed, by its number, as it was read, if it was kept.
+    ///
+    /// # Errors
+    /// When the store fails.
+    fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>>;
+
     /// Chunks that wait, are leased or dead.
     ///
     /// # Errors

@@ -136,6 +136,8 @@ pub struct Asker {
     lately: Mutex<HashMap<Place, Answer>>,
     /// Answers that queries needed, of services that are asked ahead, by what was asked, with how often that was.
     needed: Mutex<HashMap<Place, (Answer, u32)>>,
+    /// The newest answer of each source, by tenant.
+    newest: Mutex<HashMap<(Tenant, usize), Answer>>,
     stop: AtomicBool,
 }
 
@@ -209,6 +211,7 @@ impl Asker {
             flights: Mutex::default(),
             lately: Mutex::default(),
             needed: Mutex::default(),
+            newest: Mutex::default(),
             stop: AtomicBool::new(false),
         })
     }
@@ -216,6 +219,23 @@ impl Asker {
     /// Whether services know anything of a collection.
     pub fn concerns(&self, collection: usize) -> bool {
         self.candidates(collection).next().is_some()
+    }
+
+    /// How things stand with each source that is asked: what this process was last answered for a tenant, and how many questions of it
+    /// are on their way.
+    pub fn services(&self, tenant: &Tenant) -> Vec<(Status, usize)> {
+        let catalogue = &self.rules.catalogue;
+        let candidates = (0..catalogue.sources.len()).filter_map(|index| Candidate::of(catalogue, index));
+        let (newest, flights) = (lock(&self.newest), lock(&self.flights));
+        candidates
+            .map(|candidate| {
+                let answer = newest.get(&(tenant.clone(), candidate.index)).cloned();
+                let asked = answer.as_ref().map(|answer| answer.asked.clone());
+                let (service, source) = (candidate.service.name.clone(), candidate.source.name.clone());
+                let running = flights.keys().filter(|(whose, source, _)| whose == tenant && *source == candidate.index).count();
+                (Status { service, source, asked, answer, cached: true, reason: None }, running)
+            })
+            .collect()
     }
 
     /// No more requests are made; those on their way end in failure.
@@ -376,6 +396,7 @@ impl Asker {
                 Err(_) => Answer::failed(&place.2, store.clock(), "asking it failed inside of stook".into()),
             };
             lock(&asker.flights).remove(&place);
+            lock(&asker.newest).insert((place.0, source), answer.clone());
             *lock(&own.ended) = Some(answer);
             own.changed.notify_all();
         });

@@ -74,7 +74,14 @@ pub struct MappedChunk {
     /// Documents that never reached a record: outcome and key.
     outside: Vec<(u64, Outcome, Option<Key>)>,
     troubles: Vec<Trouble>,
+    /// Documents that failed, as far as they are kept.
+    kept: Vec<(u64, Vec<u8>)>,
 }
+
+/// Bytes that are kept of a document that failed.
+const MOST_KEPT: usize = 64 << 10;
+/// Bytes that are kept of all such documents of a chunk.
+const MOST_KEPT_ALL: usize = 256 << 10;
 
 /// Where a chunk's documents come from.
 pub struct ChunkInput<'i> {
@@ -118,6 +125,7 @@ impl MappedChunk {
                 Err(reason) => {
                     chunk.outside.push((document, Outcome::Failed, None));
                     chunk.troubles.push(trouble(&None, true, reason));
+                    chunk.keep(document, &bytes);
                     return Ok(());
                 }
             };
@@ -127,6 +135,7 @@ impl MappedChunk {
             if let Some(reason) = mapped.failed {
                 chunk.outside.push((document, Outcome::Failed, mapped.key.clone()));
                 chunk.troubles.push(trouble(&mapped.key, true, reason));
+                chunk.keep(document, &bytes);
             } else if mapped.skipped.is_some() {
                 chunk.outside.push((document, Outcome::Skipped, mapped.key));
             }
@@ -140,7 +149,7 @@ impl MappedChunk {
             }
             Ok(())
         })?;
-        let Parts { entries, mut records, outside, troubles } = chunk;
+        let Parts { entries, mut records, outside, troubles, kept, .. } = chunk;
         let part = source.replaces.as_ref().map(|replaces| part_of(replaces, &mut records, slice, (store, &context.tenant))).transpose()?;
         let (context, file) = (context.clone(), slice.file);
         Ok(Self {
@@ -161,6 +170,7 @@ impl MappedChunk {
             journal: None,
             outside,
             troubles,
+            kept,
         })
     }
 
@@ -479,7 +489,8 @@ impl MappedChunk {
         troubles.sort_by_key(|trouble| trouble.document);
         counts.warnings = troubles.iter().filter(|trouble| !trouble.failed).count() as i64;
         let first = self.entries.first().map_or(0, |entry| entry.document);
-        ChunkJournal { file: self.file, file_start: self.file_start, counts, first, lines: pack(&lines), troubles, corrections }
+        let kept = self.kept.clone();
+        ChunkJournal { file: self.file, file_start: self.file_start, counts, first, lines: pack(&lines), troubles, kept, corrections }
     }
 }
 
@@ -515,6 +526,19 @@ struct Parts {
     records: BTreeMap<(usize, Key), Vec<Numbered>>,
     outside: Vec<(u64, Outcome, Option<Key>)>,
     troubles: Vec<Trouble>,
+    kept: Vec<(u64, Vec<u8>)>,
+    kept_bytes: usize,
+}
+
+impl Parts {
+    /// Keeps a document that failed, if there is room.
+    fn keep(&mut self, document: u64, bytes: &[u8]) {
+        let own = &bytes[..bytes.len().min(MOST_KEPT)];
+        if self.kept_bytes + own.len() <= MOST_KEPT_ALL {
+            self.kept_bytes += own.len();
+            self.kept.push((document, own.to_vec()));
+        }
+    }
 }
 
 impl Unit for MappedChunk {

@@ -24,7 +24,7 @@ pub fn sections(run: &Run, report: &mut Report) {
         let lines: Vec<svg::Line> = curves
             .map(|curve| svg::Line { name: curve.name.clone(), points: curve.points.iter().map(|(at, value)| (*at, (*value, 0.0))).collect() })
             .collect();
-        let picture = svg::curves(&lines, unit);
+        let picture = svg::curves(&lines, "seconds into the run", unit);
         report.sections.push(Section { title: format!("Resources, {unit}"), picture: Some(picture), ..Section::default() });
     }
     if !run.curves.is_empty() {

@@ -162,8 +162,8 @@ pub fn lines(lines: &[Line], across: &str, unit: &str) -> String {
 }
 
 /// Lines of many points over time.
-pub fn curves(lines: &[Line], unit: &str) -> String {
-    drawn(lines, "seconds into the run", unit, false, false)
+pub fn curves(lines: &[Line], across: &str, unit: &str) -> String {
+    drawn(lines, across, unit, false, false)
 }
 
 fn drawn(lines: &[Line], across: &str, unit: &str, wide: bool, marked: bool) -> String {

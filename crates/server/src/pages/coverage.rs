@@ -1,15 +1,20 @@
 //! Coverage: what of each parent is there, group by group, and when something had which value.
 
-use super::record::quoted;
 use super::shown::{count, items, kind, members, named, plain, state, value};
 use super::visit::{View, Visit};
 use crate::problem::Answer;
 use maud::{Markup, html};
 use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use stook_query::as_value;
 
 /// Rows that are drawn.
 const ROWS: &str = "500";
+/// Days of a calendar, the last ones.
+const DAYS: usize = 31;
+/// Groups of a calendar that is open at first.
+const OPEN_GROUPS: usize = 24;
 /// Width of a timeline in its own units.
 const WIDTH: f64 = 1_000.0;
 
@@ -27,10 +32,10 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     let parent_collection = own["links"][parent_field].as_str().unwrap_or_default();
     let mut query = name.to_owned();
     if let Some(parent) = visit.param("parent") {
-        query.push_str(&format!(" {parent_field}={}", quoted(parent)));
+        query.push_str(&format!(" {parent_field}={}", as_value(parent)));
     }
     if let Some(status) = visit.param("status") {
-        query.push_str(&format!(" status={}", quoted(status)));
+        query.push_str(&format!(" status={}", as_value(status)));
     }
     let answer = visit.ask("/query", &[("q", &query), ("limit", ROWS), ("total", "true")]).await?;
     let rows = items(&answer["rows"]);
@@ -49,6 +54,11 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         None => None,
     };
     let total = answer["total"].as_u64().unwrap_or(0);
+    // coverages whose rows have no time have no days
+    let days = match visit.param("parent") {
+        None if own["fields"].get("percentage").is_some() => visit.ask("/coverage", &[("collection", name)]).await.ok(),
+        _ => None,
+    };
     let body = html! {
         ul.chips aria-label="Coverages" {
             @for other in &coverages {
@@ -62,6 +72,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
                 "· " a href=(visit.to("search", &[("q", &query)])) { "as rows" }
             }
         }
+        @if let Some(days) = &days { (calendar(&visit, name, days)) }
         p.quiet { @if (rows.len() as u64) < total { "The first " (rows.len()) " of " (count(total)) " rows." } @else { (count(total)) " rows." } }
         @for (parent, rows) in &parents {
             section.parent {
@@ -71,6 +82,61 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         }
     };
     Ok(View::new(format!("Coverage: {name}"), body))
+}
+
+/// Percentages by day and group; each leads to its rows.
+fn calendar(visit: &Visit, name: &str, answer: &Json) -> Markup {
+    let cells = items(&answer["days"]);
+    let mut days: Vec<&str> = cells.iter().map(|cell| named(cell, "day")).collect();
+    days.dedup();
+    let days = &days[days.len().saturating_sub(DAYS)..];
+    let mut groups: BTreeMap<&str, BTreeMap<&str, &Json>> = BTreeMap::new();
+    for cell in cells.iter().filter(|cell| days.contains(&named(cell, "day"))) {
+        groups.entry(named(cell, "group")).or_default().insert(named(cell, "day"), cell);
+    }
+    let rows = |group: &str, day: &str| format!("{name} group={} {}={day}", as_value(group), named(answer, "time"));
+    html! {
+        @if !days.is_empty() {
+            details open[groups.len() <= OPEN_GROUPS] {
+                summary { "By day, mean percentage" @if answer["whole"] != true { " of the first rows" } }
+                div.wide {
+                    table.calendar {
+                        thead { tr { th scope="col" { "group" } @for day in days { th scope="col" { time datetime=(day) { (&day[5..]) } } } } }
+                        tbody {
+                            @for (group, by_day) in &groups {
+                                tr {
+                                    th scope="row" { bdi { (group) } }
+                                    @for day in days {
+                                        @match by_day.get(day) {
+                                            None => td {},
+                                            Some(cell) => td class={ "day " (share_kind(cell["mean"].as_f64().unwrap_or(0.0))) } {
+                                                a href=(visit.to("search", &[("q", &rows(group, day))])) { (share(cell["mean"].as_f64().unwrap_or(0.0))) }
+                                            },
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is not all there is not shown as if it were.
+fn share(percent: f64) -> String {
+    format!("{:.1}", (percent * 10.0).floor() / 10.0)
+}
+
+fn share_kind(percent: f64) -> &'static str {
+    if percent >= 100.0 {
+        "good"
+    } else if percent > 0.0 {
+        "odd"
+    } else {
+        "bad"
+    }
 }
 
 /// A bar for each group: what is there of what is expected.
@@ -89,8 +155,7 @@ fn bars(visit: &Visit, name: &str, rows: &[&Json], planned: Option<(f64, f64)>) 
                                     None => (bar(row["percentage"].as_f64())),
                                 }
                             }
-                            // what is not all there is not shown as if it were
-                            td.number { @if let Some(share) = row["percentage"].as_f64() { (format!("{:.1}", (share * 10.0).floor() / 10.0)) } }
+                            td.number { @if let Some(percent) = row["percentage"].as_f64() { (share(percent)) } }
                             td { @if let Some(own) = row["status"].as_str() { (state(own)) } }
                             td { (value(&row["value"])) " of " (value(&row["expected"])) }
                             td { (gaps(&row["gaps"])) }

@@ -1,6 +1,6 @@
 //! Home: what there is, what is going on, what needs somebody.
 
-use super::shown::{count, items, members, moment, named, state};
+use super::shown::{count, items, members, moment, named, state, text};
 use super::visit::{View, Visit};
 use crate::problem::Answer;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -20,6 +20,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     let row = |collection: &'_ Json| {
         (named(collection, "name").to_owned(), collection["records"].as_u64().unwrap_or(0), members(&collection["fields"]).count())
     };
+    let services = visit.ask("/services", &[]).await?;
     let rows: Vec<(String, u64, usize)> = items(&overview["collections"]).iter().map(row).collect();
     let needs: Vec<&Json> = items(&jobs["jobs"]).iter().filter(|job| job["chunks_dead"].as_u64() > Some(0) || job["state"] == "failed").collect();
     let body = html! {
@@ -51,13 +52,55 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
                 }
             }
         }
-        section {
-            h2 { "Newest imports" }
-            @let jobs = items(&jobs["jobs"]);
-            @if jobs.is_empty() { p.quiet { "Nothing has been imported yet." } } @else { (jobs_table(&visit, jobs)) }
-        }
+        @if !items(&services["services"]).is_empty() { section { h2 { "Services" } (services_table(items(&services["services"]))) } }
+        section { h2 { "Newest imports" } (newest(&visit, items(&jobs["jobs"]))) }
     };
     Ok(View::new("Home", body))
+}
+
+/// The newest imports. A part of a page.
+pub async fn jobs(visit: Arc<Visit>) -> Answer<View> {
+    let jobs = visit.ask("/jobs", &[("limit", "10")]).await?;
+    Ok(View { part: true, ..View::new("", newest(&visit, items(&jobs["jobs"]))) })
+}
+
+/// Imports as rows, which are read again while one of them goes on.
+fn newest(visit: &Visit, jobs: &[Json]) -> Markup {
+    let goes_on = jobs.iter().any(|job| job["finished"].is_null());
+    html! {
+        div hx-get=[goes_on.then(|| visit.to("jobs", &[]))] hx-trigger=[goes_on.then_some("every 2s")] hx-swap="outerHTML" {
+            @if jobs.is_empty() { p.quiet { "Nothing has been imported yet." } } @else { (jobs_table(visit, jobs)) }
+        }
+    }
+}
+
+/// Services that are asked, with what they said last.
+fn services_table(services: &[Json]) -> Markup {
+    html! {
+        div.wide {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "service" } th scope="col" { "source" } th scope="col" { "last answer" } th.number scope="col" { "documents" }
+                        th.number scope="col" { "seconds" } th scope="col" { "at (UTC)" } th.number scope="col" { "asked now" }
+                    }
+                }
+                tbody {
+                    @for own in services {
+                        tr {
+                            th scope="row" { (named(own, "service")) }
+                            td { (named(own, "source")) }
+                            td { (state(named(own, "state"))) " " span.quiet { (text(named(own, "reason"))) } }
+                            td.number { @if let Some(documents) = own["documents"].as_u64() { (count(documents)) } }
+                            td.number { @if let Some(seconds) = own["seconds"].as_f64() { (format!("{seconds:.2}")) } }
+                            td { (moment(&own["at"])) }
+                            td.number { (count(own["running"].as_u64().unwrap_or(0))) }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn job_link(visit: &Visit, job: &Json) -> Markup {
@@ -73,7 +116,7 @@ pub fn jobs_table(visit: &Visit, jobs: &[Json]) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "import" } th scope="col" { "source" } th scope="col" { "file" } th scope="col" { "state" }
-                        th.number scope="col" { "documents" } th.number scope="col" { "failed" } th scope="col" { "begun (UTC)" }
+                        th.number scope="col" { "documents" } th.number scope="col" { "in a second" } th.number scope="col" { "failed" } th scope="col" { "begun (UTC)" }
                     }
                 }
                 tbody {
@@ -88,6 +131,7 @@ pub fn jobs_table(visit: &Visit, jobs: &[Json]) -> Markup {
                             }
                             td { (state(named(job, "state"))) }
                             td.number { (count(job["documents"].as_u64().unwrap_or(0))) }
+                            td.number { @if let Some(rate) = job["rate"].as_f64() { (count(rate as u64)) } }
                             td.number { (count(job["counts"]["failed"].as_u64().unwrap_or(0))) }
                             td { (moment(&job["created"])) }
                         }

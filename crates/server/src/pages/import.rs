@@ -3,17 +3,19 @@
 use super::home::jobs_table;
 use super::layout::csrf;
 use super::shown::{count, items, moment, named, plain, state};
-use super::visit::{Form, View, Visit, json_of, number_of};
+use super::visit::{Form, View, Visit, bytes_of, json_of, number_of};
 use crate::problem::{Answer, Problem};
 use axum::body::Body;
 use axum::extract::Multipart;
 use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use stook_store::access::Role;
 
+/// Dead chunks that are listed.
+const MOST_DEAD: usize = 20;
 /// Lines of a journal on a page.
 const LINES: u64 = 100;
 
@@ -143,7 +145,11 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
     let id = number_of(visit.param("id"), "an import")?;
     let job = visit.ask(&format!("/jobs/{id}"), &[]).await?;
     let part = visit.param("part").is_some();
-    let progress = progress(&visit, id, &job);
+    let chunks = match job["chunks_dead"].as_u64() {
+        Some(1..) => visit.ask(&format!("/jobs/{id}/chunks"), &[]).await?,
+        _ => Arc::default(),
+    };
+    let progress = progress(&visit, id, &job, &chunks);
     if part {
         return Ok(View { part: true, ..View::new("", progress) });
     }
@@ -163,7 +169,10 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
                         @for entry in items(&journal["entries"]) {
                             tr {
                                 td.number { (plain(&entry["document"])) }
-                                td { (state(named(entry, "outcome"))) }
+                                td {
+                                    (state(named(entry, "outcome")))
+                                    @if entry["outcome"] == "failed" { " " a href=(visit.to("document", &[("job", id), ("number", &plain(&entry["document"]))])) { "as read" } }
+                                }
                                 td {
                                     @match entry["collection"].as_str() {
                                         Some(collection) => a href=(visit.to("record", &[("collection", collection), ("key", &plain(&entry["key"]))])) { bdi { (plain(&entry["key"])) } },
@@ -186,7 +195,7 @@ fn is_over(job: &Json) -> bool {
     !job["finished"].is_null()
 }
 
-fn progress(visit: &Visit, id: &str, job: &Json) -> Markup {
+fn progress(visit: &Visit, id: &str, job: &Json, chunks: &Json) -> Markup {
     let number = |name: &str| job["counts"][name].as_u64().unwrap_or(0);
     let done: u64 = ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed"].iter().map(|name| number(name)).sum();
     let documents = job["documents"].as_u64().unwrap_or(0);
@@ -204,11 +213,65 @@ fn progress(visit: &Visit, id: &str, job: &Json) -> Markup {
                 } }
         }
         (counts(&job["counts"]))
+        @if !items(&chunks["chunks"]).is_empty() { (dead_chunks(visit, id, items(&chunks["chunks"]))) }
         div.actions {
             @if visit.may(Role::Write) && !is_over(job) { (button(visit, id, "cancel")) }
             @if visit.may(Role::Admin) && job["chunks_dead"].as_u64() > Some(0) { (button(visit, id, "retry")) }
         }
     }
+}
+
+/// Chunks that are tried no more, each with why, and a way to make smaller ones of it.
+fn dead_chunks(visit: &Visit, id: &str, chunks: &[Json]) -> Markup {
+    html! {
+        table {
+            thead { tr { th.number scope="col" { "dead chunk" } th.number scope="col" { "documents" } th scope="col" { "why" } @if visit.may(Role::Admin) { th scope="col" { "make smaller" } } } }
+            tbody {
+                @for chunk in chunks.iter().filter(|chunk| chunk["state"] == "dead").take(MOST_DEAD) {
+                    @let ordinal = plain(&chunk["ordinal"]);
+                    tr {
+                        td.number { (ordinal) } td.number { (plain(&chunk["documents"])) } td { bdi { (plain(&chunk["reason"])) } }
+                        @if visit.may(Role::Admin) {
+                            td {
+                                form.inline method="post" action=(visit.to("job/change", &[])) {
+                                    (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value="rechunk";
+                                    input type="hidden" name="chunk" value=(ordinal);
+                                    label { "documents in each " input type="number" name="documents" min="1" value=(smaller(chunk)); }
+                                    button { "rechunk" }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A tenth of a chunk's documents.
+fn smaller(chunk: &Json) -> u64 {
+    (chunk["documents"].as_u64().unwrap_or(0) / 10).max(1)
+}
+
+/// `?job=JOB&number=DOCUMENT`: a document that failed, as it was read.
+pub async fn document(visit: Arc<Visit>) -> Answer<View> {
+    let (id, number) = (number_of(visit.param("job"), "an import")?, number_of(visit.param("number"), "a document")?);
+    let errors = [("errors", "true"), ("limit", "1"), ("after", &number.parse::<u64>().map_or(0, |number| number.saturating_sub(1)).to_string())];
+    let journal = visit.ask(&format!("/jobs/{id}/journal"), &errors).await?;
+    let path = visit.api(&format!("/jobs/{id}/documents/{number}"), &[]);
+    let bytes = bytes_of(visit.fetch(Method::GET, &path, Body::empty(), None).await).await?;
+    let body = html! {
+        p { a href=(visit.to("job", &[("id", id), ("errors", "true")])) { "Import " (id) } }
+        @for entry in items(&journal["entries"]).iter().filter(|entry| plain(&entry["document"]) == number) {
+            dl {
+                dt { "file" } dd { bdi { (named(entry, "file")) } }
+                dt { "record" } dd { (plain(&entry["record"])) ", at byte " (plain(&entry["offset"])) }
+                @for reason in items(&entry["reasons"]) { dt { "why" } dd { (plain(reason)) } }
+            }
+        }
+        (super::document::shown(&bytes))
+    };
+    Ok(View::new(format!("Document {number}"), body))
 }
 
 fn button(visit: &Visit, id: &str, what: &str) -> Markup {
@@ -220,13 +283,19 @@ fn button(visit: &Visit, id: &str, what: &str) -> Markup {
     }
 }
 
-/// Cancels a job, or lets its dead chunks wait again.
+/// Cancels a job, lets its dead chunks wait again, or makes smaller ones of them.
 pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
     let (id, what) = (number_of(form.get("id"), "an import")?, form.need("do")?);
-    if !["cancel", "retry"].contains(&what) {
-        return Err(Problem::bad("a job is cancelled or retried"));
-    }
-    visit.send(Method::POST, &format!("/jobs/{id}/{what}"), &[], None).await?;
+    match what {
+        "cancel" | "retry" => visit.send(Method::POST, &format!("/jobs/{id}/{what}"), &[], None).await?,
+        "rechunk" => {
+            let chunk = number_of(form.get("chunk"), "a chunk")?;
+            let documents = number_of(form.get("documents"), "a size of chunks")?;
+            let wish = json!({ "documents": documents.parse::<u64>().unwrap_or(0) });
+            visit.send(Method::POST, &format!("/jobs/{id}/chunks/{chunk}/rechunk"), &[], Some(&wish)).await?
+        }
+        _ => return Err(Problem::bad("a job is cancelled or retried, or its chunks are made smaller")),
+    };
     Ok(Redirect::to(&visit.to("job", &[("id", id)])).into_response())
 }
 

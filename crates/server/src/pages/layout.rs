@@ -48,8 +48,8 @@ pub fn document(title: &str, body: &Markup) -> Markup {
 /// A page with everything around it.
 pub fn frame(visit: &Visit, title: &str, body: &Markup) -> Markup {
     let here = match visit.place.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default() {
-        "record" => "search",
-        "job" => "import",
+        "record" | "facets" => "search",
+        "job" | "document" => "import",
         here => here,
     };
     let tab = |name: &str, label: &str| {

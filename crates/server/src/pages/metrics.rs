@@ -1,13 +1,15 @@
 //! Metrics: what the server counts, as tables.
 
-use super::shown::count;
-use super::visit::{View, Visit, bytes_of};
+use super::shown::{count, items};
+use super::visit::{View, Visit, bytes_of, json_of};
 use crate::problem::Answer;
 use axum::body::Body;
 use axum::http::Method;
-use maud::html;
+use maud::{Markup, PreEscaped, html};
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use stook_lab::show::svg;
 
 /// Requests by route, stages of imports, and how things stand.
 pub async fn page(visit: Arc<Visit>) -> Answer<View> {
@@ -18,7 +20,9 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     let (routes, stages) =
         (Timed::all(&samples, "stook_request_duration_seconds", "route"), Timed::all(&samples, "stook_stage_duration_seconds", "stage"));
     let gauges = samples.iter().filter(|sample| sample.name == "stook_state");
+    let history = json_of(visit.fetch(Method::GET, "/metrics/history", Body::empty(), None).await).await?;
     let body = html! {
+        section { h2 { "The last hour" } (curves(&history)) }
         p.quiet { "Since the process began. Prometheus finds everything at " code { "/metrics" } "." }
         section { h2 { "Requests" } (table("route", &routes)) }
         @if !stages.is_empty() { section { h2 { "Imports and what follows from them" } (table("stage", &stages)) } }
@@ -27,7 +31,42 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     Ok(View::new("Metrics", body))
 }
 
-fn table(what: &str, rows: &[(String, Timed)]) -> maud::Markup {
+/// What is drawn together: a title, a unit, and what of each point.
+const CURVES: [(&str, &str, &[&str]); 5] = [
+    ("Requests", "in a second", &["requests", "failed"]),
+    ("Times of answers", "seconds", &["p50", "p99"]),
+    ("Queues", "waiting", &["in_work", "waiting", "chunks"]),
+    ("Imports and settling", "in a second", &["documents", "settled"]),
+    ("Store and cache", "in a second", &["asked"]),
+];
+
+/// Curves of what was not always nothing.
+fn curves(history: &Json) -> Markup {
+    let points = items(&history["points"]);
+    let minutes = |place: usize| (place as f64 + 1.0 - points.len() as f64) * history["every"].as_f64().unwrap_or(0.0) / 60.0;
+    let line = |name: &&str| {
+        let value = |(place, point): (usize, &Json)| Some((minutes(place), (point[*name].as_f64()?, 0.0)));
+        svg::Line { name: name.replace('_', " "), points: points.iter().enumerate().filter_map(value).collect() }
+    };
+    let drawn = CURVES.iter().filter_map(|(title, unit, names)| {
+        let lines: Vec<svg::Line> = names.iter().map(line).collect();
+        let is_flat = lines.iter().all(|line| line.points.iter().all(|(_, (value, _))| *value == 0.0));
+        (!is_flat).then(|| (title, svg::curves(&lines, "minutes", unit)))
+    });
+    html! {
+        @if points.len() < 2 { p.quiet { "A point is kept every ten seconds; there will be a curve soon." } }
+        @else {
+            div.pictures {
+                @for (title, picture) in drawn {
+                    // drawn by this program from numbers
+                    figure.picture { figcaption { (title) } (PreEscaped(picture.as_str())) }
+                }
+            }
+        }
+    }
+}
+
+fn table(what: &str, rows: &[(String, Timed)]) -> Markup {
     html! {
         div.wide {
             table {

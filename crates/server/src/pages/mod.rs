@@ -5,6 +5,7 @@
 
 mod assets;
 mod coverage;
+mod document;
 mod home;
 mod import;
 mod lab;
@@ -55,13 +56,16 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .merge(both("/t/{tenant}/coverage", page(coverage::page)))
         .merge(both("/t/{tenant}/import", page(import::page)))
         .merge(both("/t/{tenant}/job", page(import::job)))
+        .merge(both("/t/{tenant}/document", page(import::document)))
         .merge(both("/t/{tenant}/tags", page(tags::page)))
         .merge(both("/t/{tenant}/lab", page(lab::page)))
         .merge(both("/t/{tenant}/metrics", page(metrics::page)))
         .merge(both("/t/{tenant}/tokens", page(tokens::page)))
         .route("/t/{tenant}", get(home::front))
+        .route("/t/{tenant}/jobs", page(home::jobs))
         .route("/t/{tenant}/suggestions", page(search::suggestions))
         .route("/t/{tenant}/tags/preview", page(tags::preview))
+        .merge(both("/t/{tenant}/facets", page(search::facets)))
         .route("/t/{tenant}/total", page(search::total))
         .route("/t/{tenant}/download", get(search::download))
         .route("/t/{tenant}/job/events", get(import::events))

@@ -10,10 +10,9 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
+use stook_query::as_value;
 use stook_store::access::Role;
 
-/// Bytes of a document that are shown.
-const MOST_DOCUMENT: usize = 256 << 10;
 /// Collections that are asked what belongs to a record.
 const MOST_LINKS: usize = 24;
 
@@ -158,7 +157,7 @@ fn why(field: &Json) -> String {
 async fn belonging(visit: &Visit, all: &[Json], collection: &str, key: &str) -> Markup {
     let mut rows = Vec::new();
     for (other, field) in linking(all, collection).into_iter().take(MOST_LINKS) {
-        let query = format!("{other} {field}={}", quoted(key));
+        let query = format!("{other} {field}={}", as_value(key));
         // what has no index is not looked through for this
         let counted = visit.ask("/query", &[("q", &format!("{query} | count(key)")), ("ask", "never")]).await;
         let number = counted.ok().and_then(|counted| counted["rows"][0]["count(key)"].as_u64()).unwrap_or(0);
@@ -188,11 +187,6 @@ fn linking<'j>(all: &'j [Json], collection: &str) -> Vec<(&'j str, &'j str)> {
     found
 }
 
-/// A value as the query language takes it.
-pub fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
 fn history(log: &Json) -> Markup {
     html! {
         @if !items(&log["entries"]).is_empty() {
@@ -216,20 +210,16 @@ fn history(log: &Json) -> Markup {
     }
 }
 
-/// The document as it was delivered, indented where it is JSON.
+/// The document as it was delivered.
 async fn document(visit: &Visit, collection: &str, key: &str, explained: &Json) -> Markup {
     if items(&explained["contributions"]).iter().all(|one| one["raw_bytes"].is_null()) {
         return html! {};
     }
     let path = visit.api(&format!("/{collection}/-/document"), &[("key", key)]);
     let Ok(bytes) = bytes_of(visit.fetch(Method::GET, &path, Body::empty(), None).await).await else { return html! {} };
-    let json = serde_json::from_slice::<Json>(&bytes).ok().filter(Json::is_object).and_then(|json| serde_json::to_string_pretty(&json).ok());
-    let whole = json.unwrap_or_else(|| String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_DOCUMENT)]).into_owned());
-    // MARC has separators that nobody sees
-    let whole = whole.replace('\u{1e}', "\n").replace('\u{1f}', " ‡").replace('\u{1d}', "\n");
     html! {
         @if !bytes.is_empty() {
-            details { summary { "The document as delivered, " (bytes.len()) " bytes" } pre tabindex="0" { (short(&whole, MOST_DOCUMENT)) } }
+            details { summary { "The document as delivered, " (bytes.len()) " bytes" } (super::document::shown(&bytes)) }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Search: a query, its rows, its mistakes under a caret, and what was perhaps meant.
 
 use super::layout::trouble;
-use super::shown::{count, items, members, named, plain, short, value};
+use super::shown::{count, items, named, plain, short, value};
 use super::visit::{View, Visit};
 use crate::problem::Answer;
 use axum::body::Body;
@@ -21,8 +21,8 @@ const COLUMNS: usize = 8;
 const DOWNLOADED: &str = "10000";
 /// Characters of rows that are shown as JSON.
 const MOST_JSON: usize = 200_000;
-/// Most words that complete a query.
-const COMPLETIONS: usize = 12;
+/// Characters of a value that is a link.
+const MOST_VALUE: usize = 60;
 
 /// `?q=QUERY&idx=&view=table|json&all=`
 pub async fn page(visit: Arc<Visit>) -> Answer<View> {
@@ -96,7 +96,14 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
         }
         (services(&answer["services"], &page(idx)))
         @if visit.param("view") == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(rows).unwrap_or_default(), MOST_JSON)) } }
-        @else if !rows.is_empty() { (table(visit, answer, rows, visit.param("all").is_some())) }
+        @else if !rows.is_empty() {
+            div.results {
+                (table(visit, answer, rows, visit.param("all").is_some()))
+                aside aria-label="Counts by field" hx-get=(visit.to("facets", &[("q", query), ("part", "1")])) hx-trigger="load" {
+                    p.quiet { a href=(visit.to("facets", &[("q", query)])) { "Counts by field" } }
+                }
+            }
+        }
         nav.pages aria-label="Pages of results" {
             @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(ROWS))) { "← earlier" } }
             @if goes_on { a rel="next" href=(page(idx + ROWS)) { "later →" } }
@@ -169,42 +176,49 @@ fn suggested(visit: &Visit, meant: &Json) -> Markup {
     }
 }
 
+/// `?q=QUERY&part=1`: values of fields, each with the query that asks for those alone.
+pub async fn facets(visit: Arc<Visit>) -> Answer<View> {
+    let query = visit.param("q").unwrap_or_default();
+    let answer = visit.ask("/query/facets", &[("q", query)]).await?;
+    let body = html! {
+        @for facet in items(&answer["facets"]) {
+            section.facet {
+                h2 { (named(facet, "field")) }
+                ul {
+                    @for value in items(&facet["values"]) {
+                        li {
+                            a href=(visit.to("search", &[("q", named(value, "query"))])) { bdi { (short(named(value, "value"), MOST_VALUE)) } } " "
+                            span.quiet { (count(value["records"].as_u64().unwrap_or(0))) }
+                        }
+                    }
+                    @if let Some(others) = facet["others"].as_u64().filter(|others| *others > 0) { li.quiet { "and " (count(others)) " other values" } }
+                }
+            }
+        }
+        @if items(&answer["facets"]).is_empty() { p.quiet { "No field tells these records apart." } }
+        @else if answer["whole"] != true { p.quiet { "Among the first " (count(answer["counted"].as_u64().unwrap_or(0))) " records." } }
+    };
+    Ok(View { part: visit.param("part").is_some(), ..View::new(query, body) })
+}
+
 /// `?q=TEXT`: how the text goes on, and queries that were perhaps meant. A part of a page.
 pub async fn suggestions(visit: Arc<Visit>) -> Answer<View> {
     let text = visit.param("q").unwrap_or_default();
-    let overview = visit.ask("", &[]).await?;
-    let ahead = completions(text, &overview);
+    let ahead = visit.ask("/query/completions", &[("q", text)]).await?;
+    let ahead = items(&ahead["completions"]);
     // a query of its own language needs no guess
     let is_query = text.contains(['=', '|', '<', '>']);
     let meant = if text.trim().is_empty() || is_query { Arc::default() } else { visit.ask("/suggest", &[("text", text)]).await.unwrap_or_default() };
-    let stem = text.trim_end_matches(|c: char| !c.is_whitespace() && c != ',');
     let body = html! {
         @if !ahead.is_empty() {
-            ul.chips { @for word in &ahead { li { a href=(visit.to("search", &[("q", &format!("{stem}{word}"))])) { (word) } } } }
+            ul.chips { @for one in ahead { li { a href=(visit.to("search", &[("q", named(one, "query"))])) { bdi { (short(named(one, "word"), MOST_VALUE)) } } } } }
         }
         (suggested(&visit, &meant))
     };
     Ok(View { part: true, ..View::new("", body) })
 }
 
-/// Words that the last one of a text could become: collections first, then fields of those that are named.
-fn completions(text: &str, overview: &Json) -> Vec<String> {
-    let last = text.rsplit(|c: char| c.is_whitespace() || c == ',').next().unwrap_or_default();
-    let first = text.split(|c: char| c.is_whitespace() || c == ',').next().unwrap_or_default();
-    if last.contains(['=', '<', '>', '*']) {
-        return Vec::new();
-    }
-    let collections = items(&overview["collections"]);
-    let mut all: Vec<String> = match collections.iter().find(|own| named(own, "name") == first).filter(|_| text.len() > first.len()) {
-        Some(own) => members(&own["fields"]).chain(members(&own["state"])).map(|(name, _)| format!("{name}=")).collect(),
-        None => collections.iter().map(|own| named(own, "name").to_owned()).collect(),
-    };
-    all.retain(|word| word.starts_with(last) && word != last);
-    all.truncate(COMPLETIONS);
-    all
-}
-
-/// `?q=QUERY&format=csv`: what was found, to be kept.
+/// `?q=QUERY`: what was found, to be kept.
 pub async fn download(visit: Visit) -> Response {
     let path = visit.api("/query", &[("q", visit.param("q").unwrap_or_default()), ("format", "csv"), ("limit", DOWNLOADED)]);
     let mut response = visit.fetch(Method::GET, &path, Body::empty(), None).await.into_response();
@@ -212,20 +226,4 @@ pub async fn download(visit: Visit) -> Response {
         response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"stook.csv\""));
     }
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn texts_go_on_with_collections_and_their_fields() {
-        let overview = json!({ "collections": [{ "name": "machine", "fields": { "memory": "size", "macs": "[text]" }, "state": { "status": "text" } }, { "name": "model" }] });
-        assert_eq!(completions("m", &overview), ["machine", "model"]);
-        assert_eq!(completions("machine", &overview), Vec::<String>::new());
-        assert_eq!(completions("machine m", &overview), ["memory=", "macs="]);
-        assert_eq!(completions("machine memory=1 st", &overview), ["status="]);
-        assert_eq!(completions("machine memory=1", &overview), Vec::<String>::new());
-    }
 }

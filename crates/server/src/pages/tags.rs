@@ -68,6 +68,7 @@ fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
                         @if tag["kind"] != "manual" { (button(visit, collection, name, "rebuild")) }
                         (button(visit, collection, name, "delete"))
                     }
+                    @if tag["kind"] != "manual" { (edit_tag(visit, collection, tag)) }
                 }
             }
         }
@@ -84,6 +85,36 @@ fn button(visit: &Visit, collection: &str, name: &str, what: &str) -> Markup {
     }
 }
 
+/// A definition that is changed, with its preview.
+fn edit_tag(visit: &Visit, collection: &str, tag: &Json) -> Markup {
+    let (name, is_query) = (named(tag, "name"), tag["query"].is_string());
+    let id = |part: &str| format!("{part}-{collection}-{name}");
+    html! {
+        details {
+            summary { "edit" span.unseen { " " (name) } }
+            form.stacked method="post" action=(visit.to("tags/change", &[])) {
+                (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="name" value=(name);
+                @if is_query {
+                    label for=(id("query")) { "Query" } input id=(id("query")) name="query" spellcheck="false" value=(named(tag, "query")) required;
+                } @else { (xpath_input(visit, collection, &id, named(tag, "xpath"))) }
+                label for=(id("comment")) { "Comment" } input id=(id("comment")) name="comment" value=(named(tag, "comment"));
+                button name="do" value="set" { "Change" }
+            }
+        }
+    }
+}
+
+/// An XPath with what it would find.
+fn xpath_input(visit: &Visit, collection: &str, id: &dyn Fn(&str) -> String, xpath: &str) -> Markup {
+    // names of tags are no selectors: what is typed is shown behind its own field
+    html! {
+        label for=(id("xpath")) { "XPath, of what its document says" }
+        textarea id=(id("xpath")) name="xpath" rows="2" spellcheck="false" hx-get=(visit.to("tags/preview", &[("collection", collection)]))
+            hx-trigger="input changed delay:250ms" hx-target="next .preview" hx-sync="this:replace" { (xpath) }
+        div.preview aria-live="polite" {}
+    }
+}
+
 fn new_tag(visit: &Visit, collection: &str) -> Markup {
     let id = |part: &str| format!("{part}-{collection}");
     html! {
@@ -92,9 +123,7 @@ fn new_tag(visit: &Visit, collection: &str) -> Markup {
             form.stacked method="post" action=(visit.to("tags/change", &[])) {
                 (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="do" value="create";
                 label for=(id("name")) { "Name" } input id=(id("name")) name="name" required;
-                label for=(id("xpath")) { "XPath, of what its document says" } textarea id=(id("xpath")) name="xpath" rows="2" spellcheck="false"
-                    hx-get=(visit.to("tags/preview", &[("collection", collection)])) hx-trigger="input changed delay:250ms" hx-target=(format!("#{}", id("preview"))) hx-sync="this:replace" {}
-                div id=(id("preview")) aria-live="polite" {}
+                (xpath_input(visit, collection, &id, ""))
                 label for=(id("query")) { "or a query" } input id=(id("query")) name="query" spellcheck="false";
                 label for=(id("comment")) { "Comment" } input id=(id("comment")) name="comment";
                 button { "Create" }
@@ -125,7 +154,7 @@ pub async fn preview(visit: Arc<Visit>) -> Answer<View> {
     Ok(View { part: true, ..View::new("", body) })
 }
 
-/// Makes a tag, evaluates it again, or removes it.
+/// Makes a tag, changes it, evaluates it again, or removes it.
 pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
     let (collection, name) = (form.need("collection")?, form.need("name")?);
     let overview = visit.ask("", &[]).await?;
@@ -138,6 +167,11 @@ pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
             let words = ["name", "xpath", "query", "comment"].into_iter().filter_map(|word| Some((word.to_owned(), form.get(word)?.into())));
             let wish: Map<String, Json> = words.collect();
             visit.send(Method::POST, &format!("/tags/{collection}"), &[], Some(&wish.into())).await?;
+        }
+        "set" => {
+            let words = ["xpath", "query", "comment"].into_iter().filter_map(|word| Some((word.to_owned(), form.get(word)?.into())));
+            let wish: Map<String, Json> = words.collect();
+            visit.send(Method::PATCH, &path, &[], Some(&wish.into())).await?;
         }
         "rebuild" => drop(visit.send(Method::POST, &format!("{path}/rebuild"), &[], None).await?),
         "delete" => drop(visit.send(Method::DELETE, &path, &[], None).await?),

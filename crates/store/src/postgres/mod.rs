@@ -510,6 +510,10 @@ impl Store for PostgresStore {
         self.ask_snapshot(|session| work::journal(session, &self.catalogue, job, after, limit, troubles_only))
     }
 
+    fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {
+        self.ask(|session| work::failed_document(session, job, document))
+    }
+
     fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
         self.ask(|session| work::chunks(session, job))
     }

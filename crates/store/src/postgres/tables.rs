@@ -24,7 +24,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "7";
+const FORMAT: &str = "8";
 
 /// Characters of a text that an index holds.
 pub const INDEXED: usize = 600;
@@ -56,6 +56,7 @@ CREATE INDEX chunk_journals_first ON chunk_journals(job, first);
 CREATE TABLE troubles(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job bigint NOT NULL, document bigint NOT NULL, file bigint NOT NULL,
   record bigint NOT NULL, position bigint NOT NULL, key text, failed boolean NOT NULL, reason text NOT NULL);
 CREATE INDEX troubles_job ON troubles(job, document);
+CREATE TABLE failed_documents(job bigint NOT NULL, document bigint NOT NULL, bytes bytea NOT NULL, PRIMARY KEY(job, document));
 CREATE TABLE corrections(job bigint NOT NULL, document bigint NOT NULL, collection text NOT NULL, outcome bigint NOT NULL,
   PRIMARY KEY(job, document, collection));
 CREATE TABLE record_log(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bigint NOT NULL, collection text NOT NULL,

@@ -283,6 +283,15 @@ pub fn write_journal(session: &mut Session, catalogue: &Catalogue, chunk: ChunkI
             &[&job, &documents, &files, &records, &positions, &keys, &failed, &reasons],
         )?;
     }
+    if !journal.kept.is_empty() {
+        let documents: Vec<i64> = journal.kept.iter().map(|(document, _)| *document as i64).collect();
+        let all: Vec<&[u8]> = journal.kept.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+        session.execute(
+            "INSERT INTO failed_documents(job, document, bytes) SELECT $1, document, bytes FROM unnest($2::bigint[], $3::bytea[]) AS u(document, bytes)
+             ON CONFLICT(job, document) DO UPDATE SET bytes = excluded.bytes",
+            &[&job, &documents, &all],
+        )?;
+    }
     // of several corrections of one document the last counts
     let corrections: HashMap<(i64, &str), i64> = journal
         .corrections
@@ -485,6 +494,12 @@ fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) 
         entry.reasons = reasons.get(&entry.document).cloned().unwrap_or_default();
     }
     Ok(())
+}
+
+pub fn failed_document(session: &mut Session, job: JobId, document: u64) -> Attempt<Option<Vec<u8>>> {
+    let sql = "SELECT bytes FROM failed_documents WHERE job = $1 AND document = $2";
+    let found = session.first(sql, &[&(job as i64), &(document.min(i64::MAX as u64) as i64)])?;
+    Ok(found.map(|row| row.get(0)))
 }
 
 fn corrections(session: &mut Session, job: JobId, after: i64) -> Attempt<HashMap<(u64, String), Outcome>> {

@@ -576,6 +576,10 @@ impl Store for SqliteStore {
         self.with_snapshot(|connection| work::journal(connection, &self.catalogue, job, after, limit, troubles_only))
     }
 
+    fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {
+        self.with_reader(|connection| work::failed_document(connection, job, document))
+    }
+
     fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
         self.with_reader(|connection| work::chunks(connection, job))
     }

@@ -8,7 +8,7 @@
 //! i_C_FIELD(tenant, value, id)            one row per element of an indexed list
 //! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
 //! u_C_FIELD(tenant, value, key)           reservations of a unique field
-//! edges, marks, jobs, chunks, chunk_journals, troubles, corrections
+//! edges, marks, jobs, chunks, chunk_journals, troubles, failed_documents, corrections
 //! tag_stamps, tags, tagged, trees          tags, who carries them, the documents they are asked of
 //! record_log, calls, api_tokens            what transitions did, answers to calls that are done once, who may do what
 //! ```
@@ -24,7 +24,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "7";
+const FORMAT: &str = "8";
 
 const FIXED: &str = "
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -50,6 +50,7 @@ CREATE INDEX chunk_journals_first ON chunk_journals(job, first);
 CREATE TABLE troubles(id INTEGER PRIMARY KEY, job INTEGER NOT NULL, document INTEGER NOT NULL, file INTEGER NOT NULL, record INTEGER NOT NULL,
   position INTEGER NOT NULL, key TEXT, failed INTEGER NOT NULL, reason TEXT NOT NULL);
 CREATE INDEX troubles_job ON troubles(job, document);
+CREATE TABLE failed_documents(job INTEGER NOT NULL, document INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY(job, document));
 CREATE TABLE corrections(job INTEGER NOT NULL, document INTEGER NOT NULL, collection TEXT NOT NULL, outcome INTEGER NOT NULL,
   PRIMARY KEY(job, document, collection)) WITHOUT ROWID;
 CREATE TABLE record_log(id INTEGER PRIMARY KEY AUTOINCREMENT, tenant INTEGER NOT NULL, collection TEXT NOT NULL, key TEXT NOT NULL, at INTEGER NOT NULL,

@@ -242,6 +242,10 @@ pub fn write_journal(connection: &Connection, tables: &Tables, chunk: ChunkId, j
             ],
         )?;
     }
+    for (document, bytes) in &journal.kept {
+        let values = params![chunk.job as i64, *document as i64, bytes];
+        execute(connection, "INSERT OR REPLACE INTO failed_documents(job, document, bytes) VALUES (?, ?, ?)", values)?;
+    }
     for correction in &journal.corrections {
         execute(
             connection,
@@ -433,6 +437,12 @@ fn add_reasons(connection: &Connection, job: JobId, entries: &mut [JournalEntry]
         entry.reasons = reasons.get(&entry.document).cloned().unwrap_or_default();
     }
     Ok(())
+}
+
+pub fn failed_document(connection: &Connection, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {
+    let sql = "SELECT bytes FROM failed_documents WHERE job = ? AND document = ?";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    statement.query_row(params![job as i64, document.min(i64::MAX as u64) as i64], |row| row.get(0)).optional().map_err(failure)
 }
 
 fn corrections(connection: &Connection, job: JobId, after: i64) -> Result<HashMap<(u64, String), Outcome>> {

@@ -65,6 +65,7 @@ fn eventful(desk: &Desk) -> JobId {
         warnings.chain([trouble(3, 0, true, "not JSON")]).collect(),
     );
     first.file = 0;
+    first.kept = vec![(3, b"{ broken\0\xff".to_vec())];
     let mut second = chunk_journal(
         4,
         vec![line(4, 0, Skipped, "c"), line(5, 0, Updated, "a"), line(5, 1, Unchanged, "m"), line(6, 1, Failed, "n")],
@@ -128,6 +129,14 @@ pub fn the_journal_lists_documents_in_the_order_of_the_files(place: &Place) {
     assert_eq!(entries[8], entry(7, "file1.json", 1, Some("item"), Some("k7"), Outcome::Created, &[]));
     assert_eq!(entries[2].reasons.len(), 20);
     assert_eq!(entries[2].reasons[19], "warning 19");
+}
+
+pub fn a_document_that_failed_is_there_as_it_was_read(place: &Place) {
+    let desk = Desk::open(place, TWO);
+    let job = eventful(&desk);
+    let kept = |job, document| desk.store.failed_document(job, document).expect("reading works");
+    assert_eq!(kept(job, 3).as_deref(), Some(&b"{ broken\0\xff"[..]));
+    assert_eq!((kept(job, 6), kept(job, u64::MAX), kept(job + 1, 3)), (None, None, None));
 }
 
 pub fn counts_of_chunks_add_up_with_corrections(place: &Place) {

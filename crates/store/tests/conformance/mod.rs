@@ -193,6 +193,7 @@ macro_rules! conformance {
             ],
             journal: [
                 the_journal_lists_documents_in_the_order_of_the_files,
+                a_document_that_failed_is_there_as_it_was_read,
                 counts_of_chunks_add_up_with_corrections,
                 a_correction_changes_the_entry_of_another_chunk_whichever_was_first,
                 pages_of_any_size_put_together_are_the_whole_journal,

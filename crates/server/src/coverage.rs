@@ -1,0 +1,89 @@
+//! Coverage by day and group.
+
+use crate::problem::{Answer, Problem};
+use crate::records::{blocking, json_answer};
+use crate::request::Ctx;
+use axum::http::StatusCode;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use stook_catalogue::definition::Collection;
+use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_store::plan::{Column, Condition, Plan, Test};
+
+const DAY: i64 = 86_400_000_000;
+/// Most rows that are read.
+const MOST_ROWS: u64 = 500_000;
+
+/// Shares of a day and group.
+#[derive(Default)]
+struct Cell {
+    rows: u64,
+    sum: f64,
+    least: f64,
+}
+
+/// `?collection=PARENT.COVERAGE&from=&until=`: how much was there of what was expected, by day and group. The day is that of the first
+/// time that rows have (`with:`).
+pub async fn days(mut ctx: Ctx) -> Answer {
+    let named = ctx.params.one("collection")?.ok_or_else(|| Problem::bad("say ?collection=PARENT.COVERAGE"))?;
+    let time = |text: Option<String>| match text {
+        None => Ok(None),
+        Some(text) => from_text(&text, &FieldType::Timestamp, None).map(Some).map_err(|error| Problem::bad(format!("a time: {error}"))),
+    };
+    let (from, until) = (time(ctx.params.one("from")?)?, time(ctx.params.one("until")?)?);
+    ctx.params.end()?;
+    let catalogue = ctx.app.catalogue.clone();
+    let (index, collection) = catalogue.collection(&named).ok_or_else(|| Problem::missing(format!("there is no collection {named:?}")))?;
+    let Some([at, group, percentage]) = columns(collection) else {
+        let reason = "its rows have no time, group and percentage: `with:` gives them a time of their parent";
+        return Err(Problem::missing(format!("{named} has no days; {reason}")));
+    };
+    let field = |place: usize| Column::Field(place);
+    let range = Test::Range { low: from.map(|time| (time, true)), high: until.map(|time| (time, false)) };
+    let plan = Plan {
+        conditions: vec![Condition { column: field(at), test: range }],
+        columns: vec![field(at), field(group), field(percentage)],
+        limit: Some(MOST_ROWS),
+        ..Plan::all(ctx.tenant.clone(), index)
+    };
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let (rows, cells) = blocking(move || {
+        let (mut rows, mut cells) = (0, BTreeMap::<(i64, String), Cell>::new());
+        app.store.visit(&plan, &mut |row| {
+            rows += 1;
+            if let [Value::Int(at), group, share] = row.as_slice()
+                && let Some(share) = number(share)
+            {
+                let cell = cells.entry((at.div_euclid(DAY), group.as_text().unwrap_or_default().to_owned())).or_default();
+                cell.least = if cell.rows == 0 { share } else { cell.least.min(share) };
+                (cell.rows, cell.sum) = (cell.rows + 1, cell.sum + share);
+            }
+            Ok(())
+        })?;
+        Ok::<_, stook_store::StoreError>((rows, cells))
+    })
+    .await?;
+    let shown = |((day, group), cell): (&(i64, String), &Cell)| {
+        let day = Value::Int(day * DAY).show(&FieldType::Timestamp);
+        json!({ "day": day[..10], "group": group, "rows": cell.rows, "mean": cell.sum / cell.rows as f64, "least": cell.least })
+    };
+    let cells: Vec<Json> = cells.iter().map(shown).collect();
+    let body = json!({ "time": collection.fields[at].name, "whole": rows < MOST_ROWS, "days": cells });
+    Ok(json_answer(StatusCode::OK, body.to_string()))
+}
+
+/// The first time, the group and the percentage of a coverage's rows.
+fn columns(collection: &Collection) -> Option<[usize; 3]> {
+    collection.rows_of?;
+    let time = collection.fields.iter().position(|field| field.ty == FieldType::Timestamp)?;
+    Some([time, collection.field("group")?.0, collection.field("percentage")?.0])
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Float(number) => Some(*number),
+        Value::Int(number) => Some(*number as f64),
+        _ => None,
+    }
+}

@@ -1,0 +1,168 @@
+//! A document as those who know its format read it: MARC by fields, XML folded, JSON indented.
+
+use super::shown::short;
+use maud::{Markup, html};
+use serde_json::Value as Json;
+use stook_formats::marc::{MarcRecord, show_tag};
+use stook_formats::tree::{Kind, Tree};
+use stook_formats::{Document, Head, detect};
+
+/// Characters of a text that are shown.
+const MOST_TEXT: usize = 200_000;
+/// Characters of one value.
+const MOST_VALUE: usize = 4_000;
+/// Elements and fields that are shown.
+const MOST_NODES: usize = 10_000;
+/// Elements that are open at first are not deeper than this.
+const OPEN: usize = 2;
+
+/// A document by what it looks like; what cannot be read is shown as text.
+pub fn shown(bytes: &[u8]) -> Markup {
+    let parsed = detect(bytes).and_then(|syntax| Document::parse(bytes, syntax, &Head::new(syntax, &[])).ok());
+    match parsed {
+        Some(Document::Marc(record)) => marc(&record),
+        Some(Document::Xml(tree)) => xml(&tree),
+        Some(Document::Json(json)) => self::json(json),
+        Some(Document::Csv(_)) | None => text(bytes),
+    }
+}
+
+fn text(bytes: &[u8]) -> Markup {
+    // MARC has separators that nobody sees
+    let whole = String::from_utf8_lossy(bytes).replace('\u{1e}', "\n").replace('\u{1f}', " ‡").replace('\u{1d}', "\n");
+    html! { pre tabindex="0" { (short(&whole, MOST_TEXT)) } }
+}
+
+/// Fields with tag, indicators and subfields, as cataloguers have them before them.
+fn marc(record: &MarcRecord<'_>) -> Markup {
+    html! {
+        div.wide {
+            table.marc {
+                tbody {
+                    tr { th scope="row" { "LDR" } td {} td { code { (record.leader()) } } }
+                    @for field in record.fields().take(MOST_NODES) {
+                        tr {
+                            th scope="row" { (show_tag(field.tag)) }
+                            @if field.is_control() {
+                                td {} td { code { (short(field.data, MOST_VALUE)) } }
+                            } @else {
+                                // a blank indicator is written so that it is seen
+                                td { code { @for indicator in field.indicators() { (if indicator == " " { "#" } else { indicator }) } } }
+                                td { @for (code, value) in field.subfields() { span.subfield { "‡" (code) } " " bdi { (short(value, MOST_VALUE)) } " " } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn xml(tree: &Tree<'_>) -> Markup {
+    let mut room = MOST_NODES;
+    html! { div.xml { (element(tree, tree.element(), 0, &mut room)) @if room == 0 { p.quiet { "…" } } } }
+}
+
+/// An element: on one line if there is only text in it, else folded.
+fn element(tree: &Tree<'_>, at: usize, depth: usize, room: &mut usize) -> Markup {
+    if *room == 0 {
+        return html! {};
+    }
+    *room -= 1;
+    let children: Vec<usize> = tree.children(at).filter(|child| matches!(tree.nodes[*child].kind, Kind::Element | Kind::Text)).collect();
+    let name = |node: usize| match tree.name(node) {
+        (_, "", local) => local.to_owned(),
+        (_, prefix, local) => format!("{prefix}:{local}"),
+    };
+    let attributes = at + 1..at + 1 + usize::from(tree.nodes[at].attributes);
+    let head = html! {
+        span.element { (name(at)) }
+        @for attribute in attributes { " " span.attribute { (name(attribute)) } "=" bdi { (short(tree.own_text(attribute), MOST_VALUE)) } }
+    };
+    let texts = |node: &usize| tree.nodes[*node].kind == Kind::Text;
+    if children.iter().all(texts) {
+        let own: String = children.iter().map(|child| tree.own_text(*child)).collect();
+        return html! { div { (head) @if !own.trim().is_empty() { ": " bdi.content { (short(own.trim(), MOST_VALUE)) } } } };
+    }
+    html! {
+        details open[depth < OPEN] {
+            summary { (head) }
+            @for child in children {
+                @if texts(&child) {
+                    @let own = tree.own_text(child).trim();
+                    @if !own.is_empty() { div { bdi.content { (short(own, MOST_VALUE)) } } }
+                } @else { (element(tree, child, depth + 1, room)) }
+            }
+        }
+    }
+}
+
+/// JSON; members that are documents themselves are shown as such.
+fn json(mut whole: Json) -> Markup {
+    let mut inside = Vec::new();
+    take_documents(&mut whole, &mut String::new(), &mut inside);
+    html! {
+        pre tabindex="0" { (short(&serde_json::to_string_pretty(&whole).unwrap_or_default(), MOST_TEXT)) }
+        @for (path, tree) in &inside { h3 { (path) } (xml(tree)) }
+    }
+}
+
+/// Takes texts that are XML out of a value, with their paths.
+fn take_documents(value: &mut Json, path: &mut String, found: &mut Vec<(String, Tree<'static>)>) {
+    match value {
+        Json::String(text) if text.trim_start().starts_with('<') => {
+            if let Ok(tree) = Tree::parse(text.as_bytes()) {
+                found.push((path.clone(), tree));
+                *text = format!("({} bytes of XML, below)", text.len());
+            }
+        }
+        Json::Object(members) => {
+            for (name, value) in members {
+                let length = path.len();
+                path.push_str(if length > 0 { "." } else { "" });
+                path.push_str(name);
+                take_documents(value, path, found);
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stook_formats::marc::MarcBuilder;
+
+    #[test]
+    fn documents_are_read_as_their_format_has_it() {
+        let mut builder = MarcBuilder::new("00000nz  a2200000n  4500").expect("a leader");
+        builder.data("100", "1", " ").and_then(|()| builder.subfield("a", "Smith")).expect("a field");
+        builder.subfield("d", "<1900>").expect("a subfield");
+        let marc = builder.finish().to_iso2709().expect("it is short");
+        for (bytes, parts) in [
+            (&marc[..], &["<th scope=\"row\">100</th>", "1#", "‡a", "&lt;1900&gt;"][..]),
+            (
+                b"<a x='1'><b>t</b><c><d/></c></a>",
+                &["<summary><span class=\"element\">a</span>", "<span class=\"element\">b</span>: <bdi class=\"content\">t"],
+            ),
+            (br#"{"k": "v", "in": {"doc": "<x><y>1</y></x>"}}"#, &["bytes of XML, below", "<h3>in.doc</h3>", "<span class=\"element\">y"]),
+            (b"\xff\xfe<script>", &["&lt;script&gt;"]),
+            (b"", &["<pre"]),
+        ] {
+            let page = shown(bytes).into_string();
+            for part in parts {
+                assert!(page.contains(part), "{part} is not in {page}");
+            }
+        }
+    }
+
+    #[test]
+    fn deep_and_long_documents_end() {
+        let deep = format!("{}{}", "<a>".repeat(200), "</a>".repeat(200));
+        let long = format!("<a>{}</a>", "<b/>".repeat(MOST_NODES * 2));
+        for text in [deep, long] {
+            assert!(shown(text.as_bytes()).into_string().len() < 2_000_000);
+        }
+    }
+}
