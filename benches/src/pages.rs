@@ -10,7 +10,7 @@ use stook_lab::measure::run::Run;
 const ROUNDS: usize = 3;
 const RECORDS: &str = "1000000";
 /// What people type, letter by letter.
-const TYPED: [&str; 6] = ["au", "authority", "authority head", "smith", "marc chima", "personal ro"];
+const TYPED: [&str; 8] = ["au", "authority", "authority head", "authority heading=ma", "authority kind=", "smith", "marc chima", "personal ro"];
 
 pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
@@ -28,6 +28,8 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         ("home", "/t/main/home", 50.0),
         ("search, all records", "/t/main/search?q=authority", 50.0),
         ("search, a prefix", "/t/main/search?q=authority%20heading%3DMa*", 50.0),
+        ("counts by field, all records", "/t/main/facets?q=authority&part=1", 50.0),
+        ("counts by field, a prefix", "/t/main/facets?q=authority%20heading%3DMa*&part=1", 50.0),
         ("a record", "/t/main/record?collection=authority&key={key}", 50.0),
         ("imports", "/t/main/import", 50.0),
         ("a journal", "/t/main/job?id=1", 50.0),

@@ -27,6 +27,22 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository").to_owned()
 }
 
+/// What a JSON Schema validator finds wrong with a file; nothing where there is no Python with jsonschema and PyYAML.
+pub fn validated(schema: &str, file: &Path) -> Option<String> {
+    let named = std::env::var_os("STOOK_TEST_PYTHON").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/stook/venv/bin/python"));
+    let usable = |python: &PathBuf| Command::new(python).args(["-c", "import jsonschema, yaml"]).output().is_ok_and(|output| output.status.success());
+    let Some(python) = named.into_iter().chain(home).find(usable) else {
+        println!("skipped: no Python with jsonschema and PyYAML (STOOK_TEST_PYTHON)");
+        return None;
+    };
+    let validator = repository().join("tests/reference/validate_schema.py");
+    let output = Command::new(python).arg(validator).arg(schema).arg(file).output().expect("Python starts");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.success(), said.is_empty(), "{said}");
+    Some(said)
+}
+
 /// The program under test.
 pub fn stook() -> &'static Path {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();

@@ -5,10 +5,11 @@
 use serde_json::Value as Json;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 use stook_lab::measure::run::{Run, Times};
-use stook_tests::Place;
 use stook_tests::http::Served;
+use stook_tests::{Place, validated};
 
 const CATALOGUE: &str =
     "catalogue: c\nsources:\n  s: { format: json, into: t, as_of: meta.received }\ncollections:\n  t: { key: k, fields: { k: text } }\n";
@@ -57,6 +58,12 @@ fn load(place: &Place, url: &str, more: &[&str]) -> Json {
     arguments.extend_from_slice(more);
     let answer = place.run(&arguments).exits(0);
     serde_json::from_str(&answer.text()).unwrap()
+}
+
+/// A run's file is as `stook lab schema` says.
+fn fits_the_schema(place: &Place, run: &Path) {
+    let schema = place.file("run.schema.json", place.ok(&["lab", "schema"]));
+    assert_eq!(validated(&schema, run).unwrap_or_default(), "");
 }
 
 /// Every outcome, and how often.
@@ -290,6 +297,7 @@ fn imports_of_tenants_are_measured_while_users_work() {
         for part in ["fairness (Jain's index; 1 is even)", "others, two", "p95 delta", "In the order in which they ended", "Resources"] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
+        fits_the_schema(&place, &run);
         let seen: Run = serde_json::from_slice(&std::fs::read(&run).unwrap()).unwrap();
         let mut imports: Vec<_> = seen.imports.iter().map(|own| (own.tenant.as_str(), own.file.as_str(), own.documents, own.failed)).collect();
         imports.sort_unstable();
@@ -360,6 +368,7 @@ fn logs_become_tables_runs_are_compared_and_capacity_is_planned() {
     for run in ["a.json", "b.json"] {
         place.run(&["lab", "sweep", &url, "--clients", "1,2,4", "--for", "200ms", "-o", &name(run)]).exits(0);
     }
+    fits_the_schema(&place, &place.path("a.json"));
     let shown = place.run(&["lab", "compare", &name("a.json"), &name("b.json")]).exits(0).text();
     assert!(shown.contains("delta %") && shown.contains("4 clients"), "{shown}");
     // half as fast is a regression that is told from noise
@@ -384,6 +393,7 @@ fn logs_become_tables_runs_are_compared_and_capacity_is_planned() {
     let shown = place.run(&["lab", "plan", shipped.to_str().unwrap(), "--target", "8333", "--html"]).exits(0).text();
     assert!(shown.contains("<svg") && shown.contains("rebuilds at once"), "{shown}");
     place.run(&["lab", "limits", "--folder", place.folder().to_str().unwrap(), "-o", &name("limits.json")]).exits(0);
+    fits_the_schema(&place, &place.path("limits.json"));
     let limits: Json = serde_json::from_slice(&std::fs::read(place.path("limits.json")).unwrap()).unwrap();
     assert!(
         limits["limits"].as_array().unwrap().len() >= 7

@@ -752,3 +752,60 @@ fn a_document_of_any_length_costs_itself_only() {
         assert_eq!((place.records("name").len(), place.troubles(1).len()), (6, 1), "{file}");
     }
 }
+
+/// What two shops and a register say of things.
+const SHOPS: &str = "\
+catalogue: shops
+sources:
+  one: { format: csv, into: thing, as_of: meta.received }
+  two: { format: csv, into: thing, as_of: meta.received }
+collections:
+  thing:
+    key: id
+    fields:
+      id: text
+      name: text
+      whole: integer
+      part: float
+      at: timestamp
+      twice: { type: integer, derive: \"whole == null ? null : whole * 2\" }
+";
+
+#[test]
+fn aggregates_are_also_told_by_source() {
+    const ALL: &str = "count(key), count(whole), sum(whole), min(whole), max(whole), avg(whole), median(whole), sum(part), avg(part), median(part), \
+                       min(name), max(name), min(at), max(at)";
+    let row = |number: i64| {
+        let whole = if number % 5 == 0 { String::new() } else { (number * number % 97 - 40).to_string() };
+        format!("k{number:03},n{},{whole},{:.2},2020-01-{:02}T00:00:00Z\n", number % 13, number as f64 / 8.0, number % 28 + 1)
+    };
+    let file = |numbers: std::ops::Range<i64>| std::iter::once("id,name,whole,part,at\n".to_owned()).chain(numbers.map(row)).collect::<String>();
+    for place in Place::both(SHOPS) {
+        let ask = |query: &str| -> Vec<Json> {
+            let rows = place.json(&["query", query, "--by-source", "--format", "json"]);
+            rows.as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone().into()).collect()
+        };
+        place.import(&[&place.file("one.csv", file(0..1_500)), "--source", "one"]);
+        // who is alone is all
+        for query in ["thing", "thing whole>0", "thing key<k100"] {
+            let mut rows = ask(&format!("{query} | {ALL}"));
+            assert_eq!((rows.len(), &rows[0]["source"], &rows[1]["source"]), (2, &json!("merged"), &json!("one")));
+            rows[1]["source"] = json!("merged");
+            let [merged, own] = &rows[..] else { panic!("two rows") };
+            for (name, value) in merged.as_object().unwrap() {
+                let same = match (value.as_f64(), own[name].as_f64()) {
+                    (Some(a), Some(b)) => (a - b).abs() <= a.abs() * 1e-12,
+                    _ => *value == own[name],
+                };
+                assert!(same, "{query} {name}: {value} {}", own[name]);
+            }
+        }
+        // what another one says is its own
+        place.import(&[&place.file("two.csv", "id,name,whole,part,at\nk001,n1,1000,,\nother,x,7,,\n"), "--source", "two"]);
+        let rows = ask("thing | sum(whole), count(key), count(part)");
+        let of = |source: &str| rows.iter().find(|row| row["source"] == source).unwrap().clone();
+        assert_eq!((&of("two")["sum(whole)"], &of("two")["count(key)"], &of("two")["count(part)"]), (&json!(1_007), &json!(2), &json!(0)));
+        assert_eq!((&of("one")["count(key)"], &of("merged")["count(key)"]), (&json!(1_500), &json!(1_501)));
+        place.run(&["query", "thing | sum(twice)", "--by-source"]).exits(1).complains(&["`twice` is not what sources say"]);
+    }
+}

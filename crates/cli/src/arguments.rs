@@ -584,6 +584,9 @@ pub struct Query {
     /// Show how the store answers.
     #[arg(long)]
     pub explain: bool,
+    /// Aggregates also of what each source says.
+    #[arg(long)]
+    pub by_source: bool,
     /// Whether services are asked: where nothing fresh is here, always, later (what is here is shown), or never.
     #[arg(long, default_value = "needed", value_name = "WHEN", value_parser = one_of(&WHEN))]
     pub ask: When,
@@ -719,6 +722,9 @@ pub enum Lab {
         #[command(flatten)]
         form: LabForm,
     },
+    /// The JSON Schema of a run's file.
+    #[command(after_help = "Example:\n  stook lab schema > run.schema.json")]
+    Schema,
     /// Measure what this machine can do: memory, disk, JSON, HTTP, SQLite, PostgreSQL.
     #[command(after_help = "Example:\n  stook lab limits --postgres 'postgres://stook@localhost/stook'")]
     Limits {

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::{FieldType, Value};
+use stook_engine::aggregate::by_source;
 use stook_engine::ask::{Asker, Status, Wish};
 use stook_engine::export::{self, Format};
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
-use stook_query::{Compiled, Suggestion, Vocabulary, carried, resolve};
+use stook_query::{Compiled, Heading, Suggestion, Vocabulary, carried, resolve};
 use stook_store::Store;
 use stook_store::plan::Plan;
 
@@ -174,16 +175,22 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
         return Ok(0);
     }
     let is_whole = ask_services(&catalogue, &store, &compiled.plan, arguments)?;
-    let code = show_answer(&*store, compiled, arguments)?;
+    let code = show_answer(&catalogue, &*store, compiled, arguments)?;
     Ok(if is_whole { code } else { 2 })
 }
 
-fn show_answer(store: &dyn Store, mut compiled: Compiled, arguments: &Query) -> Outcome {
+fn show_answer(catalogue: &Catalogue, store: &dyn Store, mut compiled: Compiled, arguments: &Query) -> Outcome {
     let began = Instant::now();
     if !compiled.aggregates.is_empty() {
-        let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
+        let mut rows = vec![store.aggregate(&compiled.plan, &compiled.aggregates)?];
+        if arguments.by_source {
+            rows[0].insert(0, Value::text("merged"));
+            let found = by_source(catalogue, store, &compiled.plan, &compiled.aggregates)?;
+            rows.extend(found.into_iter().map(|(source, row)| std::iter::once(Value::text(source)).chain(row).collect()));
+            compiled.headings.insert(0, Heading { name: "source".into(), ty: FieldType::Text });
+        }
         compiled.plan.limit = None;
-        return show_rows(&compiled, vec![row], arguments.format, None, began);
+        return show_rows(&compiled, rows, arguments.format, None, began);
     }
     match arguments.format {
         QueryFormat::Table => {

@@ -61,6 +61,10 @@ pub fn lab(command: &Lab) -> Outcome {
                 })
             })
         }
+        Lab::Schema => {
+            print!("{}", stook_lab::measure::run::SCHEMA);
+            Ok(0)
+        }
         Lab::Limits { folder, postgres, output, json } => {
             let (begun, started) = (now(), Instant::now());
             let limits = limits::measure(folder, postgres.as_deref(), &|what| tell(&format!("{what} ...")));

@@ -6,6 +6,7 @@
 //! [`transition`] change them one by one, [`withdraw`]
 //! takes contributions back, [`export`] writes records out.
 
+pub mod aggregate;
 pub mod ask;
 pub mod chunk;
 pub mod collect;

@@ -5,6 +5,7 @@ use crate::parse::{ends_bare, parse};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::fold::fold;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Column, Condition, Plan, Sort, Test};
 use stook_store::{Result, Store, Tenant};
@@ -23,7 +24,7 @@ const COMPLETIONS: usize = 12;
 /// Values of the indexed fields of what a query finds, with how many records have them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facets {
-    /// Records whose values were counted: the first [`COUNTED`] in the order of keys, or all.
+    /// Records whose values were counted: [`COUNTED`] of them, as they are found, or all.
     pub counted: u64,
     /// Whether that is all of them.
     pub whole: bool,
@@ -66,7 +67,7 @@ pub fn facets(text: &str, compiled: &Compiled, catalogue: &Catalogue, store: &dy
     }
     let kinds = kinds(collection);
     let columns = kinds.iter().map(|(_, column, _)| *column).collect();
-    let read = Plan { columns, sort: Vec::new(), offset: 0, limit: Some(COUNTED), ..plan.clone() };
+    let read = Plan { columns, sort: Vec::new(), any_order: true, offset: 0, limit: Some(COUNTED), ..plan.clone() };
     let mut counted = 0;
     // nothing for a field with too many values
     let mut counts: Vec<Option<HashMap<String, u64>>> = vec![Some(HashMap::new()); kinds.len()];
@@ -247,23 +248,25 @@ fn values(catalogue: &Catalogue, index: usize, name: &str, begun: &str, store: &
     }
     match ty {
         FieldType::Boolean => Ok(shown(&[Value::Bool(true), Value::Bool(false)])),
-        FieldType::Text if is_indexed => indexed_values(Plan { columns: vec![column], ..Plan::all(tenant.clone(), index) }, column, begun, store),
+        FieldType::Text if is_indexed => {
+            let folds = column != Column::Key && collection.field(name).is_some_and(|(_, field)| field.fold);
+            indexed_values(Plan { columns: vec![column], ..Plan::all(tenant.clone(), index) }, column, (begun, folds), store)
+        }
         _ => Ok(Vec::new()),
     }
 }
 
 /// Values in the order of an index: each is looked for behind the last one, however many records have that.
-fn indexed_values(plan: Plan, column: Column, begun: &str, store: &dyn Store) -> Result<Vec<String>> {
+fn indexed_values(plan: Plan, column: Column, (begun, folds): (&str, bool), store: &dyn Store) -> Result<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
-    let plan = Plan { sort: vec![Sort { column, descending: false }], limit: Some(1), ..plan };
+    let begins = |text: &str| if folds { fold(text).starts_with(&fold(begun)) } else { text.starts_with(begun) };
+    let plan = Plan { sort: vec![Sort { column, descending: false }], any_order: true, limit: Some(1), ..plan };
     while found.len() < COMPLETIONS {
-        let low = found.last().map(|last| (Value::text(last.as_str()), false));
-        let behind = low.map(|low| Test::Range { low: Some(low), high: None });
-        let begins = Test::Prefix(begun.to_owned());
-        let conditions = [Some(begins).filter(|_| !begun.is_empty()), behind.or_else(|| begun.is_empty().then_some(Test::Exists(true)))];
-        let conditions = conditions.into_iter().flatten().map(|test| Condition { column, test }).collect();
+        // one bound, so that the index is entered at it
+        let low = found.last().map_or((Value::text(begun), true), |last| (Value::text(last.as_str()), false));
+        let conditions = vec![Condition { column, test: Test::Range { low: Some(low), high: None } }];
         match store.find(&Plan { conditions, ..plan.clone() })?.rows.pop().and_then(|mut row| row.pop()) {
-            Some(Value::Text(text)) => found.push(text.as_ref().to_owned()),
+            Some(Value::Text(text)) if begins(&text) => found.push(text.into()),
             _ => break,
         }
     }

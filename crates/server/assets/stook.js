@@ -1,7 +1,7 @@
 // What pages do beyond links and forms. Without it they work, too.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
-  // a job that runs tells when there is news
+  // a job that runs, or services that are asked, tell when there is news
   const progress = document.querySelector("[data-events]");
   if (progress) {
     const events = new EventSource(progress.dataset.events);

@@ -1,21 +1,20 @@
 //! Import jobs by HTTP: made of an upload or of a file on the server, watched, cancelled.
 
+use crate::events;
 use crate::openapi::MOST_INTEGER;
 use crate::problem::{Answer, Problem};
 use crate::records::{blocking, json_answer, nothing_else};
 use crate::request::{Ctx, JSON};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
-use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
 use stook_engine::import::{self, Request, UPLOADED, Upload, Wanted};
 use stook_engine::queue;
@@ -360,45 +359,20 @@ impl Read for Receiving {
     }
 }
 
-/// How often a job that is watched is looked at.
-const LOOK: Duration = Duration::from_millis(200);
-
-/// A job as server-sent events: `progress` whenever something has changed, `ended` at last.
+/// A job as server-sent events.
 pub async fn events(ctx: Ctx) -> Answer {
     ctx.params.end()?;
-    let first = job(&ctx).await?;
+    let id = job(&ctx).await?.id;
     let app = ctx.app.clone();
-    let state = (app, first.id, None::<String>, false);
-    let stream = futures_util::stream::unfold(state, |(app, id, last, ended)| async move {
-        if ended || app.ending.load(std::sync::atomic::Ordering::SeqCst) {
-            return None;
-        }
-        let mut quiet = Duration::ZERO;
-        loop {
-            if last.is_some() {
-                tokio::time::sleep(LOOK).await;
-                quiet += LOOK;
-            }
-            let own = app.clone();
-            let Ok(Ok(job)) = tokio::task::spawn_blocking(move || own.store.job(id)).await else { return None };
+    let look = move || {
+        let own = app.clone();
+        async move {
+            let job = tokio::task::spawn_blocking(move || own.store.job(id)).await.ok()?.ok()?;
             // a rate changes with the time, which is no news
-            let now = shown(&job, job.created).to_string();
-            let over = job.state.is_final() && job.chunks_left == 0;
-            if last.as_deref() != Some(&now) || over {
-                let event = if over { "ended" } else { "progress" };
-                let text = format!("event: {event}\ndata: {now}\n\n");
-                return Some((Ok::<_, Infallible>(Bytes::from(text)), (app, id, Some(now), over)));
-            }
-            if quiet >= Duration::from_secs(10) {
-                // so that somebody between notices that the connection lives
-                return Some((Ok(Bytes::from_static(b": still at it\n\n")), (app, id, last, false)));
-            }
+            Some((shown(&job, job.created).to_string(), job.state.is_final() && job.chunks_left == 0))
         }
-    });
-    let mut response = Response::new(Body::from_stream(stream));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response.into_response())
+    };
+    Ok(events::watch(ctx.app, look))
 }
 
 /// Import workers of a server: they serve the queue until `stop` says otherwise.

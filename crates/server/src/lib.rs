@@ -12,6 +12,7 @@ pub mod cache;
 mod connection;
 mod counts;
 mod coverage;
+mod events;
 mod guard;
 mod history;
 mod jobs;
@@ -225,7 +226,7 @@ pub fn router(app: &Arc<App>) -> Router {
         let export = move |ctx: Ctx| query::export(ctx.about(index));
         bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export).layer(CompressionLayer::new()));
     }
-    let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events));
+    let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events)).route("/v1/{tenant}/query/events", get(query::events));
     let open = Router::new()
         .route("/healthz", get(guard::healthy))
         .route("/readyz", get(guard::ready))

@@ -345,12 +345,16 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         "/v1/{tenant}".into(),
         "get",
         Operation::new("overview", "catalogue", "What the catalogue has")
-            .query("counts", json!({ "type": "boolean" }), "Also how many records there are; a number may be five seconds old.")
+            .query(
+                "counts",
+                json!({ "type": "boolean" }),
+                "Also how many records there are (a number may be five seconds old), and whether anything waits to be settled.",
+            )
             .json(200, "Collections and sources.", object())
             .guarded(),
     );
     let service = || json!({ "type": "object", "properties": { "service": text(), "source": text(), "state": { "enum": ["complete", "partial", "failed", "running", "unasked"] }, "reason": text() }, "required": ["service", "source", "state"] });
-    let rows = || json!({ "type": "object", "properties": { "collection": text(), "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() } }, "additionalProperties": false });
+    let rows = || json!({ "type": "object", "properties": { "collection": text(), "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "by_source": { "type": "array", "items": { "type": "object" } }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() } }, "additionalProperties": false });
     let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_OFFSET });
     let asking = || json!({ "enum": WHEN.map(|(name, _)| name) });
     let query = json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 });
@@ -361,12 +365,14 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .query("after", text(), "Go on behind this key, for queries in the order of keys.")
         .query("total", json!({ "type": "boolean" }), "Whether all rows are counted.")
         .query("explain", json!({ "type": "boolean" }), "How the store answers, instead of rows.")
-        .query("format", json!({ "enum": ["json", "csv"] }), "json or csv.")
+        .query("by_source", json!({ "type": "boolean" }), "Aggregates also of what each source says.")
+        .query("format", json!({ "enum": ["json", "csv", "ndjson"] }), "json, csv or ndjson.")
         .query("ask", asking(), "Whether services are asked: where nothing fresh is here, always, later (what is here is answered), or never.")
         .query("wait", json!({ "type": "integer", "minimum": 0, "maximum": MOST_WAIT }), "Seconds to wait for services; 20 when it is not given.")
         .json(200, "Rows.", rows())
         .json(202, "Rows that are here; services are still asked. The same query goes on waiting for them.", rows())
-        .answer(200, "Rows.", "text/csv", json!({ "type": "string" }));
+        .answer(200, "Rows.", "text/csv", json!({ "type": "string" }))
+        .answer(200, "Rows.", "application/x-ndjson", json!({ "type": "object" }));
     add("/v1/{tenant}/query".into(), "get", asked.guarded());
     let number = || json!({ "type": "integer", "minimum": 0 });
     let value = json!({ "type": "object", "properties": { "value": text(), "records": number(), "query": text() }, "required": ["value", "records", "query"] });
@@ -382,6 +388,10 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .parameter("q", "query", true, typed, "The text.")
         .json(200, "Words.", list("completions", completion));
     add("/v1/{tenant}/query/completions".into(), "get", go_on.guarded());
+    let events = Operation::new("query_events", "catalogue", "How services answer a query, as server-sent events")
+        .parameter("q", "query", true, query_text(), "The query.")
+        .answer(200, "Events `progress` and `ended`, each with the state of every service.", "text/event-stream", json!({ "type": "string" }));
+    add("/v1/{tenant}/query/events".into(), "get", events.guarded());
     let suggestion = json!({ "type": "object", "properties": { "query": text(), "score": { "type": "number" }, "reasons": { "type": "array", "items": text() } }, "required": ["query", "score", "reasons"] });
     let suggestions = json!({ "type": "object", "properties": { "suggestions": { "type": "array", "maxItems": 4, "items": suggestion } }, "required": ["suggestions"] });
     let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TEXT });
@@ -402,7 +412,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     add("/v1/{tenant}/services".into(), "get", services.json(200, "Services.", list("services", service())).guarded());
     let body = json!({
         "type": "object",
-        "properties": { "q": query, "idx": offset(), "limit": counted(MOST_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" }, "ask": asking(), "wait": { "type": "integer", "minimum": 0, "maximum": MOST_WAIT } },
+        "properties": { "q": query, "idx": offset(), "limit": counted(MOST_ROWS), "after": text(), "total": { "type": "boolean" }, "explain": { "type": "boolean" }, "by_source": { "type": "boolean" }, "ask": asking(), "wait": { "type": "integer", "minimum": 0, "maximum": MOST_WAIT } },
         "required": ["q"], "additionalProperties": false
     });
     let asked = Operation::new("query_long", "catalogue", "Ask for records by a long query")

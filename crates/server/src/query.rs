@@ -1,6 +1,7 @@
 //! Queries and exports.
 
 use crate::App;
+use crate::events;
 use crate::problem::{Answer, Problem};
 use crate::records::{blocking, json_answer, nothing_else};
 use crate::request::{Ctx, JSON};
@@ -11,11 +12,12 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::Value;
-use stook_engine::EngineError;
+use stook_engine::aggregate::by_source;
 use stook_engine::ask::{Status, When, Wish};
 use stook_engine::export::{self, Format};
 use stook_query::{Compiled, Completion, complete, facets, resolve};
@@ -36,6 +38,14 @@ pub const MOST_TYPED: usize = 4_000;
 /// Longest query.
 const LONGEST: usize = 16_384;
 
+/// How rows are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Csv,
+    Ndjson,
+}
+
 /// A page of a query.
 struct Page {
     query: String,
@@ -44,7 +54,9 @@ struct Page {
     after: Option<String>,
     total: bool,
     explain: bool,
-    csv: bool,
+    form: Form,
+    /// Aggregates also of what each source says.
+    by_source: bool,
     wish: Wish,
 }
 
@@ -88,10 +100,12 @@ pub async fn get(mut ctx: Ctx) -> Answer {
         after: ctx.params.one("after")?,
         total: ctx.params.flag("total")?,
         explain: ctx.params.flag("explain")?,
-        csv: match ctx.params.one("format")?.as_deref() {
-            None | Some("json") => false,
-            Some("csv") => true,
-            Some(_) => return Err(Problem::bad("format is json or csv")),
+        by_source: ctx.params.flag("by_source")?,
+        form: match ctx.params.one("format")?.as_deref() {
+            None | Some("json") => Form::Json,
+            Some("csv") => Form::Csv,
+            Some("ndjson") => Form::Ndjson,
+            Some(_) => return Err(Problem::bad("format is json, csv or ndjson")),
         },
         wish: Wish {
             when: when_of(ctx.params.one("ask")?.as_deref()).ok_or_else(|| Problem::bad(ASK))?,
@@ -130,7 +144,7 @@ pub async fn post(ctx: Ctx, body: Body) -> Answer {
         Some(Json::Bool(flag)) => Ok(flag),
         Some(_) => Err(wrong(name, "true or false")),
     };
-    let (total, explain) = (flag("total")?, flag("explain")?);
+    let (total, explain, by_source) = (flag("total")?, flag("explain")?, flag("by_source")?);
     let when = match sent.remove("ask") {
         None => Some(When::default()),
         Some(Json::String(when)) => when_of(Some(&when)),
@@ -138,7 +152,7 @@ pub async fn post(ctx: Ctx, body: Body) -> Answer {
     };
     let wish = Wish { when: when.ok_or_else(|| Problem::wrong(vec![ASK.into()]))?, time: Some(Duration::from_secs(wait)) };
     nothing_else(&sent)?;
-    ask(ctx, Page { query, idx, limit, after, total, explain, csv: false, wish }).await
+    ask(ctx, Page { query, idx, limit, after, total, explain, form: Form::Json, by_source, wish }).await
 }
 
 async fn ask(ctx: Ctx, page: Page) -> Answer {
@@ -157,7 +171,7 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
     let app = ctx.app.clone();
     blocking(move || {
         let said = if asks { Some(app.ask(&compiled.plan, page.wish)?) } else { None };
-        Ok::<_, EngineError>(answer(&app, &compiled, &page, said.as_deref())?)
+        answer(&app, &compiled, &page, said.as_deref())
     })
     .await
 }
@@ -171,6 +185,31 @@ pub async fn narrow(mut ctx: Ctx) -> Answer {
     let app = ctx.app.clone();
     let found = blocking(move || facets(&text, &compiled, &app.catalogue, &*app.store)).await?;
     Ok(json_answer(StatusCode::OK, found.to_json().to_string()))
+}
+
+/// `?q=QUERY`: how services answer it, as server-sent events; they are asked if that is needed.
+pub async fn events(mut ctx: Ctx) -> Answer {
+    let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
+    ctx.params.end()?;
+    let plan = Arc::new(compiled(&ctx, &text).await?.plan);
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let look = move || {
+        let (app, plan) = (app.clone(), plan.clone());
+        async move {
+            let wish = Wish { when: When::Needed, time: Some(Duration::ZERO) };
+            let said = tokio::task::spawn_blocking(move || app.asker.ask(&app.store, &plan, wish)).await.ok()?.ok()?;
+            // how long one is asked changes with the time, which is no news
+            let shown = |status: &Status| if is_running(status) { Status { reason: None, ..status.clone() } } else { status.clone() }.to_json();
+            let all: Vec<Json> = said.iter().map(shown).collect();
+            Some((json!({ "services": all }).to_string(), !said.iter().any(is_running)))
+        }
+    };
+    Ok(events::watch(ctx.app, look))
+}
+
+fn is_running(status: &Status) -> bool {
+    status.state() == "running"
 }
 
 /// `?q=TEXT`: words that a text may go on with.
@@ -207,9 +246,9 @@ fn after_key(compiled: &mut Compiled, after: &str, idx: u64) -> Answer<()> {
 }
 
 /// Rows, and what services had to say. Where one is still asked the answer is 202: the same query goes on waiting for it.
-fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) -> stook_store::Result<Response> {
+fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) -> stook_engine::Result<Response> {
     let store = &*app.store;
-    let is_running = said.is_some_and(|said| said.iter().any(|status| status.state() == "running"));
+    let is_running = said.is_some_and(|said| said.iter().any(is_running));
     let code = if is_running { StatusCode::ACCEPTED } else { StatusCode::OK };
     let shown_services = || -> Json { said.unwrap_or_default().iter().map(Status::to_json).collect() };
     if page.explain {
@@ -223,15 +262,25 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
         let mut body = json!({ "columns": names, "rows": [shown(&row)] });
+        if page.by_source {
+            let found = by_source(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
+            let labelled = |(source, row): (String, Vec<Value>)| json!({ "source": source, "row": shown(&row) });
+            body["by_source"] = found.into_iter().map(labelled).collect();
+        }
         if said.is_some() {
             body["services"] = shown_services();
         }
         return Ok(json_answer(code, body.to_string()));
     }
     let rows = store.find(&compiled.plan)?.rows;
-    if page.csv {
-        let text = csv(compiled, &rows);
-        let mut response = (code, [(header::CONTENT_TYPE, "text/csv; charset=utf-8; header=present")], text).into_response();
+    let lines = || rows.iter().map(|row| Json::Object(shown(row)).to_string() + "\n").collect();
+    let text = match page.form {
+        Form::Json => None,
+        Form::Csv => Some(("text/csv; charset=utf-8; header=present", csv(compiled, &rows))),
+        Form::Ndjson => Some(("application/x-ndjson", lines())),
+    };
+    if let Some((media, text)) = text {
+        let mut response = (code, [(header::CONTENT_TYPE, media)], text).into_response();
         let states: Vec<String> = said.unwrap_or_default().iter().map(|status| format!("{}={}", status.source, status.state())).collect();
         if let (false, Ok(states)) = (states.is_empty(), HeaderValue::from_str(&states.join(", "))) {
             response.headers_mut().insert("stook-services", states);

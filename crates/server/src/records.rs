@@ -126,21 +126,27 @@ pub async fn overview(mut ctx: Ctx) -> Answer {
             })
         })
         .collect();
+    let mut settling = None;
     if counts {
         ctx.reaches_store();
         let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-        let numbers = blocking(move || app.counts.of(&app, &tenant)).await?;
+        let count = move || Ok::<_, StoreError>((app.counts.of(&app, &tenant)?, !app.store.marks(&tenant, 1)?.is_empty()));
+        let (numbers, owes) = blocking(count).await?;
+        settling = Some(owes);
         collections.iter_mut().zip(numbers).for_each(|(collection, number)| collection["records"] = number.into());
     }
     let sources: Vec<&str> = ctx.app.catalogue.sources.iter().map(|source| source.name.as_str()).collect();
     let profiles: Vec<&str> = ctx.app.catalogue.profiles.iter().map(|profile| profile.name.as_str()).collect();
-    let body = json!({
+    let mut body = json!({
         "catalogue": ctx.app.catalogue.name,
         "tenant": ctx.tenant.as_str(),
         "collections": collections,
         "sources": sources,
         "profiles": profiles,
     });
+    if let Some(settling) = settling {
+        body["settling"] = settling.into();
+    }
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 

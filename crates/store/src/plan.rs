@@ -21,6 +21,8 @@ pub struct Plan {
     pub columns: Vec<Column>,
     /// Equal rows once.
     pub distinct: bool,
+    /// Rows that `sort` leaves equal come as they are found, which may be much cheaper, instead of by key.
+    pub any_order: bool,
     /// Rows to leave out at the front.
     pub offset: u64,
     /// Most rows; `None` for all.
@@ -38,6 +40,7 @@ impl Plan {
             each: None,
             columns: vec![Column::Key],
             distinct: false,
+            any_order: false,
             offset: 0,
             limit: None,
         }
@@ -193,7 +196,7 @@ pub(crate) fn member(collection: &Collection, each: Option<usize>, index: usize)
 }
 
 /// The mean of whole numbers, rounded for types that have no fractions.
-pub(crate) fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
+pub fn mean_of(sum: i128, count: i128, ty: &FieldType) -> Value {
     match ty.element() {
         FieldType::Integer | FieldType::Size => Value::Float(sum as f64 / count as f64),
         _ => Value::Int((sum as f64 / count as f64).round() as i64),

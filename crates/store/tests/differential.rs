@@ -285,6 +285,7 @@ impl Client {
     fn ask(&self, own: usize, conditions: &[(usize, Test)], sort: &[(usize, bool)], columns: &[usize], distinct: bool, page: (u64, u64)) -> String {
         let at = |place: usize| column(&self.catalogue, 0, FIELDS[place]);
         let plan = Plan {
+            any_order: false,
             conditions: conditions.iter().map(|(place, test)| Condition { column: at(*place), test: fit(FIELDS[*place], test) }).collect(),
             // lists have no order, and distinct rows are sorted by what they show
             sort: sort

@@ -10,6 +10,8 @@ use std::path::Path;
 
 /// The version of the format.
 pub const FORMAT: &str = "stook-lab 1";
+/// The JSON Schema of the file.
+pub const SCHEMA: &str = include_str!("run.schema.json");
 
 /// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

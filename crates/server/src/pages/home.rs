@@ -40,6 +40,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         }
         section {
             h2 { "Collections" }
+            @if overview["settling"] == true { p.quiet { "What follows from the newest changes is still being settled." } }
             table {
                 thead { tr { th scope="col" { "collection" } th.number scope="col" { "records" } th.number scope="col" { "fields" } } }
                 tbody {

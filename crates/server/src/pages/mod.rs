@@ -67,6 +67,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .route("/t/{tenant}/tags/preview", page(tags::preview))
         .merge(both("/t/{tenant}/facets", page(search::facets)))
         .route("/t/{tenant}/total", page(search::total))
+        .route("/t/{tenant}/search/events", get(search::events))
         .route("/t/{tenant}/download", get(search::download))
         .route("/t/{tenant}/job/events", get(import::events))
         .route("/t/{tenant}/job/change", change(import::change))

@@ -90,12 +90,15 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
             } @else { (count(rows.len() as u64)) " found" }
             @if !rows.is_empty() {
                 " · " a href=(visit.to("search", &[("q", query), ("view", "json")])) { "JSON" }
+                " · " a href=(visit.to("search", &[("q", query), ("view", "plain")])) { "plain" }
                 " · " a href=(visit.to("download", &[("q", query), ("format", "csv")])) { "CSV" }
+                " · " a href=(visit.to("download", &[("q", query), ("format", "ndjson")])) { "NDJSON" }
                 @if visit.param("all").is_none() { " · " a href=(visit.to("search", &[("q", query), ("all", "1")])) { "all columns" } }
             }
         }
-        (services(&answer["services"], &page(idx)))
+        (services(visit, query, &answer["services"], &page(idx)))
         @if visit.param("view") == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(rows).unwrap_or_default(), MOST_JSON)) } }
+        @else if visit.param("view") == Some("plain") { pre tabindex="0" { (short(&lines(answer, rows), MOST_JSON)) } }
         @else if !rows.is_empty() {
             div.results {
                 (table(visit, answer, rows, visit.param("all").is_some()))
@@ -115,10 +118,19 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
     }
 }
 
+/// Rows as lines of values with tabs between them, as other programs take them.
+fn lines(answer: &Json, rows: &[Json]) -> String {
+    let names: Vec<&str> = items(&answer["columns"]).iter().filter_map(Json::as_str).collect();
+    let cell = |row: &Json, name: &str| plain(&row[name]).replace(['\t', '\n', '\r'], " ");
+    rows.iter().map(|row| names.iter().map(|name| cell(row, name)).collect::<Vec<_>>().join("\t") + "\n").collect()
+}
+
 /// What services had to say.
-fn services(said: &Json, again: &str) -> Markup {
+fn services(visit: &Visit, query: &str, said: &Json, again: &str) -> Markup {
     html! {
-        @if items(said).iter().any(|service| service["state"] == "running") { p { "Some services are still asked. " a href=(again) { "Look again" } } }
+        @if items(said).iter().any(|service| service["state"] == "running") {
+            p data-events=(visit.to("search/events", &[("q", query)])) { "Some services are still asked. " a href=(again) { "Look again" } }
+        }
         @if !items(said).is_empty() {
             ul.chips { @for service in items(said) { li { (named(service, "source")) ": " (super::shown::state(named(service, "state"))) } } }
         }
@@ -218,12 +230,20 @@ pub async fn suggestions(visit: Arc<Visit>) -> Answer<View> {
     Ok(View { part: true, ..View::new("", body) })
 }
 
+/// `?q=QUERY`: how services answer, as server-sent events.
+pub async fn events(visit: Visit) -> Response {
+    let path = visit.api("/query/events", &[("q", visit.param("q").unwrap_or_default())]);
+    visit.fetch(Method::GET, &path, Body::empty(), None).await
+}
+
 /// `?q=QUERY`: what was found, to be kept.
 pub async fn download(visit: Visit) -> Response {
-    let path = visit.api("/query", &[("q", visit.param("q").unwrap_or_default()), ("format", "csv"), ("limit", DOWNLOADED)]);
+    let format = if visit.param("format") == Some("ndjson") { "ndjson" } else { "csv" };
+    let path = visit.api("/query", &[("q", visit.param("q").unwrap_or_default()), ("format", format), ("limit", DOWNLOADED)]);
     let mut response = visit.fetch(Method::GET, &path, Body::empty(), None).await.into_response();
     if response.status().is_success() {
-        response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"stook.csv\""));
+        let name = if format == "ndjson" { "attachment; filename=\"stook.ndjson\"" } else { "attachment; filename=\"stook.csv\"" };
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static(name));
     }
     response
 }

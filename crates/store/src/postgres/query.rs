@@ -500,13 +500,15 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
         let grouped: Vec<String> = selected.iter().cloned().chain(sorted).collect();
         format!("SELECT {} FROM {from} GROUP BY {}", selected.join(", "), grouped.join(", "))
     } else {
-        order.push(if builder.streams { "t.key".to_owned() } else { in_order("r.key", hidden) });
-        if plan.each.is_some() {
-            order.push("el.place".into());
+        if !plan.any_order {
+            order.push(if builder.streams { "t.key".to_owned() } else { in_order("r.key", hidden) });
+            order.extend(plan.each.map(|_| "el.place".to_owned()));
         }
         format!("SELECT {} FROM {from}", selected.join(", "))
     };
-    sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
+    if !order.is_empty() {
+        sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
+    }
     let mut parameters = builder.parameters;
     // some servers add the two up
     let bounded = |rows: u64| Given::Number(rows.min(i64::MAX as u64 / 4) as i64);

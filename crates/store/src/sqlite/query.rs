@@ -8,7 +8,7 @@ use super::failure;
 use super::records::{bind, bind_element, unbind};
 use super::tables::ordered_index;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
-use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of, member, structs};
+use crate::plan::{Aggregate, Column, Condition, Function, Plan, Test, mean_of, member, structs};
 use crate::{Result, StoreError};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, ToSql};
@@ -297,7 +297,8 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     /// The `FROM ... WHERE ...` of a plan.
-    fn new(connection: &Connection, catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Result<Self> {
+    /// With `walks` records are read in the order of keys, whatever finds them.
+    fn new(connection: &Connection, catalogue: &'a Catalogue, tenant: i64, plan: &Plan, walks: bool) -> Result<Self> {
         let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
         let mut builder = Self {
             collection,
@@ -311,7 +312,8 @@ impl<'a> Builder<'a> {
         };
         let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, plan.each, condition.column)).collect::<Result<_>>()?;
         let mut answered = None;
-        if let Some((index, way)) = driver(connection, collection, tenant, plan, &knowns)? {
+        let driver = if walks { None } else { driver(connection, collection, tenant, plan, &knowns)? };
+        if let Some((index, way)) = driver {
             builder.drive(&plan.conditions[index].test, &knowns[index], &way)?;
             // asking the elements leaves nothing to check
             answered = matches!(way, Way::Elements).then_some(index);
@@ -549,7 +551,11 @@ fn owned(value: &rusqlite::types::ToSqlOutput<'_>) -> Sql {
 }
 
 fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<(Statement, String)> {
-    let builder = Builder::new(connection, catalogue, tenant, plan)?;
+    let builder = Builder::new(connection, catalogue, tenant, plan, false)?;
+    select(builder, plan)
+}
+
+fn select(builder: Builder<'_>, plan: &Plan) -> Result<(Statement, String)> {
     let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Result<_>>()?;
     let selected: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
     let mut order: Vec<String> = Vec::new();
@@ -564,13 +570,15 @@ fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, p
         }
         format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
     } else {
-        order.push(if builder.before.is_empty() { format!("\"r_{}\".key", builder.collection.name) } else { "t.key".to_owned() });
-        if plan.each.is_some() {
-            order.push("el.key".into());
+        if !plan.any_order {
+            order.push(if builder.before.is_empty() { format!("\"r_{}\".key", builder.collection.name) } else { "t.key".to_owned() });
+            order.extend(plan.each.map(|_| "el.key".to_owned()));
         }
         format!("SELECT {} FROM {}", selected.join(", "), builder.from())
     };
-    sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
+    if !order.is_empty() {
+        sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
+    }
     let mut parameters = builder.parameters;
     if plan.limit.is_some() || plan.offset > 0 {
         sql.push_str(" LIMIT ? OFFSET ?");
@@ -587,7 +595,62 @@ pub fn visit(
     plan: &Plan,
     visit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
 ) -> Result<()> {
-    let (statement, _) = rows_statement(connection, catalogue, tenant, plan)?;
+    if let Some(rows) = glance(connection, catalogue, tenant, plan)? {
+        return rows.into_iter().try_for_each(visit);
+    }
+    let statement = rows_statement(connection, catalogue, tenant, plan)?.0;
+    read(connection, catalogue, plan, &statement, visit)
+}
+
+/// Most rows of a page that is looked for in the order of keys.
+const GLANCED: u64 = 1_024;
+/// Records that are looked at for it.
+const LOOKED_AT: u64 = 16_384;
+
+/// A page in the order of keys of what very many records satisfy: instead of finding all of them and sorting, the first records are
+/// looked at. Nothing if these are too few, or if an index finds few.
+fn glance(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<Option<Vec<Vec<Value>>>> {
+    let wanted = plan.limit.map(|limit| limit.saturating_add(plan.offset)).filter(|wanted| *wanted <= GLANCED);
+    let (Some(wanted), Some(collection)) = (wanted, catalogue.collections.get(plan.collection)) else { return Ok(None) };
+    if !plan.sort.is_empty() || plan.distinct || plan.any_order || plan.each.is_some() {
+        return Ok(None);
+    }
+    let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, None, condition.column)).collect::<Result<_>>()?;
+    let Some((index, way)) = driver(connection, collection, tenant, plan, &knowns)? else { return Ok(None) };
+    let (test, driving) = (&plan.conditions[index].test, &knowns[index]);
+    let most = PROBES[2];
+    // keys are found in their order anyway, and so is who carries a tag
+    let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Test::Equal(_)));
+    if is_ordered || probe(connection, collection, tenant, test, driving, &way, most)? < most {
+        return Ok(None);
+    }
+    let collect = |plan: &Plan| -> Result<Vec<Vec<Value>>> {
+        let mut rows = Vec::new();
+        let statement = select(Builder::new(connection, catalogue, tenant, plan, true)?, plan)?.0;
+        read(connection, catalogue, plan, &statement, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(rows)
+    };
+    let of_keys = plan.conditions.iter().filter(|condition| condition.column == Column::Key).cloned().collect();
+    let last = Plan { conditions: of_keys, columns: vec![Column::Key], offset: LOOKED_AT, limit: Some(1), ..plan.clone() };
+    let mut first = plan.clone();
+    if let Some(key) = collect(&last)?.pop().and_then(|mut row| row.pop()) {
+        first.conditions.push(Condition { column: Column::Key, test: Test::Range { low: None, high: Some((key, true)) } });
+    }
+    let rows = collect(&first)?;
+    let is_full = rows.len() as u64 + plan.offset >= wanted;
+    Ok(Some(rows).filter(|_| is_full || first.conditions.len() == plan.conditions.len()))
+}
+
+fn read(
+    connection: &Connection,
+    catalogue: &Catalogue,
+    plan: &Plan,
+    statement: &Statement,
+    visit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
+) -> Result<()> {
     let collection = &catalogue.collections[plan.collection];
     let columns: Vec<Known> = plan.columns.iter().map(|column| known(collection, plan.each, *column)).collect::<Result<_>>()?;
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
@@ -613,7 +676,7 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
         let (rows, _) = rows_statement(connection, catalogue, tenant, &plan)?;
         Statement { sql: format!("SELECT count(*) FROM ({})", rows.sql), parameters: rows.parameters }
     } else {
-        let builder = Builder::new(connection, catalogue, tenant, &plan)?;
+        let builder = Builder::new(connection, catalogue, tenant, &plan, false)?;
         Statement { sql: format!("SELECT count(*) FROM {}", builder.from()), parameters: builder.parameters }
     };
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
@@ -625,7 +688,7 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
 /// other means are floats.
 pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Result<Value> {
     let plan = all_rows(plan);
-    let builder = Builder::new(connection, catalogue, tenant, &plan)?;
+    let builder = Builder::new(connection, catalogue, tenant, &plan, false)?;
     let column = known(builder.collection, plan.each, aggregate.column)?;
     let rows = if plan.distinct {
         if !plan.columns.contains(&aggregate.column) {

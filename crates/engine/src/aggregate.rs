@@ -1,0 +1,149 @@
+//! What each source says of an aggregate: the same functions over its own values, of the same records.
+
+use crate::Result;
+use crate::withdraw::PAGE;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::key::Key;
+use stook_catalogue::record::{Said, unpack};
+use stook_catalogue::value::{FieldType, Value};
+use stook_store::plan::{Aggregate, Column, Function, Plan, mean_of};
+use stook_store::{Detail, Store, StoreError};
+
+/// Aggregates over what each source says of the records that a plan finds, by source. A source that says nothing of them has no row.
+///
+/// # Errors
+/// When the store fails, when rows are not records, or when a column is not what sources say: derived, a state, a tag.
+///
+/// Cost: reads each record with all its contributions, in pages; keys, and the values of medians, are held in memory.
+pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &Plan, aggregates: &[Aggregate]) -> Result<BTreeMap<String, Vec<Value>>> {
+    let collection = &catalogue.collections[plan.collection];
+    if plan.distinct || plan.each.is_some() {
+        return Err(wrong("sources say of records what they say, not of unique rows or of rows of structs"));
+    }
+    let fields: Vec<Option<usize>> = aggregates.iter().map(|aggregate| field_of(collection, aggregate)).collect::<Result<_>>()?;
+    let mut found: BTreeMap<String, Vec<Sum>> = BTreeMap::new();
+    let mut keys: Vec<Key> = Vec::new();
+    let all = Plan { columns: vec![Column::Key], sort: Vec::new(), offset: 0, limit: None, ..plan.clone() };
+    store.visit(&all, &mut |row| {
+        keys.extend(row.first().and_then(Value::as_text).and_then(|key| Key::new(key).ok()));
+        Ok(())
+    })?;
+    for page in keys.chunks(PAGE) {
+        for record in store.read(&plan.tenant, plan.collection, page, Detail::Full)?.into_iter().flatten() {
+            let said = unpack(&record.contributions, collection, &record.golden, None).map_err(StoreError::from)?;
+            for own in said.iter().filter(|own| own.is_heard()) {
+                let Said::Values(values) = &own.said else { continue };
+                if !found.contains_key(own.source()) {
+                    found.insert(own.source().to_owned(), aggregates.iter().map(|aggregate| Sum::new(aggregate.function)).collect());
+                }
+                let Some(sums) = found.get_mut(own.source()) else { continue };
+                for (sum, field) in sums.iter_mut().zip(&fields) {
+                    match field {
+                        None => sum.add(&Value::text(record.key.as_str())),
+                        Some(field) => sum.add(values.get(*field).unwrap_or(&Value::Null)),
+                    }
+                }
+            }
+        }
+    }
+    let ended = |sums: Vec<Sum>| -> Result<Vec<Value>> {
+        let types = fields.iter().map(|field| field.map_or(&FieldType::Text, |field| collection.fields[field].ty.element()));
+        sums.into_iter().zip(types).map(|(sum, ty)| sum.end(ty)).collect()
+    };
+    found.into_iter().map(|(source, sums)| Ok((source, ended(sums)?))).collect()
+}
+
+fn wrong(reason: &str) -> crate::EngineError {
+    StoreError::Wrong(reason.to_owned()).into()
+}
+
+/// The field whose values are aggregated; nothing for the key.
+fn field_of(collection: &Collection, aggregate: &Aggregate) -> Result<Option<usize>> {
+    match aggregate.column {
+        Column::Key => Ok(None),
+        Column::Field(field) if collection.fields.get(field).is_some_and(|own| own.derive.is_none() && own.ty.element() != &FieldType::Ranges) => {
+            Ok(Some(field))
+        }
+        Column::Field(field) => {
+            let name = collection.fields.get(field).map_or("", |field| field.name.as_str());
+            Err(wrong(&format!("`{name}` is not what sources say: it is derived, or ranges")))
+        }
+        _ => Err(wrong("only fields are what sources say")),
+    }
+}
+
+/// An aggregate as it grows.
+struct Sum {
+    function: Function,
+    count: i64,
+    whole: i128,
+    float: f64,
+    /// The smallest, the largest, or all that a median is of.
+    kept: Vec<Value>,
+}
+
+impl Sum {
+    fn new(function: Function) -> Self {
+        Self { function, count: 0, whole: 0, float: 0.0, kept: Vec::new() }
+    }
+
+    fn add(&mut self, value: &Value) {
+        match value {
+            Value::Null | Value::Cleared => return,
+            Value::List(elements) => return elements.iter().for_each(|element| self.add(element)),
+            Value::Int(number) => self.whole += i128::from(*number),
+            Value::Float(number) => self.float += number,
+            _ => {}
+        }
+        self.count += 1;
+        let is_better = |towards: Ordering| self.kept.first().is_none_or(|kept| order(value, kept) == towards);
+        match self.function {
+            Function::Min if is_better(Ordering::Less) => self.kept = vec![value.clone()],
+            Function::Max if is_better(Ordering::Greater) => self.kept = vec![value.clone()],
+            Function::Median => self.kept.push(value.clone()),
+            _ => {}
+        }
+    }
+
+    fn end(mut self, ty: &FieldType) -> Result<Value> {
+        let is_float = *ty == FieldType::Float;
+        Ok(match self.function {
+            Function::Count => Value::Int(self.count),
+            _ if self.count == 0 => Value::Null,
+            Function::Min | Function::Max => self.kept.pop().unwrap_or_default(),
+            Function::Sum if is_float => Value::Float(finite(self.float)?),
+            Function::Avg if is_float => Value::Float(finite(self.float)? / self.count as f64),
+            Function::Sum => Value::Int(i64::try_from(self.whole).map_err(|_| wrong("the sum does not fit 64 bits"))?),
+            Function::Avg => mean_of(self.whole, i128::from(self.count), ty),
+            Function::Median => {
+                self.kept.sort_by(order);
+                let (low, high) = (&self.kept[(self.kept.len() - 1) / 2], &self.kept[self.kept.len() / 2]);
+                match (low, high) {
+                    (Value::Int(low), Value::Int(high)) if (low ^ high) & 1 == 0 => Value::Int(low.midpoint(*high)),
+                    (Value::Int(low), Value::Int(high)) => mean_of(i128::from(*low) + i128::from(*high), 2, ty),
+                    // halves first: the sum of two large floats is none
+                    (Value::Float(low), Value::Float(high)) => Value::Float(if low == high { *low } else { low / 2.0 + high / 2.0 }),
+                    _ => Value::Null,
+                }
+            }
+        })
+    }
+}
+
+fn finite(sum: f64) -> Result<f64> {
+    if sum.is_finite() { Ok(sum) } else { Err(wrong("the sum is too large for a float")) }
+}
+
+/// Values of one type, texts by their bytes.
+fn order(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
+        (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        _ => Ordering::Equal,
+    }
+}

@@ -1,0 +1,78 @@
+//! Pages in the order of keys of what very many records satisfy: the embedded store looks at the first records before it sorts.
+
+#![allow(clippy::expect_used, reason = "a test may stop")]
+
+mod support;
+
+use std::sync::LazyLock;
+use stook_catalogue::value::Value;
+use stook_store::Store;
+use stook_store::plan::{Column, Plan};
+use support::{Filled, Record, compiled, definition, filled, main_tenant};
+
+const THINGS: usize = 70_000;
+const DEFINITION: &str = "
+catalogue: glance
+collections:
+  thing:
+    key: code
+    fields:
+      code: text
+      early: { type: text, index: equal }
+      late: { type: text, index: [equal, prefix] }
+      thin: { type: text, index: equal }
+      labels: { type: [text], index: equal }
+";
+
+static MANY: LazyLock<Filled> = LazyLock::new(|| {
+    let catalogue = definition(DEFINITION);
+    let collection = &catalogue.collections[0];
+    let thing = |number: usize| {
+        let mut thing = Record::empty(format!("k{number:06}"), collection);
+        let half = |is: bool| Value::text(if is { "yes" } else { "no" });
+        thing.golden = vec![
+            Value::text(thing.key.as_str()),
+            half(number < 40_000),
+            // only far behind the first keys
+            half(number >= 30_000),
+            half(!number.is_multiple_of(2)),
+            Value::List(vec![half(number.is_multiple_of(2))]),
+        ];
+        thing.alive = number % 7 != 3;
+        thing
+    };
+    let things: Vec<Record> = (0..THINGS).map(thing).collect();
+    filled(catalogue.clone(), &[(main_tenant(), &things)])
+});
+
+#[test]
+fn a_page_is_the_same_however_it_is_found() {
+    let keys = |plan: &Plan| -> Vec<String> {
+        let rows = MANY.store.find(plan).expect("found").rows;
+        rows.into_iter().map(|row| row[0].as_text().expect("a key").to_owned()).collect()
+    };
+    for query in [
+        "thing early=yes",
+        "thing late=yes",
+        "thing late=y*",
+        "thing thin=yes",
+        "thing labels=yes",
+        "thing thin=yes late=yes",
+        "thing late=yes early=yes",
+    ] {
+        for more in ["", " key>k029990", " key>=k000100 key<k035000"] {
+            let plan = Plan { columns: vec![Column::Key], ..compiled(&MANY.catalogue, &format!("{query}{more}")).plan };
+            // without a page nothing is looked at first
+            let all = keys(&plan);
+            assert!(all.is_sorted() && !all.is_empty(), "{query}{more}");
+            for (offset, limit) in [(0, 1), (0, 50), (900, 100), (1, 1_000), (5_000, 3), (all.len() as u64 - 2, 10), (all.len() as u64, 10), (7, 0)] {
+                let page = keys(&Plan { offset, limit: Some(limit), ..plan.clone() });
+                let expected: Vec<&String> = all.iter().skip(offset as usize).take(limit as usize).collect();
+                assert_eq!(page.iter().collect::<Vec<_>>(), expected, "{query}{more} from {offset}, {limit}");
+            }
+            let mut any = keys(&Plan { any_order: true, ..plan.clone() });
+            any.sort();
+            assert_eq!(any, all, "{query}{more} in any order");
+        }
+    }
+}
