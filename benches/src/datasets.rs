@@ -58,7 +58,7 @@ impl Services {
             text = text.replace(&format!("${{{name}}}"), url);
         }
         // what is here stays fresh while it is measured
-        let text = text.replace("ttl: 15m", "ttl: 24h").replace("ttl: 1h", "ttl: 24h");
+        let text = text.replace("ttl: 15m", "ttl: 24h").replace("ttl: 1h", "ttl: 24h").replace("deadline: 120s", "deadline: 1h");
         std::fs::write(folder.join("catalogue.yaml"), text).map_err(failed)?;
         Ok(folder.display().to_string())
     }

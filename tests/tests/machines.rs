@@ -117,7 +117,21 @@ fn tags_are_made_and_given_by_http_and_machines_acquired_by_them() {
         let tags = "/v1/main/tags/machine";
         let made = stook.call("POST", tags, &json!({ "name": "intel", "xpath": "//node[@class='processor']/vendor = 'Intel Corp.'" })).with(201);
         stook.ended("main", &json!({ "id": made["job"] }));
-        let intel = truth().into_iter().find(|(tag, _)| tag == "intel").unwrap().1;
+        let of = |name: &str| truth().into_iter().find(|(tag, _)| tag == name).unwrap().1;
+        let intel = of("intel");
+        // the journal says who gained and who lost it
+        let told = |job: &Json, outcome: &str| -> BTreeSet<String> {
+            let entries = stook.get(&format!("/v1/main/jobs/{job}/journal?limit=10000")).with(200)["entries"].as_array().unwrap().clone();
+            entries.iter().filter(|entry| entry["outcome"] == outcome).map(|entry| entry["key"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!((told(&made["job"], "created"), told(&made["job"], "withdrawn")), (intel.clone(), BTreeSet::new()));
+        let other = json!({ "xpath": "//node[@class='processor']/vendor != 'Intel Corp.'" });
+        let set = stook.call("PATCH", &format!("{tags}/intel"), &other).with(200);
+        stook.ended("main", &json!({ "id": set["job"] }));
+        let others = keys(&place, "machine tag=intel");
+        assert_eq!((told(&set["job"], "created"), told(&set["job"], "withdrawn")), (&others - &intel, &intel - &others));
+        let back = stook.call("PATCH", &format!("{tags}/intel"), &json!({ "xpath": "//node[@class='processor']/vendor = 'Intel Corp.'" })).with(200);
+        stook.ended("main", &json!({ "id": back["job"] }));
         assert_eq!(stook.get(&format!("{tags}/intel")).with(200)["records"], intel.len());
         assert_eq!(stook.call("POST", tags, &json!({ "name": "intel" })).status, 409);
         let wrong = stook.call("POST", tags, &json!({ "name": "x", "xpath": "//a[b = ]" })).with(422);

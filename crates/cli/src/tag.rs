@@ -202,8 +202,8 @@ fn assign(desk: &Desk, name: &str, (add, remove): (&[String], &[String]), as_jso
     };
     let (given, unknown) = tags::assign(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, name, (&keys(add)?, &keys(remove)?))?;
     let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
-    answer(as_json, json!({ "added": given.added, "removed": given.removed, "unknown": unknown }), || {
-        format!("{} added, {} removed", given.added, given.removed)
+    answer(as_json, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }), || {
+        format!("{} added, {} removed", given.added.len(), given.removed.len())
     });
     if !unknown.is_empty() {
         eprintln!("there is no record {}", unknown.join(", "));

@@ -384,7 +384,7 @@ fn a_manual_tag_is_given_by_hand_and_nothing_else_takes_it() {
         let assign = |add: &[&str], remove: &[&str]| {
             let (given, unknown) =
                 tags::assign(&desk.catalogue, store, &tenant, "machine", "rack7", (&keys(add), &keys(remove))).expect("it is manual");
-            (given.added, given.removed, unknown.len())
+            (given.added.len() as u64, given.removed.len() as u64, unknown.len())
         };
         assert_eq!(assign(&["m0", "m1", "m9"], &[]), (2, 0, 1));
         assert_eq!(assign(&["m0"], &["m1"]), (0, 1, 0));

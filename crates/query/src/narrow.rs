@@ -11,7 +11,7 @@ use stook_store::plan::{Column, Condition, Plan, Sort, Test};
 use stook_store::{Result, Store, Tenant};
 
 /// Records whose values are counted.
-pub const COUNTED: u64 = 10_000;
+pub const COUNTED: u64 = 5_000;
 /// Fields of which values are shown.
 const FACETS: usize = 8;
 /// Values that are shown of a field.

@@ -158,5 +158,5 @@ pub async fn assign(ctx: Ctx, body: Body) -> Answer {
     let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
     let (given, unknown) = blocking(move || tags::assign(&app.catalogue, &*app.store, &tenant, &of, &name, (&add, &remove))).await?;
     let unknown: Vec<&str> = unknown.iter().map(Key::as_str).collect();
-    Ok(json_answer(StatusCode::OK, json!({ "added": given.added, "removed": given.removed, "unknown": unknown }).to_string()))
+    Ok(json_answer(StatusCode::OK, json!({ "added": given.added.len(), "removed": given.removed.len(), "unknown": unknown }).to_string()))
 }

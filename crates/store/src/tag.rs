@@ -64,19 +64,26 @@ pub struct Tagging {
     pub carried: Vec<(Key, Vec<u32>)>,
 }
 
-/// How many records tags were given to and taken from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Records that tags were given to and taken from; one that got several stands there several times.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Given {
     /// Given.
-    pub added: u64,
+    pub added: Vec<Key>,
     /// Taken.
-    pub removed: u64,
+    pub removed: Vec<Key>,
+}
+
+impl Given {
+    pub(crate) fn of(added: &[(&Key, &str)], removed: &[(&Key, &str)]) -> Self {
+        let keys = |named: &[(&Key, &str)]| named.iter().map(|(key, _)| (*key).clone()).collect();
+        Self { added: keys(added), removed: keys(removed) }
+    }
 }
 
 impl std::ops::AddAssign for Given {
     fn add_assign(&mut self, other: Self) {
-        self.added += other.added;
-        self.removed += other.removed;
+        self.added.extend(other.added);
+        self.removed.extend(other.removed);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{EngineError, Result};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::key::Key;
@@ -257,13 +258,18 @@ impl Unit for Rebuild {
 
     fn journal(&mut self) -> Option<&ChunkJournal> {
         let mut counts = Counts { documents: self.records() as i64, ..Counts::default() };
-        counts.add(Outcome::Created, self.given.added as i64);
-        counts.add(Outcome::Withdrawn, self.given.removed as i64);
         let (mut lines, mut troubles) = (Vec::new(), Vec::new());
+        // the records of the range are its documents
+        let places: HashMap<&Key, u64> = self.reliance.records.iter().zip(0..).map(|((_, key, _), place)| (key, place)).collect();
+        let place = |key: &Key| places.get(key).copied().unwrap_or(0);
+        for (outcome, keys) in [(Outcome::Created, &self.given.added), (Outcome::Withdrawn, &self.given.removed)] {
+            counts.add(outcome, keys.len() as i64);
+            let line = |key: &Key| Line { document: self.first + place(key), offset: 0, collection: self.collection, outcome, key: key.shared() };
+            lines.extend(keys.iter().map(line));
+        }
         for (collection, key, reason) in self.tagger.failures() {
             counts.add(Outcome::Failed, 1);
-            // the records of the range are its documents
-            let place = self.reliance.records.iter().position(|(_, own, _)| own == key).unwrap_or(0) as u64;
+            let place = place(key);
             let (document, record, offset) = (self.first + place, place + 1, 0);
             lines.push(Line { document, offset, collection, outcome: Outcome::Failed, key: key.shared() });
             troubles.push(Trouble { document, file: 0, record, offset, key: Some(key.to_string()), failed: true, reason });

@@ -77,7 +77,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         @for (parent, rows) in &parents {
             section.parent {
                 h2 { a href=(visit.to("record", &[("collection", parent_collection), ("key", parent)])) { bdi { (parent) } } }
-                @if is_runs { (lanes(rows)) } @else { (bars(&visit, name, rows, planned)) }
+                @if is_runs { (lanes(&visit, name, rows)) } @else { (bars(&visit, name, rows, planned)) }
             }
         }
     };
@@ -151,7 +151,7 @@ fn bars(visit: &Visit, name: &str, rows: &[&Json], planned: Option<(f64, f64)>) 
                             th scope="row" { a href=(visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))])) { bdi { (plain(&row["group"])) } } }
                             td {
                                 @match planned.filter(|_| !items(&row["gaps"]).is_empty()) {
-                                    Some(planned) => (timeline(planned, &row["gaps"])),
+                                    Some(planned) => a href=(visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))])) { (timeline(planned, &row["gaps"])) },
                                     None => (bar(row["percentage"].as_f64())),
                                 }
                             }
@@ -215,19 +215,21 @@ fn gaps(gaps: &Json) -> Markup {
     }
 }
 
-/// Runs of a value along time.
-fn lanes(rows: &[&Json]) -> Markup {
+/// Runs of a value along time, each leading to its row.
+fn lanes(visit: &Visit, name: &str, rows: &[&Json]) -> Markup {
     let at = |row: &Json, name: &str| row[name].as_str().and_then(seconds);
     let (from, to) = rows.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), row| {
         (at(row, "start").map_or(from, |start| from.min(start)), at(row, "stop").map_or(to, |stop| to.max(stop)))
     });
     let scale = WIDTH / (to - from).max(1.0);
     html! {
-        svg.lanes viewBox={ "0 0 " (WIDTH) " 24" } preserveAspectRatio="none" role="img" aria-label="Values along time" {
+        svg.lanes viewBox={ "0 0 " (WIDTH) " 24" } preserveAspectRatio="none" role="group" aria-label="Values along time" {
             @for row in rows {
                 @if let (Some(start), Some(stop)) = (at(row, "start"), at(row, "stop")) {
-                    rect class={ "run " (kind(&plain(&row["value"]))) } x=(format!("{:.2}", (start - from) * scale)) width=(format!("{:.2}", ((stop - start) * scale).max(1.0))) height="24" {
-                        title { (plain(&row["value"])) " from " (plain(&row["start"])) " to " (plain(&row["stop"])) }
+                    @let said = format!("{} from {} to {}", plain(&row["value"]), plain(&row["start"]), plain(&row["stop"]));
+                    a href=(visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))])) aria-label=(said) {
+                        rect class={ "run " (kind(&plain(&row["value"]))) } x=(format!("{:.2}", (start - from) * scale))
+                            width=(format!("{:.2}", ((stop - start) * scale).max(1.0))) height="24" { title { (said) } }
                     }
                 }
             }

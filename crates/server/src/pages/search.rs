@@ -208,7 +208,7 @@ pub async fn facets(visit: Arc<Visit>) -> Answer<View> {
             }
         }
         @if items(&answer["facets"]).is_empty() { p.quiet { "No field tells these records apart." } }
-        @else if answer["whole"] != true { p.quiet { "Among the first " (count(answer["counted"].as_u64().unwrap_or(0))) " records." } }
+        @else if answer["whole"] != true { p.quiet { "Among " (count(answer["counted"].as_u64().unwrap_or(0))) " records." } }
     };
     Ok(View { part: visit.param("part").is_some(), ..View::new(query, body) })
 }

@@ -59,7 +59,9 @@ fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
                 @if let Some(own) = evaluation["state"].as_str() {
                     (state(own)) " "
                     @if own == "running" || own == "queued" { (count(number("records"))) " of " (count(number("of"))) }
-                    @if number("added") + number("removed") > 0 { "+" (count(number("added"))) " −" (count(number("removed"))) }
+                    @if number("added") + number("removed") > 0 {
+                        a href=(visit.to("job", &[("id", &evaluation["job"].to_string())])) { "+" (count(number("added"))) " −" (count(number("removed"))) }
+                    }
                 }
             }
             @if visit.may(Role::Admin) {

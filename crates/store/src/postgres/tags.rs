@@ -181,5 +181,5 @@ fn carry(session: &mut Session, tables: &Tables, tenant: i64, collection: i64, t
             "INSERT INTO tagged(tenant, collection, key, value) SELECT $1, $2, u.* FROM unnest($3::text[], $4::text[]) AS u ON CONFLICT DO NOTHING";
         session.execute(sql, &[&tenant, &collection, &keys, &names])?;
     }
-    Ok(Given { added: added.len() as u64, removed: removed.len() as u64 })
+    Ok(Given::of(&added, &removed))
 }

@@ -221,10 +221,16 @@ fn trigrams(known: &Known, test: &Test) -> Option<String> {
     (!quoted.is_empty()).then(|| quoted.join(" AND "))
 }
 
+fn collection_of<'a>(catalogue: &'a Catalogue, plan: &Plan) -> Result<&'a Collection> {
+    catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))
+}
+
 /// The condition whose index finds fewest records.
-fn driver(connection: &Connection, collection: &Collection, tenant: i64, plan: &Plan, knowns: &[Known]) -> Result<Option<(usize, Way)>> {
+fn driver(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<Option<(usize, Way)>> {
+    let collection = collection_of(catalogue, plan)?;
+    let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, plan.each, condition.column)).collect::<Result<_>>()?;
     let mut candidates: Vec<(u32, usize, Way)> = Vec::new();
-    for (index, (condition, known)) in plan.conditions.iter().zip(knowns).enumerate() {
+    for (index, (condition, known)) in plan.conditions.iter().zip(&knowns).enumerate() {
         candidates.extend(way(collection, known, &condition.test).map(|(rank, way)| (rank, index, way)));
     }
     candidates.sort_by_key(|(rank, index, _)| (*rank, *index));
@@ -280,6 +286,9 @@ fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &T
     prepared.query_row(statement.bound().as_slice(), |row| row.get(0)).map_err(failure)
 }
 
+/// What holds of records that were not deleted.
+const ALIVE: &str = "alive = 1";
+
 struct Builder<'a> {
     collection: &'a Collection,
     tenant: i64,
@@ -297,13 +306,17 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     /// The `FROM ... WHERE ...` of a plan.
-    /// With `walks` records are read in the order of keys, whatever finds them.
-    fn new(connection: &Connection, catalogue: &'a Catalogue, tenant: i64, plan: &Plan, walks: bool) -> Result<Self> {
-        let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+    fn new(connection: &Connection, catalogue: &'a Catalogue, tenant: i64, plan: &Plan) -> Result<Self> {
+        Self::driven(catalogue, tenant, plan, driver(connection, catalogue, tenant, plan)?)
+    }
+
+    /// The same with what finds the records; without anything they are read in their order.
+    fn driven(catalogue: &'a Catalogue, tenant: i64, plan: &Plan, driver: Option<(usize, Way)>) -> Result<Self> {
+        let collection = collection_of(catalogue, plan)?;
         let mut builder = Self {
             collection,
             tenant,
-            conditions: vec![format!("\"r_{}\".tenant = ?", collection.name), "alive = 1".into()],
+            conditions: vec![format!("\"r_{}\".tenant = ?", collection.name), ALIVE.into()],
             parameters: vec![Sql::Integer(tenant)],
             index: String::new(),
             before: "",
@@ -312,7 +325,6 @@ impl<'a> Builder<'a> {
         };
         let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, plan.each, condition.column)).collect::<Result<_>>()?;
         let mut answered = None;
-        let driver = if walks { None } else { driver(connection, collection, tenant, plan, &knowns)? };
         if let Some((index, way)) = driver {
             builder.drive(&plan.conditions[index].test, &knowns[index], &way)?;
             // asking the elements leaves nothing to check
@@ -551,8 +563,7 @@ fn owned(value: &rusqlite::types::ToSqlOutput<'_>) -> Sql {
 }
 
 fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<(Statement, String)> {
-    let builder = Builder::new(connection, catalogue, tenant, plan, false)?;
-    select(builder, plan)
+    select(Builder::new(connection, catalogue, tenant, plan)?, plan)
 }
 
 fn select(builder: Builder<'_>, plan: &Plan) -> Result<(Statement, String)> {
@@ -595,38 +606,48 @@ pub fn visit(
     plan: &Plan,
     visit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
 ) -> Result<()> {
-    if let Some(rows) = glance(connection, catalogue, tenant, plan)? {
+    let driver = driver(connection, catalogue, tenant, plan)?;
+    if let Some(rows) = glance(connection, catalogue, tenant, plan, driver.as_ref())? {
         return rows.into_iter().try_for_each(visit);
     }
-    let statement = rows_statement(connection, catalogue, tenant, plan)?.0;
+    let statement = select(Builder::driven(catalogue, tenant, plan, driver)?, plan)?.0;
     read(connection, catalogue, plan, &statement, visit)
 }
 
 /// Most rows of a page that is looked for in the order of keys.
 const GLANCED: u64 = 1_024;
 /// Records that are looked at for it.
-const LOOKED_AT: u64 = 16_384;
+const LOOKED_AT: u64 = 4_096;
 
 /// A page in the order of keys of what very many records satisfy: instead of finding all of them and sorting, the first records are
 /// looked at. Nothing if these are too few, or if an index finds few.
-fn glance(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<Option<Vec<Vec<Value>>>> {
+fn glance(
+    connection: &Connection,
+    catalogue: &Catalogue,
+    tenant: i64,
+    plan: &Plan,
+    driver: Option<&(usize, Way)>,
+) -> Result<Option<Vec<Vec<Value>>>> {
     let wanted = plan.limit.map(|limit| limit.saturating_add(plan.offset)).filter(|wanted| *wanted <= GLANCED);
-    let (Some(wanted), Some(collection)) = (wanted, catalogue.collections.get(plan.collection)) else { return Ok(None) };
+    let (Some(wanted), Some((index, way))) = (wanted, driver) else { return Ok(None) };
     if !plan.sort.is_empty() || plan.distinct || plan.any_order || plan.each.is_some() {
         return Ok(None);
     }
-    let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, None, condition.column)).collect::<Result<_>>()?;
-    let Some((index, way)) = driver(connection, collection, tenant, plan, &knowns)? else { return Ok(None) };
-    let (test, driving) = (&plan.conditions[index].test, &knowns[index]);
+    let collection = collection_of(catalogue, plan)?;
+    let Condition { column, test } = &plan.conditions[*index];
+    let driving = known(collection, None, *column)?;
     let most = PROBES[2];
     // keys are found in their order anyway, and so is who carries a tag
     let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Test::Equal(_)));
-    if is_ordered || probe(connection, collection, tenant, test, driving, &way, most)? < most {
+    if is_ordered || probe(connection, collection, tenant, test, &driving, way, most)? < most {
         return Ok(None);
     }
-    let collect = |plan: &Plan| -> Result<Vec<Vec<Value>>> {
+    let collect = |plan: &Plan, only_keys: bool| -> Result<Vec<Vec<Value>>> {
         let mut rows = Vec::new();
-        let statement = select(Builder::new(connection, catalogue, tenant, plan, true)?, plan)?.0;
+        let mut builder = Builder::driven(catalogue, tenant, plan, None)?;
+        // whether a record is alive is not in the index
+        builder.conditions.retain(|condition| !only_keys || condition != ALIVE);
+        let statement = select(builder, plan)?.0;
         read(connection, catalogue, plan, &statement, &mut |row| {
             rows.push(row);
             Ok(())
@@ -636,10 +657,10 @@ fn glance(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Pl
     let of_keys = plan.conditions.iter().filter(|condition| condition.column == Column::Key).cloned().collect();
     let last = Plan { conditions: of_keys, columns: vec![Column::Key], offset: LOOKED_AT, limit: Some(1), ..plan.clone() };
     let mut first = plan.clone();
-    if let Some(key) = collect(&last)?.pop().and_then(|mut row| row.pop()) {
+    if let Some(key) = collect(&last, true)?.pop().and_then(|mut row| row.pop()) {
         first.conditions.push(Condition { column: Column::Key, test: Test::Range { low: None, high: Some((key, true)) } });
     }
-    let rows = collect(&first)?;
+    let rows = collect(&first, false)?;
     let is_full = rows.len() as u64 + plan.offset >= wanted;
     Ok(Some(rows).filter(|_| is_full || first.conditions.len() == plan.conditions.len()))
 }
@@ -676,7 +697,7 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
         let (rows, _) = rows_statement(connection, catalogue, tenant, &plan)?;
         Statement { sql: format!("SELECT count(*) FROM ({})", rows.sql), parameters: rows.parameters }
     } else {
-        let builder = Builder::new(connection, catalogue, tenant, &plan, false)?;
+        let builder = Builder::new(connection, catalogue, tenant, &plan)?;
         Statement { sql: format!("SELECT count(*) FROM {}", builder.from()), parameters: builder.parameters }
     };
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
@@ -688,7 +709,7 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
 /// other means are floats.
 pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Result<Value> {
     let plan = all_rows(plan);
-    let builder = Builder::new(connection, catalogue, tenant, &plan, false)?;
+    let builder = Builder::new(connection, catalogue, tenant, &plan)?;
     let column = known(builder.collection, plan.each, aggregate.column)?;
     let rows = if plan.distinct {
         if !plan.columns.contains(&aggregate.column) {

@@ -154,5 +154,5 @@ fn carry(connection: &Connection, tenant: i64, collection: u32, tagging: &Taggin
         let sql = "INSERT OR IGNORE INTO tagged(tenant, collection, value, key) VALUES (?, ?, ?, ?)";
         execute(connection, sql, params![tenant, collection, tag, key.as_str()])?;
     }
-    Ok(Given { added: added.len() as u64, removed: removed.len() as u64 })
+    Ok(Given::of(&added, &removed))
 }
