@@ -616,8 +616,8 @@ pub fn visit(
 
 /// Most rows of a page that is looked for in the order of keys.
 const GLANCED: u64 = 1_024;
-/// Records that are looked at for it.
-const LOOKED_AT: u64 = 4_096;
+/// Records that are looked at for it, where at least as many would have to be found otherwise: at worst the work is done twice.
+const LOOKED_AT: u64 = 8_192;
 
 /// A page in the order of keys of what very many records satisfy: instead of finding all of them and sorting, the first records are
 /// looked at. Nothing if these are too few, or if an index finds few.
@@ -636,7 +636,7 @@ fn glance(
     let collection = collection_of(catalogue, plan)?;
     let Condition { column, test } = &plan.conditions[*index];
     let driving = known(collection, None, *column)?;
-    let most = PROBES[2];
+    let most = LOOKED_AT as i64;
     // keys are found in their order anyway, and so is who carries a tag
     let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Test::Equal(_)));
     if is_ordered || probe(connection, collection, tenant, test, &driving, way, most)? < most {
