@@ -20,11 +20,14 @@ const pages = {
   machine: `${machines}/t/main/record?collection=machine&key=node-00000001`,
   tags: `${machines}/t/main/tags`,
   coverage: `${sentinel}/t/main/coverage?collection=datatake.completeness_s1&parent=${gap}`,
+  calendar: `${sentinel}/t/main/coverage?collection=datatake.completeness_s1`,
   interfaces: `${sentinel}/t/main/coverage?collection=interface.status`,
   import: `${authorities}/t/main/import`,
   journal: `${authorities}/t/main/job?id=1`,
   metrics: `${sentinel}/t/main/metrics`,
 };
+// a curve needs two points
+await new Promise((done) => setTimeout(done, 22000));
 for (const scheme of ["light", "dark"]) {
   const context = await browser.newContext({ colorScheme: scheme, viewport: { width: 1120, height: 720 } });
   const page = await context.newPage();

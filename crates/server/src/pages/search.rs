@@ -207,8 +207,9 @@ pub async fn facets(visit: Arc<Visit>) -> Answer<View> {
                 }
             }
         }
-        @if items(&answer["facets"]).is_empty() { p.quiet { "No field tells these records apart." } }
-        @else if answer["whole"] != true { p.quiet { "Among " (count(answer["counted"].as_u64().unwrap_or(0))) " records." } }
+        @if items(&answer["facets"]).is_empty() {
+            @if visit.param("part").is_none() { p.quiet { "No field tells these records apart." } }
+        } @else if answer["whole"] != true { p.quiet { "Among " (count(answer["counted"].as_u64().unwrap_or(0))) " records." } }
     };
     Ok(View { part: visit.param("part").is_some(), ..View::new(query, body) })
 }
