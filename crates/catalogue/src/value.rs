@@ -166,6 +166,15 @@ impl Value {
         }
     }
 
+    /// The number, whole or not, if it is one.
+    pub fn as_number(&self) -> Option<f64> {
+        match self {
+            Value::Int(number) => Some(*number as f64),
+            Value::Float(number) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// The elements: those of a list, the value itself otherwise, none for null.
     pub fn elements(&self) -> &[Value] {
         match self {

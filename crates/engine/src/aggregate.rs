@@ -1,14 +1,14 @@
 //! What each source says of an aggregate: the same functions over its own values, of the same records.
 
 use crate::Result;
+use crate::ask::bind::order;
 use crate::withdraw::PAGE;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use stook_catalogue::definition::{Catalogue, Collection};
-use stook_catalogue::key::Key;
 use stook_catalogue::record::{Said, unpack};
 use stook_catalogue::value::{FieldType, Value};
-use stook_store::plan::{Aggregate, Column, Function, Plan, mean_of};
+use stook_store::plan::{Aggregate, Column, Function, Plan, keys_of, mean_of, middle_of};
 use stook_store::{Detail, Store, StoreError};
 
 /// Aggregates over what each source says of the records that a plan finds, by source. A source that says nothing of them has no row.
@@ -24,15 +24,11 @@ pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &Plan, aggregat
     }
     let fields: Vec<Option<usize>> = aggregates.iter().map(|aggregate| field_of(collection, aggregate)).collect::<Result<_>>()?;
     let mut found: BTreeMap<String, Vec<Sum>> = BTreeMap::new();
-    let mut keys: Vec<Key> = Vec::new();
     let all = Plan { columns: vec![Column::Key], sort: Vec::new(), offset: 0, limit: None, ..plan.clone() };
-    store.visit(&all, &mut |row| {
-        keys.extend(row.first().and_then(Value::as_text).and_then(|key| Key::new(key).ok()));
-        Ok(())
-    })?;
-    for page in keys.chunks(PAGE) {
+    for page in keys_of(store, &all)?.chunks(PAGE) {
         for record in store.read(&plan.tenant, plan.collection, page, Detail::Full)?.into_iter().flatten() {
             let said = unpack(&record.contributions, collection, &record.golden, None).map_err(StoreError::from)?;
+            let key = Value::text(record.key.as_str());
             for own in said.iter().filter(|own| own.is_heard()) {
                 let Said::Values(values) = &own.said else { continue };
                 if !found.contains_key(own.source()) {
@@ -41,7 +37,7 @@ pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &Plan, aggregat
                 let Some(sums) = found.get_mut(own.source()) else { continue };
                 for (sum, field) in sums.iter_mut().zip(&fields) {
                     match field {
-                        None => sum.add(&Value::text(record.key.as_str())),
+                        None => sum.add(&key),
                         Some(field) => sum.add(values.get(*field).unwrap_or(&Value::Null)),
                     }
                 }
@@ -98,7 +94,7 @@ impl Sum {
             _ => {}
         }
         self.count += 1;
-        let is_better = |towards: Ordering| self.kept.first().is_none_or(|kept| order(value, kept) == towards);
+        let is_better = |towards: Ordering| self.kept.first().is_none_or(|kept| order(value, kept) == Some(towards));
         match self.function {
             Function::Min if is_better(Ordering::Less) => self.kept = vec![value.clone()],
             Function::Max if is_better(Ordering::Greater) => self.kept = vec![value.clone()],
@@ -118,15 +114,8 @@ impl Sum {
             Function::Sum => Value::Int(i64::try_from(self.whole).map_err(|_| wrong("the sum does not fit 64 bits"))?),
             Function::Avg => mean_of(self.whole, i128::from(self.count), ty),
             Function::Median => {
-                self.kept.sort_by(order);
-                let (low, high) = (&self.kept[(self.kept.len() - 1) / 2], &self.kept[self.kept.len() / 2]);
-                match (low, high) {
-                    (Value::Int(low), Value::Int(high)) if (low ^ high) & 1 == 0 => Value::Int(low.midpoint(*high)),
-                    (Value::Int(low), Value::Int(high)) => mean_of(i128::from(*low) + i128::from(*high), 2, ty),
-                    // halves first: the sum of two large floats is none
-                    (Value::Float(low), Value::Float(high)) => Value::Float(if low == high { *low } else { low / 2.0 + high / 2.0 }),
-                    _ => Value::Null,
-                }
+                self.kept.sort_by(|a, b| order(a, b).unwrap_or(Ordering::Equal));
+                middle_of(&self.kept[(self.kept.len() - 1) / 2], &self.kept[self.kept.len() / 2], ty)
             }
         })
     }
@@ -134,16 +123,4 @@ impl Sum {
 
 fn finite(sum: f64) -> Result<f64> {
     if sum.is_finite() { Ok(sum) } else { Err(wrong("the sum is too large for a float")) }
-}
-
-/// Values of one type, texts by their bytes.
-fn order(a: &Value, b: &Value) -> Ordering {
-    match (a, b) {
-        (Value::Int(a), Value::Int(b)) => a.cmp(b),
-        (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
-        (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
-        (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
-        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        _ => Ordering::Equal,
-    }
 }

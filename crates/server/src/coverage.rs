@@ -38,11 +38,10 @@ pub async fn days(mut ctx: Ctx) -> Answer {
         let reason = "its rows have no time, group and percentage: `with:` gives them a time of their parent";
         return Err(Problem::missing(format!("{named} has no days; {reason}")));
     };
-    let field = |place: usize| Column::Field(place);
     let range = Test::Range { low: from.map(|time| (time, true)), high: until.map(|time| (time, false)) };
     let plan = Plan {
-        conditions: vec![Condition { column: field(at), test: range }],
-        columns: vec![field(at), field(group), field(percentage)],
+        conditions: vec![Condition { column: Column::Field(at), test: range }],
+        columns: [at, group, percentage].map(Column::Field).into(),
         limit: Some(MOST_ROWS),
         ..Plan::all(ctx.tenant.clone(), index)
     };
@@ -53,7 +52,7 @@ pub async fn days(mut ctx: Ctx) -> Answer {
         app.store.visit(&plan, &mut |row| {
             rows += 1;
             if let [Value::Int(at), group, share] = row.as_slice()
-                && let Some(share) = number(share)
+                && let Some(share) = share.as_number()
             {
                 let cell = cells.entry((at.div_euclid(DAY), group.as_text().unwrap_or_default().to_owned())).or_default();
                 cell.least = if cell.rows == 0 { share } else { cell.least.min(share) };
@@ -78,12 +77,4 @@ fn columns(collection: &Collection) -> Option<[usize; 3]> {
     collection.rows_of?;
     let time = collection.fields.iter().position(|field| field.ty == FieldType::Timestamp)?;
     Some([time, collection.field("group")?.0, collection.field("percentage")?.0])
-}
-
-fn number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Float(number) => Some(*number),
-        Value::Int(number) => Some(*number as f64),
-        _ => None,
-    }
 }

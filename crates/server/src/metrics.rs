@@ -235,13 +235,11 @@ impl Metrics {
             }
         };
         self.totals.documents.fetch_add(stage.counts.documents.max(0) as u64, Ordering::Relaxed);
-        if stage.job.is_none() {
-            self.totals.settled.fetch_add(stage.rows, Ordering::Relaxed);
-        }
         for (outcome, name) in stook_store::journal::OUTCOMES {
             count(name, stage.counts.of(outcome).max(0) as u64);
         }
         if stage.job.is_none() {
+            self.totals.settled.fetch_add(stage.rows, Ordering::Relaxed);
             count("settled", stage.rows);
         }
     }

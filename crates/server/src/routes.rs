@@ -241,12 +241,7 @@ fn checked(param: &Param, value: Option<Value>) -> Result<Option<Value>, String>
         };
     };
     for element in value.elements() {
-        let number = match element {
-            Value::Int(number) => Some(*number as f64),
-            Value::Float(number) => Some(*number),
-            _ => None,
-        };
-        if number.is_some_and(|number| param.min.is_some_and(|min| number < min) || param.max.is_some_and(|max| number > max)) {
+        if element.as_number().is_some_and(|number| param.min.is_some_and(|min| number < min) || param.max.is_some_and(|max| number > max)) {
             return Err(format!("The parameter {} is out of range.", param.name));
         }
         if !param.one_of.is_empty() && !param.one_of.contains(element) {

@@ -1,7 +1,8 @@
 //! What can be asked of a store: conditions, order, page, columns, aggregates.
 
-use crate::{Result, StoreError, Tenant};
+use crate::{Result, Store, StoreError, Tenant};
 use stook_catalogue::definition::{Collection, Field};
+use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Member, Value};
 
 /// A question about the records of one collection.
@@ -193,6 +194,30 @@ pub(crate) fn member(collection: &Collection, each: Option<usize>, index: usize)
     let list = structs(collection, each)?;
     let member = list.and_then(|field| field.ty.members().get(index));
     member.ok_or_else(|| StoreError::Wrong("there is no such member".into()))
+}
+
+/// The keys of a plan whose rows begin with them, all in memory.
+///
+/// # Errors
+/// When the store fails.
+pub fn keys_of(store: &dyn Store, plan: &Plan) -> Result<Vec<Key>> {
+    let mut keys = Vec::new();
+    store.visit(plan, &mut |row| {
+        keys.extend(row.first().and_then(Value::as_text).and_then(|key| Key::new(key).ok()));
+        Ok(())
+    })?;
+    Ok(keys)
+}
+
+/// The median of values whose two middle ones are these.
+pub fn middle_of(low: &Value, high: &Value, ty: &FieldType) -> Value {
+    match (low, high) {
+        (Value::Int(low), Value::Int(high)) if (low ^ high) & 1 == 0 => Value::Int(low.midpoint(*high)),
+        (Value::Int(low), Value::Int(high)) => mean_of(i128::from(*low) + i128::from(*high), 2, ty),
+        // halves first: the sum of two large floats is none
+        (Value::Float(low), Value::Float(high)) => Value::Float(if low == high { *low } else { low / 2.0 + high / 2.0 }),
+        _ => Value::Null,
+    }
 }
 
 /// The mean of whole numbers, rounded for types that have no fractions.

@@ -14,12 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Call, Collection, Family, Paging, Service, Source, Takes};
-use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, Said};
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
 use stook_formats::Syntax;
 use stook_store::journal::Outcome;
-use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::plan::{Column, Condition, Plan, Test, keys_of};
 use stook_store::queue::JobState;
 use stook_store::{Pass, Store, Tenant};
 use ureq::http::{HeaderMap, Uri};
@@ -322,11 +321,7 @@ impl Fetching<'_> {
         let tests: Vec<(usize, Test)> = told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect();
         let column = |field: usize| if key == Some(field) { Column::Key } else { Column::Field(field) };
         let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
-        let mut keys = Vec::new();
-        self.store.visit(&Plan { conditions, ..Plan::all(self.tenant.clone(), index) }, &mut |row| {
-            keys.extend(row.first().and_then(Value::as_text).and_then(|key| Key::new(key).ok()));
-            Ok(())
-        })?;
+        let keys = keys_of(self.store, &Plan { conditions, ..Plan::all(self.tenant.clone(), index) })?;
         let name = self.source.name.clone();
         let which: Which = Arc::new(move |own: &Contribution| match &own.said {
             Said::Values(values) => {

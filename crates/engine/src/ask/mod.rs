@@ -9,7 +9,7 @@
 //! ([`Status`]), and goes on.
 
 mod answer;
-mod bind;
+pub(crate) mod bind;
 mod fetch;
 
 pub use answer::{Answer, State};

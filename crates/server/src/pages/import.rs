@@ -259,7 +259,7 @@ pub async fn document(visit: Arc<Visit>) -> Answer<View> {
     let errors = [("errors", "true"), ("limit", "1"), ("after", &number.parse::<u64>().map_or(0, |number| number.saturating_sub(1)).to_string())];
     let journal = visit.ask(&format!("/jobs/{id}/journal"), &errors).await?;
     let path = visit.api(&format!("/jobs/{id}/documents/{number}"), &[]);
-    let bytes = bytes_of(visit.fetch(Method::GET, &path, Body::empty(), None).await).await?;
+    let bytes = bytes_of(visit.get(&path).await).await?;
     let body = html! {
         p { a href=(visit.to("job", &[("id", id), ("errors", "true")])) { "Import " (id) } }
         @for entry in items(&journal["entries"]).iter().filter(|entry| plain(&entry["document"]) == number) {
@@ -302,7 +302,7 @@ pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
 /// How a job goes on, as server-sent events.
 pub async fn events(visit: Visit) -> Response {
     match number_of(visit.param("id"), "an import") {
-        Ok(id) => visit.fetch(Method::GET, &visit.api(&format!("/jobs/{id}/events"), &[]), Body::empty(), None).await,
+        Ok(id) => visit.get(&visit.api(&format!("/jobs/{id}/events"), &[])).await,
         Err(problem) => problem.into_response(),
     }
 }

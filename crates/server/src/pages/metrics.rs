@@ -3,8 +3,6 @@
 use super::shown::{count, items};
 use super::visit::{View, Visit, bytes_of, json_of};
 use crate::problem::Answer;
-use axum::body::Body;
-use axum::http::Method;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -14,13 +12,13 @@ use stook_lab::show::svg;
 /// Requests by route, stages of imports, and how things stand.
 pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     visit.caller.need(stook_store::access::Role::Admin)?;
-    let bytes = bytes_of(visit.fetch(Method::GET, "/metrics", Body::empty(), None).await).await?;
+    let bytes = bytes_of(visit.get("/metrics").await).await?;
     let text = String::from_utf8_lossy(&bytes);
     let samples: Vec<Sample<'_>> = text.lines().filter_map(Sample::of).collect();
     let (routes, stages) =
         (Timed::all(&samples, "stook_request_duration_seconds", "route"), Timed::all(&samples, "stook_stage_duration_seconds", "stage"));
     let gauges = samples.iter().filter(|sample| sample.name == "stook_state");
-    let history = json_of(visit.fetch(Method::GET, "/metrics/history", Body::empty(), None).await).await?;
+    let history = json_of(visit.get("/metrics/history").await).await?;
     let body = html! {
         section { h2 { "The last hour" } (curves(&history)) }
         p.quiet { "Since the process began. Prometheus finds everything at " code { "/metrics" } "." }

@@ -4,7 +4,6 @@ use super::layout::csrf;
 use super::shown::{items, members, moment, named, plain, short, text, value};
 use super::visit::{Form, View, Visit, bytes_of};
 use crate::problem::{Answer, Problem};
-use axum::body::Body;
 use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -216,7 +215,7 @@ async fn document(visit: &Visit, collection: &str, key: &str, explained: &Json) 
         return html! {};
     }
     let path = visit.api(&format!("/{collection}/-/document"), &[("key", key)]);
-    let Ok(bytes) = bytes_of(visit.fetch(Method::GET, &path, Body::empty(), None).await).await else { return html! {} };
+    let Ok(bytes) = bytes_of(visit.get(&path).await).await else { return html! {} };
     html! {
         @if !bytes.is_empty() {
             details { summary { "The document as delivered, " (bytes.len()) " bytes" } (super::document::shown(&bytes)) }

@@ -4,9 +4,8 @@ use super::layout::trouble;
 use super::shown::{count, items, named, plain, short, value};
 use super::visit::{View, Visit};
 use crate::problem::Answer;
-use axum::body::Body;
-use axum::http::{HeaderValue, Method, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
 use maud::{Markup, html};
 use serde_json::Value as Json;
 use std::sync::Arc;
@@ -234,14 +233,14 @@ pub async fn suggestions(visit: Arc<Visit>) -> Answer<View> {
 /// `?q=QUERY`: how services answer, as server-sent events.
 pub async fn events(visit: Visit) -> Response {
     let path = visit.api("/query/events", &[("q", visit.param("q").unwrap_or_default())]);
-    visit.fetch(Method::GET, &path, Body::empty(), None).await
+    visit.get(&path).await
 }
 
 /// `?q=QUERY`: what was found, to be kept.
 pub async fn download(visit: Visit) -> Response {
     let format = if visit.param("format") == Some("ndjson") { "ndjson" } else { "csv" };
     let path = visit.api("/query", &[("q", visit.param("q").unwrap_or_default()), ("format", format), ("limit", DOWNLOADED)]);
-    let mut response = visit.fetch(Method::GET, &path, Body::empty(), None).await.into_response();
+    let mut response = visit.get(&path).await;
     if response.status().is_success() {
         let name = if format == "ndjson" { "attachment; filename=\"stook.ndjson\"" } else { "attachment; filename=\"stook.csv\"" };
         response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static(name));

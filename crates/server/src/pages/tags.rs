@@ -164,16 +164,15 @@ pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
         return Err(Problem::missing(format!("{collection:?} has no tags")));
     }
     let path = format!("/tags/{collection}/{}", crate::records::percent(name));
+    let wish =
+        |words: &[&str]| -> Json { words.iter().filter_map(|word| Some(((*word).to_owned(), form.get(word)?.into()))).collect::<Map<_, _>>().into() };
     match form.need("do")? {
         "create" => {
-            let words = ["name", "xpath", "query", "comment"].into_iter().filter_map(|word| Some((word.to_owned(), form.get(word)?.into())));
-            let wish: Map<String, Json> = words.collect();
-            visit.send(Method::POST, &format!("/tags/{collection}"), &[], Some(&wish.into())).await?;
+            let wish = wish(&["name", "xpath", "query", "comment"]);
+            visit.send(Method::POST, &format!("/tags/{collection}"), &[], Some(&wish)).await?;
         }
         "set" => {
-            let words = ["xpath", "query", "comment"].into_iter().filter_map(|word| Some((word.to_owned(), form.get(word)?.into())));
-            let wish: Map<String, Json> = words.collect();
-            visit.send(Method::PATCH, &path, &[], Some(&wish.into())).await?;
+            visit.send(Method::PATCH, &path, &[], Some(&wish(&["xpath", "query", "comment"]))).await?;
         }
         "rebuild" => drop(visit.send(Method::POST, &format!("{path}/rebuild"), &[], None).await?),
         "delete" => drop(visit.send(Method::DELETE, &path, &[], None).await?),

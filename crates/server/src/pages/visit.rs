@@ -174,7 +174,7 @@ impl Visit {
     /// What the API says.
     pub async fn ask(&self, path: &str, params: &[(&str, &str)]) -> Answer<Arc<Json>> {
         let path = self.api(path, params);
-        let json = Arc::new(json_of(self.fetch(Method::GET, &path, Body::empty(), None).await).await?);
+        let json = Arc::new(json_of(self.get(&path).await).await?);
         if let Ok(mut answers) = self.answers.lock() {
             answers.push((path, json.clone()));
         }
@@ -191,6 +191,11 @@ impl Visit {
     }
 
     /// The answer of a path of the API as it is.
+    pub async fn get(&self, path: &str) -> Response {
+        self.fetch(Method::GET, path, Body::empty(), None).await
+    }
+
+    /// The same for any method and body.
     pub async fn fetch(&self, method: Method, path: &str, body: Body, media: Option<&'static str>) -> Response {
         let mut request = Request::new(body);
         *request.method_mut() = method;

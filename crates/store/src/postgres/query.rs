@@ -5,7 +5,7 @@ use super::tables::{INDEXED, indexed, name};
 use super::values::{Bound, bare_type, column_type, read};
 use crate::StoreError;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
-use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of, member, structs};
+use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of, member, middle_of, structs};
 use ::postgres::types::ToSql;
 use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::fold::fold;
@@ -635,13 +635,7 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
         Function::Median => {
             let low = read(row, 0, &element)?;
             let high = found.last().map_or(Ok(Value::Null), |row| read(row, 0, &element))?;
-            Ok(match (low, high) {
-                (Value::Int(low), Value::Int(high)) if (low ^ high) & 1 == 0 => Value::Int(low.midpoint(high)),
-                (Value::Int(low), Value::Int(high)) => mean_of(i128::from(low) + i128::from(high), 2, &column.ty),
-                // halves first: the sum of two large floats is none
-                (Value::Float(low), Value::Float(high)) => Value::Float(if low == high { low } else { low / 2.0 + high / 2.0 }),
-                _ => Value::Null,
-            })
+            Ok(middle_of(&low, &high, &column.ty))
         }
     }
 }

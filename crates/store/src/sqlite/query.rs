@@ -8,7 +8,7 @@ use super::failure;
 use super::records::{bind, bind_element, unbind};
 use super::tables::ordered_index;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
-use crate::plan::{Aggregate, Column, Condition, Function, Plan, Test, mean_of, member, structs};
+use crate::plan::{Aggregate, Column, Condition, Function, Plan, Test, mean_of, member, middle_of, structs};
 use crate::{Result, StoreError};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, ToSql};
@@ -779,14 +779,11 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
             }
             i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()))
         }
-        Function::Median if whole => Ok(match integer(0)?.zip(integer(1)?) {
-            Some((low, high)) if (low ^ high) & 1 == 0 => Value::Int(low.midpoint(high)),
-            Some((low, high)) => mean_of(i128::from(low) + i128::from(high), 2, &column.ty),
-            None => Value::Null,
-        }),
-        // halves first: the sum of two large floats is none
         Function::Median => {
-            Ok(number(0)?.zip(number(1)?).map_or(Value::Null, |(low, high)| Value::Float(if low == high { low } else { low / 2.0 + high / 2.0 })))
+            let of = |index: usize| -> Result<Value> {
+                Ok(if whole { integer(index)?.map_or(Value::Null, Value::Int) } else { number(index)?.map_or(Value::Null, Value::Float) })
+            };
+            Ok(middle_of(&of(0)?, &of(1)?, &column.ty))
         }
     }
 }
