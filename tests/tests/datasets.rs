@@ -255,6 +255,115 @@ fn an_answer_is_what_was_last_said_of_what_is_asked() {
     }
 }
 
+/// A copy of a block: site, storage element, size.
+type Copy = (String, String, u64);
+
+/// What the transfers were told, of a request as it was noted.
+fn told(asked: &str) -> Option<BTreeMap<String, String>> {
+    let arguments = asked.strip_prefix("transfer/blockreplicas?")?;
+    let pairs = arguments.split('&').filter_map(|pair| pair.split_once('='));
+    Some(pairs.map(|(name, value)| (name.to_owned(), value.replace('%', "*"))).collect())
+}
+
+/// The law for lists that are told in part: of each copy an answer says what was said last, whatever else was asked before.
+#[test]
+fn copies_are_what_was_last_said_of_them() {
+    for seed in 0..2 {
+        let (services, data, definition) = services(30);
+        let copies: Vec<(Block, Vec<Copy>)> = all_blocks(&data)
+            .into_iter()
+            .filter(|block| block.transferable)
+            .map(|block| {
+                let copies = data.replicas(&block).into_iter().map(|copy| (copy.site, copy.se, copy.size)).collect();
+                (block, copies)
+            })
+            .collect();
+        for place in Place::both(&definition) {
+            let stook = Served::new(&place, &["--workers", "1"]);
+            let asked = Asked(&stook);
+            let mut random = Random::new(seed);
+            let mut removed = BTreeSet::<(String, String)>::new();
+            // whether a copy was there, when the transfers were last asked for it
+            let mut known = BTreeMap::<(String, String), bool>::new();
+            let (mut parts, mut wholes, mut spared) = (0, 0, 0);
+            for step in 0..150 {
+                if random.per_mille(200) {
+                    let (block, copies) = random.one(&copies);
+                    if let Some((site, ..)) = copies.first() {
+                        removed.insert((block.name.clone(), site.clone()));
+                        services.remove_copy(&block.name, site);
+                    }
+                    continue;
+                }
+                let dataset = random.per_mille(400).then(|| data.dataset(random.below(data.records)).name);
+                let sites = data.site(random.below(60));
+                let (site, se) = match random.below(5) {
+                    0 => (Some("T1_*".to_owned()), None),
+                    1 => (Some(format!("{}*", &sites.name[..5])), None),
+                    2 => (None, Some(sites.se.clone())),
+                    _ => (Some(sites.name.clone()), None),
+                };
+                let scope = dataset.iter().map(|own| format!(" dataset={own}")).collect::<String>();
+                let is_meant =
+                    |(own_site, own_se, _): &Copy| site.as_ref().is_none_or(|site| fits(site, own_site)) && se.as_ref().is_none_or(|se| se == own_se);
+                let on_row =
+                    site.iter().map(|own| format!("replica.site={own}")).chain(se.iter().map(|own| format!("replica.se={own}"))).collect::<String>();
+                let any = site.iter().chain(&se).map(|own| format!(" site={own}")).collect::<String>();
+                let kind = random.below(4);
+                let query = match kind {
+                    0 => format!("block{scope} | each replica | grep name, replica.site, replica.size, {on_row}"),
+                    1 => format!("block{scope}{any} | grep name"),
+                    2 => format!("block{scope}{any} | each replica | grep name, replica.site, replica.size"),
+                    _ => format!("block{scope}{any} | grep name | count(name), sum(replica.size)"),
+                };
+                services.take_asked();
+                let answer = asked.whole(&query, if random.per_mille(200) { "&ask=always" } else { "" });
+                let requests: Vec<_> = services.take_asked().iter().filter_map(|asked| told(asked)).collect();
+                spared += u32::from(requests.is_empty());
+                for told in &requests {
+                    assert!(told.len() < 3, "{told:?}");
+                    let narrow = told.contains_key("node") || told.contains_key("se");
+                    (parts, wholes) = (parts + u32::from(narrow), wholes + u32::from(!narrow));
+                    let fits = |name: &str, own: &str| told.get(name).is_none_or(|wanted| fits(wanted, own));
+                    for (block, copies) in copies.iter().filter(|(block, _)| fits("dataset", &block.dataset)) {
+                        for (site, ..) in copies.iter().filter(|(site, se, _)| fits("node", site) && fits("se", se)) {
+                            let place = (block.name.clone(), site.clone());
+                            known.insert(place.clone(), !removed.contains(&place));
+                        }
+                    }
+                }
+                let is_there = |block: &Block, copy: &Copy| known.get(&(block.name.clone(), copy.0.clone()));
+                let blocks = copies.iter().filter(|(block, _)| dataset.as_ref().is_none_or(|own| *own == block.dataset));
+                let there = |block: &Block, copies: &[Copy]| -> Vec<Copy> {
+                    copies.iter().filter(|copy| is_there(block, copy) == Some(&true)).cloned().collect()
+                };
+                let row = |block: &Block, copy: &Copy| json!({ "name": block.name, "replica.site": copy.0, "replica.size": copy.2 });
+                let matching = blocks.map(|(block, copies)| (block, there(block, copies))).filter(|(_, there)| there.iter().any(is_meant));
+                let matching: Vec<(&Block, Vec<Copy>)> = matching.collect();
+                let expected: Vec<Json> = match kind {
+                    0 => matching.iter().flat_map(|(block, there)| there.iter().filter(|copy| is_meant(copy)).map(|copy| row(block, copy))).collect(),
+                    1 => matching.iter().map(|(block, _)| json!({ "name": block.name })).collect(),
+                    2 => matching.iter().flat_map(|(block, there)| there.iter().map(|copy| row(block, copy))).collect(),
+                    _ => {
+                        let sum = matching.iter().flat_map(|(_, there)| there).map(|copy| copy.2).reduce(|a, b| a + b);
+                        vec![json!({ "count(name)": matching.len(), "sum(replica.size)": sum })]
+                    }
+                };
+                let context = || format!("seed {seed}, step {step}: {query} {}", answer["services"]);
+                assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(expected), "{}", context());
+                // nothing that was not asked for is taken to be absent
+                for (block, copies) in copies.iter().filter(|(block, _)| dataset.as_ref().is_none_or(|own| *own == block.dataset)) {
+                    let wanted = copies.iter().filter(|copy| if kind < 2 { is_meant(copy) } else { true });
+                    let unknown = wanted.into_iter().find(|copy| is_there(block, copy).is_none());
+                    assert!(unknown.is_none(), "{unknown:?} {}", context());
+                }
+            }
+            assert!(parts > 5 && wholes > 5 && spared > 20, "{parts} {wholes} {spared}");
+            services.restore();
+        }
+    }
+}
+
 #[test]
 fn one_service_s_trouble_is_its_own() {
     let (services, data, definition) = services(60);
@@ -490,7 +599,8 @@ fn mistakes_in_calls_are_found() {
     let with = |asks: &str, more: &str| {
         format!(
             "catalogue: x\nservices: {{ s: {{ url: 'http://localhost' }} }}\nsources:\n  j:\n    format: json\n    as_of: meta.received\n    into: a\n    asks: {asks}\n{more}\
-             collections:\n  a:\n    key: id\n    fields: {{ id: text, at: timestamp, list: [text], long: {{ type: integer, derive: size(id) }} }}\n"
+             collections:\n  a:\n    key: id\n    fields: {{ id: text, at: timestamp, list: [text], long: {{ type: integer, derive: size(id) }}, \
+             some: {{ type: [{{ of: text }}], index: {{ of: equal }} }}, one: {{ type: [{{ by: text, at: text }}], by: by, index: {{ at: equal }} }} }}\n"
         )
     };
     for (asks, message) in [
@@ -503,6 +613,10 @@ fn mistakes_in_calls_are_found() {
         ("{ service: s, calls: { c: { get: /c, args: { i: { field: id, as: epoch } } } } }", "`as: epoch` is for timestamps"),
         ("{ service: s, calls: { c: { get: /c, args: { i: { field: id, takes: many } } } } }", "`many`"),
         ("{ service: s, calls: { c: { get: /c, page: { token: t } } } }", "a page has `offset` and `limit`"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: some.of } } } }", "say with `by` which of its structs are one"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: one.by } } } }", "give it `index: equal`"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: { field: one.at, takes: list } } } } }", "one value, or a pattern"),
+        ("{ service: s, calls: { c: { get: /c, args: { i: { field: one.at, default: x } } } } }", "nor has a condition on elements of a list"),
         ("{ service: s }", "calls"),
     ] {
         place.define(&with(asks, ""));

@@ -12,6 +12,7 @@ pub mod key;
 pub mod links;
 pub mod marcspec;
 pub mod parse;
+pub mod parts;
 pub mod path;
 pub mod plain;
 pub mod record;

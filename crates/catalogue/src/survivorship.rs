@@ -7,6 +7,7 @@ use crate::definition::{API_NAME, Catalogue, Collection, Exists, Field, Survivor
 use crate::expr::{Evaluator, Expression};
 use crate::key::Key;
 use crate::links::Derivation;
+use crate::parts;
 use crate::record::{Contribution, Retired, Said};
 use crate::value::{FieldType, Member, Value, member_of};
 use std::collections::HashMap;
@@ -72,6 +73,7 @@ impl<'c> Consolidator<'c> {
 
     /// The golden fields of `contributions`; derived fields whose expression fails are null.
     pub fn survive(&self, contributions: &[Contribution]) -> Golden {
+        let contributions = &*parts::joined(self.catalogue, self.collection, contributions);
         let alive = self.alive(contributions);
         if let [Contribution { said: Said::Values(values), retired: Retired::No, .. }] = contributions {
             let values = self.survive_alone(&contributions[0], values);
@@ -257,11 +259,12 @@ pub struct Explanation<'a> {
     pub lost: Vec<(&'a Contribution, &'a Value)>,
 }
 
-fn order(contribution: &Contribution) -> (i64, [u8; 16], &str) {
+/// The order of statements by their age.
+pub(crate) fn order(contribution: &Contribution) -> (i64, [u8; 16], &str) {
     (contribution.as_of, contribution.hash, &contribution.contributor)
 }
 
-fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
+pub(crate) fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
     let mut all: Vec<Value> = Vec::new();
     for value in values {
         for element in value.elements() {
@@ -275,7 +278,7 @@ fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
 
 /// Structs by their member of this name: of one that comes again, what is said later takes the place of what was said. Structs without it
 /// are as in [`union`].
-fn union_by<'a>(name: &str, values: impl IntoIterator<Item = &'a Value>) -> Value {
+pub(crate) fn union_by<'a>(name: &str, values: impl IntoIterator<Item = &'a Value>) -> Value {
     let mut all: Vec<Value> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for element in values.into_iter().flat_map(Value::elements) {

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::parse::parse;
+use stook_catalogue::parts::{matches, prune};
 use stook_catalogue::record::{Before, Contribution, Origin, Retired, Said, pack, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::{Value, ranges_of, struct_of};
@@ -98,7 +99,81 @@ fn consistent(mut all: Vec<Contribution>) -> Vec<Contribution> {
     all
 }
 
+/// A catalogue with a source that may say `spots` in part.
+fn asked() -> Catalogue {
+    parse(
+        "\
+catalogue: parts
+services: { far: { url: http://localhost } }
+sources:
+  s:
+    format: json
+    into: x
+    as_of: meta.received
+    asks: { service: far, calls: { all: { get: /all, args: { at: { field: spots.at, takes: pattern } } } } }
+collections:
+  x: { key: k, fields: { k: text, note: integer, spots: { type: [{ at: text, n: integer }], by: at, index: { at: equal } } } }
+",
+    )
+    .unwrap_or_else(|problems| panic!("{problems:?}"))
+}
+
 proptest! {
+    /// Of each element of a list the newest statement counts that would have told it.
+    #[test]
+    fn what_is_said_in_part_adds_up(
+        steps in proptest::collection::vec((proptest::sample::select(vec!["", "a", "ab", "b", "a*", "*b", "*"]), 0usize..6, any::<bool>()), 1..12),
+        order in any::<u64>(),
+    ) {
+        let catalogue = asked();
+        let collection = &catalogue.collections[0];
+        let (list, members) = collection.field("spots").map(|(list, field)| (list, field.ty.members().to_vec())).expect("spots");
+        let names = ["a", "ab", "b", "bb", "c"];
+        let fits = |pattern: &str, name: &str| pattern.is_empty() || matches(&pattern.split('*').collect::<Vec<_>>(), name);
+        // what the service knows as time goes on, and what is heard of it last
+        let mut truth = std::collections::BTreeMap::<&str, i64>::new();
+        let mut expected = std::collections::BTreeMap::<&str, i64>::new();
+        let mut all = Vec::new();
+        for (time, (pattern, which, there)) in steps.iter().enumerate() {
+            if let Some(name) = names.get(*which) {
+                if *there { truth.insert(name, time as i64); } else { truth.remove(name); }
+            }
+            let told: Vec<(&str, i64)> = truth.iter().filter(|(name, _)| fits(pattern, name)).map(|(name, n)| (*name, *n)).collect();
+            let gone = told.is_empty() && !pattern.is_empty();
+            expected.retain(|name, _| !fits(pattern, name));
+            expected.extend(told.iter().copied());
+            let spots = told.iter().map(|(name, n)| struct_of(&members, [Value::text(*name), Value::Int(*n)])).collect::<Vec<_>>();
+            let mut values = vec![Value::Null; collection.fields.len()];
+            values[..3].clone_from_slice(&[Value::text("k"), Value::Int(time as i64), if spots.is_empty() { Value::Null } else { Value::List(spots) }]);
+            all.push(Contribution {
+                contributor: if pattern.is_empty() { "s".into() } else { format!("s:spots.at={pattern}").into() },
+                as_of: time as i64, hash: [time as u8; 16], generation: 1, origin: Origin { job: time as u64, document: 1 },
+                before: None, retired: Retired::No, said: if gone { Said::Gone } else { Said::Values(values.into()) }, raw: None,
+            });
+        }
+        let mut kept = newest_per_contributor(&all);
+        kept.sort_by(|a, b| a.contributor.cmp(&b.contributor));
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let consolidator = Consolidator::new(&catalogue, collection, &evaluator);
+        let golden = consolidator.survive(&kept);
+        let heard: std::collections::BTreeMap<String, i64> = golden.values[list].elements().iter().map(|element| {
+            let Value::Json(json) = element else { panic!("{element:?}") };
+            (json["at"].as_str().expect("at").to_owned(), json["n"].as_i64().expect("n"))
+        }).collect();
+        let expected: std::collections::BTreeMap<String, i64> = expected.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
+        prop_assert_eq!(heard, expected);
+        // other values are those of the newest statement that has any
+        let note = kept.iter().filter(|own| matches!(own.said, Said::Values(_))).map(|own| own.as_of).max();
+        prop_assert_eq!(golden.values[1].as_int(), note);
+        // what is over can be forgotten, and the order does not matter
+        let mut pruned = kept.clone();
+        prune(&catalogue, &mut pruned);
+        prop_assert_eq!(&consolidator.survive(&pruned).values, &golden.values);
+        let turn = order as usize % kept.len();
+        kept.rotate_left(turn);
+        prop_assert_eq!(&consolidator.survive(&kept).values, &golden.values);
+    }
+
     #[test]
     fn golden_fields_depend_on_the_set_of_contributions_only(all in proptest::collection::vec(contribution(), 0..8), seed in any::<u64>()) {
         let catalogue = catalogue();

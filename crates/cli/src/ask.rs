@@ -20,7 +20,6 @@ use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
 use stook_query::{Compiled, Heading, Suggestion, Vocabulary, carried, resolve};
 use stook_store::Store;
-use stook_store::plan::Plan;
 
 pub fn get(place: &Place, arguments: &Get) -> Outcome {
     let (catalogue, store) = place.open_existing()?;
@@ -128,15 +127,15 @@ pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcom
 }
 
 /// Asks services for what a query needs, and says on standard error what they answered; false if anything is missing.
-fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, plan: &Plan, arguments: &Query) -> Result<bool, Failure> {
+fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, query: &Compiled, arguments: &Query) -> Result<bool, Failure> {
     if catalogue.services.is_empty() {
         return Ok(true);
     }
     let asker = Asker::new(catalogue);
-    if !asker.concerns(plan.collection) {
+    if !asker.concerns(query.plan.collection) {
         return Ok(true);
     }
-    let said = asker.ask(store, plan, Wish { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
+    let said = asker.ask(store, &query.plan, &query.aggregates, Wish { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
     asker.stop();
     for status in &said {
         if arguments.format == QueryFormat::Table {
@@ -174,7 +173,7 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
         }
         return Ok(0);
     }
-    let is_whole = ask_services(&catalogue, &store, &compiled.plan, arguments)?;
+    let is_whole = ask_services(&catalogue, &store, &compiled, arguments)?;
     let code = show_answer(&catalogue, &*store, compiled, arguments)?;
     Ok(if is_whole { code } else { 2 })
 }

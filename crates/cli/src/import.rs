@@ -26,6 +26,7 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         source: arguments.source.clone(),
         tenant: open::tenant(&arguments.tenant)?,
         as_of: arguments.as_of.as_deref().map(|text| time("--as-of", text)).transpose()?,
+        part: None,
     };
     if arguments.dry_run {
         let preview = import::dry_run(&catalogue, &*store, &request, Wanted { documents: i64::MAX as u64, troubles: 1_000 })?;

@@ -6,6 +6,7 @@ use crate::withdraw::PAGE;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::parts::joined;
 use stook_catalogue::record::{Said, unpack};
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Aggregate, Column, Function, Plan, keys_of, mean_of, middle_of};
@@ -29,7 +30,7 @@ pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &Plan, aggregat
         for record in store.read(&plan.tenant, plan.collection, page, Detail::Full)?.into_iter().flatten() {
             let said = unpack(&record.contributions, collection, &record.golden, None).map_err(StoreError::from)?;
             let key = Value::text(record.key.as_str());
-            for own in said.iter().filter(|own| own.is_heard()) {
+            for own in joined(catalogue, collection, &said).iter().filter(|own| own.is_heard()) {
                 let Said::Values(values) = &own.said else { continue };
                 if !found.contains_key(own.source()) {
                     found.insert(own.source().to_owned(), aggregates.iter().map(|aggregate| Sum::new(aggregate.function)).collect());

@@ -37,6 +37,8 @@ pub struct Request {
     pub tenant: Tenant,
     /// The time of the delivery, in microseconds; default: the modification time of each job's first file.
     pub as_of: Option<i64>,
+    /// What the documents tell of a list, if not all: the part of their contributor's name.
+    pub part: Option<String>,
 }
 
 /// Something to show while an import runs.
@@ -113,7 +115,8 @@ fn plan(catalogue: &Catalogue, request: &Request) -> Result<(usize, Option<Strin
             guess_source(catalogue, opened.syntax, &name)?
         }
     };
-    let files: Vec<JobFile> = request.files.iter().map(|path| split::inspect(path, &catalogue.sources[source])).collect::<Result<_>>()?;
+    let inspect = |path: &PathBuf| Ok(JobFile { part: request.part.clone(), ..split::inspect(path, &catalogue.sources[source])? });
+    let files: Vec<JobFile> = request.files.iter().map(inspect).collect::<Result<_>>()?;
     Ok((source, request.profile.clone(), files))
 }
 
@@ -238,6 +241,7 @@ pub fn upload(catalogue: &Catalogue, store: &dyn Store, upload: &Upload, bytes: 
         modified: store.clock(),
         syntax: syntax.map(|syntax| syntax.name().to_owned()),
         compressed: true,
+        part: None,
     };
     let job = store.create_job(NewJob {
         tenant: upload.tenant.clone(),

@@ -45,6 +45,7 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
         modified: modified(&metadata),
         syntax: syntax.map(|syntax| syntax.name().to_owned()),
         compressed: opened.compression != Compression::None,
+        part: None,
     })
 }
 

@@ -67,13 +67,15 @@ pub fn withdraw(
     let collection_is_all = collection.is_none();
     let rules = Arc::new(Rules::new(catalogue));
     let own = contributor.to_owned();
-    let which: Which = Arc::new(move |contribution| *contribution.contributor == *own || contribution.source() == own);
+    let taken: Taken = Arc::new(move |contributions| {
+        contributions.retain(|contribution| *contribution.contributor != *own && contribution.source() != own);
+    });
     let caller = format!("withdrawal of {contributor}");
     let mut total = Withdrawn::default();
     for collection in collections {
         if let Some(key) = key {
             let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
-            total.add(page(&rules, store, tenant, (&which, &caller), collection, &[key])?);
+            total.add(page(&rules, store, tenant, (&taken, &caller), collection, &[key])?);
             continue;
         }
         let mut after = String::new();
@@ -81,7 +83,7 @@ pub fn withdraw(
             let keys = store.keys_behind(tenant, collection, &after, PAGE)?;
             let Some(last) = keys.last() else { break };
             last.as_str().clone_into(&mut after);
-            total.add(page(&rules, store, tenant, (&which, &caller), collection, &keys)?);
+            total.add(page(&rules, store, tenant, (&taken, &caller), collection, &keys)?);
             show(total.records);
         }
     }
@@ -93,15 +95,15 @@ pub fn withdraw(
     Ok(total)
 }
 
-/// Whether a contribution is taken back.
-pub(crate) type Which = Arc<dyn Fn(&Contribution) -> bool + Send + Sync>;
+/// Takes back what is not said any more of a record.
+pub(crate) type Taken = Arc<dyn Fn(&mut Vec<Contribution>) + Send + Sync>;
 
 /// Takes contributions back from records; `caller` is who does that, for their log.
 pub(crate) fn page(
     rules: &Arc<Rules>,
     store: &dyn Store,
     tenant: &Tenant,
-    (which, caller): (&Which, &str),
+    (taken, caller): (&Taken, &str),
     collection: usize,
     keys: &[Key],
 ) -> Result<Withdrawn> {
@@ -116,7 +118,7 @@ pub(crate) fn page(
         tagger,
         rules: rules.clone(),
         tenant: tenant.clone(),
-        which: which.clone(),
+        taken: taken.clone(),
         caller: caller.to_owned(),
         collection,
         writes: Vec::new(),
@@ -138,7 +140,7 @@ pub(crate) fn page(
 struct WithdrawUnit {
     rules: Arc<Rules>,
     tenant: Tenant,
-    which: Which,
+    taken: Taken,
     caller: String,
     collection: usize,
     writes: Vec<RecordWrite>,
@@ -155,8 +157,8 @@ impl WithdrawUnit {
         let definition = &self.rules.catalogue.collections[self.collection];
         let mut contributions = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref())?;
         let before = contributions.clone();
-        contributions.retain(|contribution| !(self.which)(contribution));
-        if contributions.len() == before.len() {
+        (self.taken)(&mut contributions);
+        if contributions == before {
             return Ok(None);
         }
         let evaluator = Evaluator::new(self.rules.catalogue.tables.clone());

@@ -151,7 +151,7 @@ impl Desk {
     /// Runs a delivery as a job and checks that its counts and its journal say the same.
     fn run(&self, tenant: &Tenant, delivery: &Delivery, schedule: &Schedule) -> JobId {
         let source = &self.catalogue.sources[delivery.source];
-        let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true };
+        let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true, part: None };
         let new = NewJob {
             tenant: tenant.clone(),
             profile: None,
@@ -349,7 +349,7 @@ fn statements(catalogue: &Catalogue, delivery: &Delivery) -> Vec<Statement> {
     let one = |doc: &Doc| {
         let text = bytes::Bytes::from(doc.json());
         let document = Document::parse(&text, Syntax::Json, &Head::default()).expect("JSON");
-        let envelope = Envelope { name: "documents", ordinal: 1, received: delivery.as_of * SECOND, now: i64::MAX };
+        let envelope = Envelope { name: "documents", ordinal: 1, received: delivery.as_of * SECOND, now: i64::MAX, part: None };
         let mapped = mapper.map(&document, &text, Syntax::Json, &envelope);
         assert_eq!(mapped.failed, None);
         mapped.statements

@@ -1,6 +1,6 @@
 //! The four services of the sample `datasets`, over HTTP, with faults on request: `PUT /fault/SERVICE/KIND?times=N`.
 
-use crate::sample::datasets::{self, BLOCKS, Block, Dataset, Datasets, FIRST_RUN, SITES, TRANSFERS};
+use crate::sample::datasets::{self, BLOCKS, Block, Dataset, Datasets, FIRST_RUN, Replica, SITES, TRANSFERS};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
@@ -64,8 +64,8 @@ pub struct Services {
     data: Datasets,
     faults: Mutex<HashMap<String, (Fault, u64)>>,
     asked: Mutex<Vec<String>>,
-    /// Blocks that the catalogue does not know any more.
-    removed: Mutex<HashSet<String>>,
+    /// Blocks that the catalogue does not know any more, and copies that the transfers do not: by block and site.
+    removed: Mutex<HashSet<(String, String)>>,
 }
 
 impl Services {
@@ -110,7 +110,12 @@ impl Services {
 
     /// The catalogue forgets a block.
     pub fn remove_block(&self, name: &str) {
-        self.removed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        self.remove_copy(name, "");
+    }
+
+    /// The transfers forget a copy of a block.
+    pub fn remove_copy(&self, block: &str, site: &str) {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner).insert((block.to_owned(), site.to_owned()));
     }
 
     /// The services know what they knew first.
@@ -133,8 +138,9 @@ impl Services {
         Some(*fault)
     }
 
-    fn is_removed(&self, block: &Block) -> bool {
-        self.removed.lock().unwrap_or_else(PoisonError::into_inner).contains(&block.name)
+    fn is_removed(&self, block: &Block, site: &str) -> bool {
+        let removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        !removed.is_empty() && removed.contains(&(block.name.clone(), site.to_owned()))
     }
 }
 
@@ -278,7 +284,7 @@ async fn catalog_blocks(State(services): Shared, Query(arguments): Arguments) ->
         return answer;
     }
     let data = services.data;
-    let found = chosen_blocks(data, &arguments, '*').filter(move |block| block.catalogued && !services.is_removed(block));
+    let found = chosen_blocks(data, &arguments, '*').filter(move |block| block.catalogued && !services.is_removed(block, ""));
     let item = move |block: Block| {
         let mut text = String::new();
         datasets::block_json(&data, &block, &mut text);
@@ -315,12 +321,24 @@ async fn transfer_replicas(State(services): Shared, Query(arguments): Arguments)
     }
     let data = services.data;
     let found = chosen_blocks(data, &arguments, '%').filter(|block| block.transferable);
+    let (node, se) = (arguments.get("node").cloned(), arguments.get("se").cloned());
+    // of copies that are asked for the others are not told, nor blocks without any
+    let is_told = move |block: &Block, copy: &Replica| {
+        let is_meant = |wanted: &Option<String>, own: &str| wanted.as_ref().is_none_or(|wanted| fits(wanted, '%', own));
+        is_meant(&node, &copy.site) && is_meant(&se, &copy.se) && !services.is_removed(block, &copy.site)
+    };
+    let in_part = arguments.contains_key("node") || arguments.contains_key("se");
     streamed(XML, fault, move |put| {
         put(TRANSFERS.0);
         let mut text = String::new();
         for block in found {
+            let mut copies = data.replicas(&block);
+            copies.retain(|copy| is_told(&block, copy));
+            if in_part && copies.is_empty() {
+                continue;
+            }
             text.clear();
-            datasets::block_xml(&data, &block, &mut text);
+            datasets::block_xml(&block, &copies, &mut text);
             if !put(&text) {
                 return;
             }
@@ -375,7 +393,9 @@ async fn fault(State(services): Shared, Path((service, kind)): Path<(String, Str
 }
 
 async fn remove(State(services): Shared, Query(arguments): Arguments) -> Response {
-    arguments.get("block").into_iter().for_each(|block| services.remove_block(block));
+    if let Some(block) = arguments.get("block") {
+        services.remove_copy(block, arguments.get("site").map_or("", String::as_str));
+    }
     StatusCode::NO_CONTENT.into_response()
 }
 

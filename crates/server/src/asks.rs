@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::key::Key;
+use stook_catalogue::parts::joined;
 use stook_catalogue::record::{Said, unpack};
 use stook_catalogue::route::{Ask, AskPart};
 use stook_catalogue::survivorship::members_of;
@@ -43,7 +44,7 @@ pub async fn answer(ctx: Ctx, ask: &Ask, given: &Params<'_>) -> Answer {
     ctx.reaches_store();
     let (app, own, tenant) = (ctx.app.clone(), ask.clone(), ctx.tenant.clone());
     let found = blocking(move || {
-        let said = app.ask(&compiled.plan, Wish { when: When::Needed, time: Some(time) })?;
+        let said = app.ask(&compiled, Wish { when: When::Needed, time: Some(time) })?;
         if said.iter().any(|status| status.state() == "running") {
             return Ok(None);
         }
@@ -163,6 +164,7 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
         let contributions =
             unpack(&record.contributions, collection, &record.golden, record.raw.as_deref()).map_err(stook_store::StoreError::from)?;
         let (mut said, mut sources) = (Vec::new(), Vec::new());
+        let contributions = joined(&app.catalogue, collection, &contributions);
         for own in contributions.iter().filter(|own| own.is_heard()) {
             let Said::Values(values) = &own.said else { continue };
             let cells = wanted.iter().map(|index| (&collection.fields[*index], said_of(collection, *index, values)));

@@ -193,7 +193,7 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     }
     if dry_run {
         let name = name.as_deref().unwrap_or("documents");
-        return tried(&ctx, body, name, path, Request { files: Vec::new(), profile, source, tenant: ctx.tenant.clone(), as_of }).await;
+        return tried(&ctx, body, name, path, Request { files: Vec::new(), profile, source, tenant: ctx.tenant.clone(), as_of, part: None }).await;
     }
     let job = match path {
         Some(path) => of_file(&ctx, &path, profile, source, as_of).await?,
@@ -212,7 +212,7 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
 
 async fn of_file(ctx: &Ctx, path: &str, profile: Option<String>, source: Option<String>, as_of: Option<i64>) -> Answer<Job> {
     let file = own_file(ctx, path)?;
-    let request = Request { files: vec![file], profile, source, tenant: ctx.tenant.clone(), as_of };
+    let request = Request { files: vec![file], profile, source, tenant: ctx.tenant.clone(), as_of, part: None };
     let app = ctx.app.clone();
     ctx.reaches_store();
     blocking(move || {

@@ -48,8 +48,8 @@ use std::time::Duration;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_engine::ask::{Asker, Status, Wish};
+use stook_query::Compiled;
 use stook_store::Store;
-use stook_store::plan::Plan;
 use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
 
@@ -168,11 +168,11 @@ impl App {
         }))
     }
 
-    /// Asks services for what a plan needs. Where too many wait already, nobody waits: what is missing is asked for all the same.
-    pub(crate) fn ask(&self, plan: &Plan, wish: Wish) -> stook_engine::Result<Vec<Status>> {
+    /// Asks services for what a query needs. Where too many wait already, nobody waits: what is missing is asked for all the same.
+    pub(crate) fn ask(&self, query: &Compiled, wish: Wish) -> stook_engine::Result<Vec<Status>> {
         let place = self.waiting.try_acquire().ok();
         let time = if place.is_some() { wish.time } else { Some(Duration::ZERO) };
-        self.asker.ask(&self.store, plan, Wish { time, ..wish })
+        self.asker.ask(&self.store, &query.plan, &query.aggregates, Wish { time, ..wish })
     }
 
     /// Runs `work` with an evaluator of the catalogue's expressions; making one costs more than using it.

@@ -170,7 +170,7 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
     }
     let app = ctx.app.clone();
     blocking(move || {
-        let said = if asks { Some(app.ask(&compiled.plan, page.wish)?) } else { None };
+        let said = if asks { Some(app.ask(&compiled, page.wish)?) } else { None };
         answer(&app, &compiled, &page, said.as_deref())
     })
     .await
@@ -191,14 +191,14 @@ pub async fn narrow(mut ctx: Ctx) -> Answer {
 pub async fn events(mut ctx: Ctx) -> Answer {
     let Some(text) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY")) };
     ctx.params.end()?;
-    let plan = Arc::new(compiled(&ctx, &text).await?.plan);
+    let query = Arc::new(compiled(&ctx, &text).await?);
     ctx.reaches_store();
     let app = ctx.app.clone();
     let look = move || {
-        let (app, plan) = (app.clone(), plan.clone());
+        let (app, query) = (app.clone(), query.clone());
         async move {
             let wish = Wish { when: When::Needed, time: Some(Duration::ZERO) };
-            let said = tokio::task::spawn_blocking(move || app.asker.ask(&app.store, &plan, wish)).await.ok()?.ok()?;
+            let said = tokio::task::spawn_blocking(move || app.asker.ask(&app.store, &query.plan, &query.aggregates, wish)).await.ok()?.ok()?;
             // how long one is asked changes with the time, which is no news
             let shown = |status: &Status| if is_running(status) { Status { reason: None, ..status.clone() } } else { status.clone() }.to_json();
             let all: Vec<Json> = said.iter().map(shown).collect();

@@ -39,6 +39,9 @@ pub struct JobFile {
     pub syntax: Option<String>,
     /// Whether its chunks carry their bytes (compressed files) or point into it.
     pub compressed: bool,
+    /// What its documents tell of a list, if not all: the part of their contributor's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
 }
 
 /// A job to be written.

@@ -1,8 +1,8 @@
 //! Services that are asked when a query needs them.
 
 use super::{Reader, SourceContext};
-use crate::definition::{AsOf, Asks, Call, CallArg, Family, Feed, Paging, Service, Takes};
-use crate::links::id_of;
+use crate::definition::{AsOf, Asks, Call, CallArg, Collection, Family, Feed, Field, Paging, Service, Survivorship, Takes};
+use crate::links::{Derivation, id_of};
 use crate::value::{FieldType, Value, from_text};
 use crate::words;
 use crate::yaml::{Kind, Node};
@@ -77,6 +77,9 @@ impl Reader<'_> {
             self.problem(node, "a source that is asked feeds one collection");
             return None;
         };
+        if feed.contributor.is_some() {
+            self.problem(node, "a source that is asked speaks with one voice: leave `contributor` out");
+        }
         let service_node = self.required(node, "service")?;
         let service = self.reference(service_node, "service", context.service_names)?;
         let mut calls = Vec::new();
@@ -114,15 +117,22 @@ impl Reader<'_> {
         }
         let field_node = if is_short { node } else { self.required(node, "field")? };
         let field = self.reference(field_node, "field", &fields)?;
-        let ty = collection.fields[field].golden_type();
+        let own = &collection.fields[field];
+        let list = collection.member(field).map(|(list, _)| list);
+        let ty = if list.is_some() { own.golden_type().element() } else { own.golden_type() };
         if !ty.is_ordered() {
             self.problem(field_node, format!("`{}` is of type {ty}; an argument is a condition on a field with one value", fields[field]));
         }
-        if collection.fields[field].derive.is_some() {
+        if let Some(list) = list {
+            self.part(field_node, collection, (list, field));
+        } else if own.derive.is_some() {
             self.problem(field_node, format!("`{}` is derived; an argument is a condition on what the service's documents say", fields[field]));
         }
         let kinds = [("value", Takes::Value), ("pattern", Takes::Pattern), ("list", Takes::List), ("from", Takes::From), ("to", Takes::To)];
         let takes = self.choice(node.get("takes"), "choice for takes", &kinds).unwrap_or(Takes::Value);
+        if list.is_some() && !matches!(takes, Takes::Value | Takes::Pattern) {
+            self.problem(node, "of the elements of a list a service is told one value, or a pattern");
+        }
         if takes == Takes::Pattern && *ty != FieldType::Text {
             self.problem(node, format!("patterns are for text; `{}` is of type {ty}", fields[field]));
         }
@@ -133,8 +143,8 @@ impl Reader<'_> {
             if !matches!(from_text(&text, ty, None), Ok(value) if value != Value::Null) {
                 self.problem(node, format!("`{text}` is no value of `{}`, which is of type {ty}", fields[field]));
             }
-            if matches!(takes, Takes::From | Takes::To) {
-                self.problem(node, "a bound has no default");
+            if matches!(takes, Takes::From | Takes::To) || list.is_some() {
+                self.problem(node, "a bound has no default, nor has a condition on elements of a list");
             }
             Some(text)
         });
@@ -143,6 +153,28 @@ impl Reader<'_> {
             self.problem(node, format!("`as: epoch` is for timestamps; `{}` is of type {ty}", fields[field]));
         }
         Some(CallArg { name: name.to_owned(), field, takes, shape, required, default, epoch })
+    }
+
+    /// An argument about elements of a list: the answer tells those, so they must be known again among others.
+    fn part(&mut self, node: &Node, collection: &Collection, (list, field): (usize, usize)) {
+        let (list, own) = (&collection.fields[list], &collection.fields[field]);
+        if !matches!(list.survivorship, Survivorship::UnionBy(_)) {
+            let add = format!("`{}` may be told in part: say with `by` which of its structs are one", list.name);
+            self.problem(node, add);
+        }
+        if !own.index.ordered {
+            self.problem(node, format!("a service is told of `{}` what queries look for: give it `index: equal`", own.name));
+        }
+        let reads = |field: &&Field| match &field.derive {
+            Some(Derivation::Own(expression)) => expression.variables().contains(&list.name),
+            _ => false,
+        };
+        if let Some(derived) = collection.fields.iter().find(reads) {
+            self.problem(node, format!("`{}` may be told in part, and `{}` is derived from all of it", list.name, derived.name));
+        }
+        if collection.keep_raw {
+            self.problem(node, format!("`{}` keeps documents, and an answer may tell them in part", collection.name));
+        }
     }
 
     fn paging(&mut self, node: &Node, family: Family) -> Option<Paging> {

@@ -1,6 +1,6 @@
 //! What a service has answered, as it is noted in the store: as an edge per answer, found by what was asked.
 
-use super::bind::{Conditions, Told, pieces};
+use super::bind::{Conditions, Told, pieces, type_of};
 use crate::settle::Telling;
 use crate::{EngineError, Result};
 use serde::{Deserialize, Serialize};
@@ -183,7 +183,7 @@ impl Known<'_> {
         let mut told = Told::new();
         for (arg, kind, values) in &answer.told {
             let place = call.args.iter().position(|own| own.name == *arg)?;
-            told.push((place, test_of(kind, values, self.collection.fields[call.args[place].field].golden_type())?));
+            told.push((place, test_of(kind, values, type_of(self.collection, &call.args[place]))?));
         }
         Some((index, told))
     }
@@ -230,7 +230,7 @@ impl Known<'_> {
 pub fn noted(collection: &Collection, call: &Call, told: &Told) -> Vec<(String, String, Json)> {
     let one = |(place, test): &(usize, Test)| {
         let arg = &call.args[*place];
-        let ty = collection.fields[arg.field].golden_type();
+        let ty = type_of(collection, arg);
         let (kind, values) = match test {
             Test::Equal(value) => ("is", value.to_json(ty)),
             Test::In(values) => ("in", values.iter().map(|value| value.to_json(ty)).collect()),

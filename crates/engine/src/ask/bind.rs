@@ -4,32 +4,61 @@
 //! whose arguments follow from the query's conditions gives at least what the query needs; the store leaves out the rest.
 
 use std::cmp::Ordering;
-use stook_catalogue::definition::{Call, CallArg, Collection, Takes};
+use stook_catalogue::definition::{Asks, Call, CallArg, Collection, Takes};
+use stook_catalogue::parts::{self, matches};
 use stook_catalogue::value::{FieldType, Value, from_text};
-use stook_store::plan::{Column, Condition, Test};
+use stook_store::plan::{Aggregate, Column, Plan, Test};
 
 /// What a service is told: arguments of a call, each with the condition on its field.
 pub type Told = Vec<(usize, Test)>;
 
-/// Conditions of a query by field.
+/// Conditions of a query by field, and what it needs besides.
 pub struct Conditions<'p> {
     by_field: Vec<(usize, &'p Test)>,
+    /// Conditions on members of the struct that a row is of.
+    of_row: Vec<(usize, &'p Test)>,
+    /// The list that rows are structs of.
+    each: Option<usize>,
+    /// Lists that may be told in part, of which the query needs all there is.
+    whole: Vec<usize>,
 }
 
 impl<'p> Conditions<'p> {
-    /// Those that are about fields; the key is one where it is text.
-    pub fn of(collection: &Collection, conditions: &'p [Condition]) -> Self {
+    /// Those that are about fields; the key is one where it is text. With what else the query reads.
+    pub fn of(collection: &Collection, asks: &Asks, plan: &'p Plan, aggregates: &[Aggregate]) -> Self {
         let key = key_field(collection);
-        let field = |condition: &'p Condition| match condition.column {
-            Column::Field(field) => Some((field, &condition.test)),
-            Column::Key => key.map(|field| (field, &condition.test)),
-            _ => None,
-        };
-        Self { by_field: conditions.iter().filter_map(field).collect() }
+        let (mut by_field, mut of_row) = (Vec::new(), Vec::new());
+        for condition in &plan.conditions {
+            match condition.column {
+                Column::Field(field) => by_field.push((field, &condition.test)),
+                Column::Key => by_field.extend(key.map(|field| (field, &condition.test))),
+                Column::Element(member) => {
+                    let own = (0..collection.fields.len()).find(|field| is_member(collection, *field, plan.each, member));
+                    of_row.extend(own.map(|field| (field, &condition.test)));
+                }
+                _ => {}
+            }
+        }
+        let in_part = asks.calls.iter().flat_map(|call| &call.args).filter_map(|arg| collection.member(arg.field)).map(|(list, _)| list);
+        let rows = plan.columns.iter().filter(|_| aggregates.is_empty() || plan.distinct);
+        let read = rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregates.iter().map(|aggregate| &aggregate.column));
+        let lists: Vec<usize> = read
+            .filter_map(|column| if let Column::Field(field) = column { Some(*field) } else { None })
+            .map(|field| collection.member(field).map_or(field, |(list, _)| list))
+            .collect();
+        let mut whole: Vec<usize> = in_part.filter(|list| lists.contains(list)).collect();
+        whole.sort_unstable();
+        whole.dedup();
+        Self { by_field, of_row, each: plan.each, whole }
+    }
+
+    /// Lists of which the query needs all there is, as a text.
+    pub fn needs(&self) -> String {
+        format!("{:?}", self.whole)
     }
 
     fn on(&self, field: usize) -> impl Iterator<Item = &'p Test> {
-        self.by_field.iter().filter(move |(own, _)| *own == field).map(|(_, test)| *test)
+        self.by_field.iter().chain(&self.of_row).filter(move |(own, _)| *own == field).map(|(_, test)| *test)
     }
 
     /// Whether a condition on a field holds of everything that the query asks for. A call's default stands for a missing one.
@@ -45,8 +74,18 @@ impl<'p> Conditions<'p> {
     pub fn are_covered(&self, collection: &Collection, call: &Call, told: &Told) -> bool {
         told.iter().all(|(place, test)| {
             let Some(arg) = call.args.get(*place) else { return false };
-            self.imply(arg.field, test, default(collection, arg).as_ref())
+            self.bears_part(collection, arg.field, test) && self.imply(arg.field, test, default(collection, arg).as_ref())
         })
+    }
+
+    /// Whether a query needs of a list only elements of which a condition on a member holds; true for other fields.
+    fn bears_part(&self, collection: &Collection, field: usize, test: &Test) -> bool {
+        let Some((list, _)) = collection.member(field) else { return true };
+        let is_told = |own: &(usize, &Test)| own.0 == field && implies(own.1, test);
+        let mut any = self.by_field.iter().filter(|(own, _)| collection.member(*own).is_some_and(|(own, _)| own == list)).peekable();
+        let of_row = if self.each == Some(list) { self.of_row.iter().any(is_told) } else { any.peek().is_some() };
+        // each of several conditions may hold of another element
+        of_row && any.all(is_told) && !self.whole.contains(&list)
     }
 
     /// What a call is told of the query; of equalities only those that `wanted` says.
@@ -55,8 +94,13 @@ impl<'p> Conditions<'p> {
     /// Which field has no condition that the call needs.
     pub fn bind(&self, collection: &Collection, call: &Call, wanted: impl Fn(usize) -> bool) -> Result<Told, String> {
         let mut told = Told::new();
+        let mut in_part = false;
         for (place, arg) in call.args.iter().enumerate() {
-            let found = self.on(arg.field).filter(|_| wanted(place)).find_map(|test| take(collection, arg, test));
+            let is_part = collection.member(arg.field).is_some();
+            let bears = |test: &Test| !is_part || (!in_part && self.bears_part(collection, arg.field, test));
+            let found = self.on(arg.field).filter(|_| wanted(place)).find_map(|test| take(collection, arg, test).filter(bears));
+            // of one list only: what holds of two need not be told of either
+            in_part |= is_part && found.is_some();
             match found.or_else(|| default(collection, arg)) {
                 Some(test) => told.push((place, test)),
                 None if arg.required => return Err(collection.fields[arg.field].name.clone()),
@@ -72,16 +116,45 @@ pub fn key_field(collection: &Collection) -> Option<usize> {
     collection.key_field().filter(|field| collection.fields[*field].ty == FieldType::Text)
 }
 
+/// Whether a field is this member of the structs in a list.
+fn is_member(collection: &Collection, field: usize, list: Option<usize>, member: usize) -> bool {
+    let own = collection.member(field).filter(|(own, _)| Some(*own) == list);
+    own.is_some_and(|(list, own)| collection.fields[list].ty.members().get(member) == Some(own))
+}
+
+/// The type of what an argument says: that of one element where its field has several.
+pub fn type_of<'c>(collection: &'c Collection, arg: &CallArg) -> &'c FieldType {
+    collection.fields[arg.field].golden_type().element()
+}
+
+/// Of which list an answer tells only some elements, and which: a contributor's part. Nothing for an answer that tells the whole.
+pub fn part(collection: &Collection, call: &Call, told: &Told) -> Option<String> {
+    told.iter().find_map(|(place, test)| {
+        let arg = &call.args[*place];
+        collection.member(arg.field)?;
+        Some(parts::name(collection, arg.field, &pattern(collection, arg, test)?))
+    })
+}
+
+/// What a part is called by; nothing where it could not be told from a pattern, or is too long.
+fn pattern(collection: &Collection, arg: &CallArg, test: &Test) -> Option<String> {
+    let text = match test {
+        Test::Equal(value) => Some(value.show(type_of(collection, arg))).filter(|text| !text.contains('*'))?,
+        other => pieces(other)?.join("*"),
+    };
+    (text.len() <= parts::LONGEST).then_some(text)
+}
+
 fn default(collection: &Collection, arg: &CallArg) -> Option<Test> {
     let text = arg.default.as_deref()?;
-    from_text(text, collection.fields[arg.field].golden_type(), None).ok().map(Test::Equal)
+    from_text(text, type_of(collection, arg), None).ok().map(Test::Equal)
 }
 
 /// What an argument takes of a condition.
 fn take(collection: &Collection, arg: &CallArg, test: &Test) -> Option<Test> {
-    let ty = collection.fields[arg.field].golden_type();
+    let ty = type_of(collection, arg);
     let fits = |value: &Value| *value != Value::Null && arg.shape.as_ref().is_none_or(|shape| shape.is_match(&value.show(ty)));
-    match (arg.takes, test) {
+    let taken = match (arg.takes, test) {
         (Takes::Value | Takes::Pattern | Takes::List, Test::Equal(value)) => fits(value).then(|| test.clone()),
         (Takes::Value | Takes::Pattern, Test::In(values)) => match values.as_slice() {
             [only] => fits(only).then(|| Test::Equal(only.clone())),
@@ -96,7 +169,8 @@ fn take(collection: &Collection, arg: &CallArg, test: &Test) -> Option<Test> {
         (Takes::From, _) => bounds(test)?.0.map(|low| Test::Range { low: Some((low, true)), high: None }),
         (Takes::To, _) => bounds(test)?.1.map(|high| Test::Range { low: None, high: Some((high, true)) }),
         _ => None,
-    }
+    };
+    taken.filter(|test| collection.member(arg.field).is_none() || pattern(collection, arg, test).is_some())
 }
 
 /// The smallest and the largest value that a condition lets pass.
@@ -154,18 +228,6 @@ pub fn holds(test: &Test, value: &Value) -> bool {
         },
         Test::NotEqual(_) | Test::NotWildcard(_) | Test::Exists(_) => false,
     }
-}
-
-/// Whether a text is one of a pattern.
-fn matches(pieces: &[String], text: &str) -> bool {
-    let Some((first, rest)) = pieces.split_first() else { return false };
-    let Some(mut text) = text.strip_prefix(first.as_str()) else { return false };
-    let Some((last, between)) = rest.split_last() else { return text.is_empty() };
-    for piece in between {
-        let Some((_, behind)) = text.split_once(piece.as_str()) else { return false };
-        text = behind;
-    }
-    text.ends_with(last.as_str())
 }
 
 /// Whether everything that satisfies `narrow` satisfies `wide`.

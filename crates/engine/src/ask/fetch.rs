@@ -1,10 +1,10 @@
 //! One question to one service: requests within its limits, pages spooled and imported, and what is not said any more taken back.
 
 use super::answer::{Answer, Known, State, is_wide, noted};
-use super::bind::{Told, holds, key_field, pieces};
+use super::bind::{Told, holds, key_field, part, pieces, type_of};
 use crate::http::{Attempt, Client, encoded, persist, with_environment};
 use crate::settle::{self, Rules};
-use crate::withdraw::{self, Which};
+use crate::withdraw::{self, Taken};
 use crate::{EngineError, Result, import};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fs::File;
@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Call, Collection, Family, Paging, Service, Source, Takes};
-use stook_catalogue::record::{Contribution, Said};
+use stook_catalogue::parts::Part;
+use stook_catalogue::record::{Contribution, Origin, Retired, Said};
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
 use stook_formats::Syntax;
 use stook_store::journal::Outcome;
@@ -111,7 +112,7 @@ pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -
     let mut path = call.get.clone();
     for (place, test) in told {
         let arg = &call.args[*place];
-        let ty = collection.fields[arg.field].golden_type();
+        let ty = type_of(collection, arg);
         let show = |value: &Value| match (ty, value) {
             // a bound may be a little wider, never narrower
             (FieldType::Timestamp, Value::Int(micros)) if arg.epoch => {
@@ -169,6 +170,7 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
         service,
         limits: &limits[asks.service],
         until: Instant::now() + limits[asks.service].deadline,
+        part: part(collection, call, &question.told),
         stop,
         ttl: None,
     };
@@ -215,6 +217,8 @@ struct Fetching<'f> {
     service: &'f Service,
     limits: &'f Limits,
     until: Instant,
+    /// What the answer tells of a list, if not all.
+    part: Option<String>,
     stop: &'f AtomicBool,
     /// How long responses say that they are fresh, in microseconds.
     ttl: Option<i64>,
@@ -297,8 +301,9 @@ impl Fetching<'_> {
     /// Imports a page; returns its documents.
     fn import(&self, file: &Path, answer: &mut Answer, note: &mut dyn FnMut(&Answer) -> Result<()>) -> Result<u64> {
         let files: Vec<PathBuf> = vec![file.to_owned()];
-        let request =
-            import::Request { files, profile: None, source: Some(self.source.name.clone()), tenant: self.tenant.clone(), as_of: Some(answer.begun) };
+        let source = Some(self.source.name.clone());
+        let (tenant, as_of) = (self.tenant.clone(), Some(answer.begun));
+        let request = import::Request { files, profile: None, source, tenant, as_of, part: self.part.clone() };
         let job = import::create(&self.rules.catalogue, self.store, &request)?;
         answer.jobs.push(job);
         note(answer)?;
@@ -318,23 +323,45 @@ impl Fetching<'_> {
         let index = self.source.feeds[0].collection;
         let collection = &self.rules.catalogue.collections[index];
         let key = key_field(collection);
-        let tests: Vec<(usize, Test)> = told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect();
+        let mut tests: Vec<(usize, Test)> = told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect();
         let column = |field: usize| if key == Some(field) { Column::Key } else { Column::Field(field) };
         let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
         let keys = keys_of(self.store, &Plan { conditions, ..Plan::all(self.tenant.clone(), index) })?;
         let name = self.source.name.clone();
-        let which: Which = Arc::new(move |own: &Contribution| match &own.said {
-            Said::Values(values) => {
-                own.source() == name
-                    && own.as_of < begun
-                    && tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value)))
-            }
+        let has = move |own: &Contribution, tests: &[(usize, Test)]| match &own.said {
+            Said::Values(values) => tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value))),
             Said::Gone => false,
-        });
+        };
+        let taken: Taken = match part(collection, call, told) {
+            None => Arc::new(move |all| {
+                all.retain(|own| own.source() != name || own.as_of >= begun || !has(own, &tests));
+                leave_out_empty(all, &name);
+            }),
+            Some(part) => {
+                let rules = self.rules.clone();
+                let contributor: Box<str> = format!("{name}:{part}").into();
+                tests.retain(|(field, _)| collection.member(*field).is_none());
+                Arc::new(move |all| {
+                    let collection = &rules.catalogue.collections[index];
+                    let Some(part) = Part::of(collection, &contributor) else { return };
+                    let tells = |own: &Contribution| {
+                        let Said::Values(values) = &own.said else { return false };
+                        let tells = values.get(part.list).is_some_and(|list| list.elements().iter().any(|element| part.holds(element)));
+                        own.source() == name && own.as_of < begun && tells && has(own, &tests)
+                    };
+                    if all.iter().any(|own| own.contributor == contributor && own.as_of >= begun) || !all.iter().any(tells) {
+                        return;
+                    }
+                    all.retain(|own| own.contributor != contributor);
+                    all.push(nothing(&contributor, begun));
+                    leave_out_empty(all, &name);
+                })
+            }
+        };
         let caller = format!("answer of {}", self.service.name);
         let mut retired = 0;
         for page in keys.chunks(withdraw::PAGE) {
-            retired += withdraw::page(self.rules, self.store, self.tenant, (&which, &caller), index, page)?.records;
+            retired += withdraw::page(self.rules, self.store, self.tenant, (&taken, &caller), index, page)?.records;
         }
         if retired > 0 {
             let rules: Arc<dyn Pass> = self.rules.clone();
@@ -358,6 +385,30 @@ fn with_arguments(url: &str, arguments: &[(&String, &str)]) -> String {
 fn with_verb_only(url: &str) -> String {
     let Some((path, query)) = url.split_once('?') else { return url.to_owned() };
     query.split('&').find(|part| part.starts_with("verb=")).map_or(path.to_owned(), |verb| format!("{path}?{verb}"))
+}
+
+/// Says that a source knows no element of a part any more.
+fn nothing(contributor: &str, as_of: i64) -> Contribution {
+    let (hash, origin) = ([0; 16], Origin::default());
+    Contribution {
+        contributor: contributor.into(),
+        as_of,
+        hash,
+        generation: 0,
+        origin,
+        before: None,
+        retired: Retired::No,
+        said: Said::Gone,
+        raw: None,
+    }
+}
+
+/// What a source says only not to know is left out where it says nothing else.
+fn leave_out_empty(contributions: &mut Vec<Contribution>, source: &str) {
+    let is_said = |own: &Contribution| own.source() == source && matches!(own.said, Said::Values(_));
+    if !contributions.iter().any(is_said) {
+        contributions.retain(|own| own.source() != source || !own.contributor.contains(':'));
+    }
 }
 
 /// How long a response says that it is fresh, in microseconds.

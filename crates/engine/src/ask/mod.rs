@@ -26,7 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Asks, Catalogue, Collection, Service, Source};
 use stook_catalogue::value::show_timestamp;
-use stook_store::plan::Plan;
+use stook_store::plan::{Aggregate, Plan};
 use stook_store::{Store, Tenant};
 
 /// Whether services are asked for a query.
@@ -249,11 +249,11 @@ impl Asker {
         (0..catalogue.sources.len()).filter_map(|index| Candidate::of(catalogue, index)).filter(feeds)
     }
 
-    /// Sees to it that the store has what services know of a plan's records. One status for each source of the collection.
+    /// Sees to it that the store has what services know of a plan's records and of what is read of them: its rows, or aggregates of them. One status for each source of the collection.
     ///
     /// # Errors
     /// When the store fails; a service that does is only said to.
-    pub fn ask(self: &Arc<Self>, store: &Arc<dyn Store>, plan: &Plan, wish: Wish) -> Result<Vec<Status>> {
+    pub fn ask(self: &Arc<Self>, store: &Arc<dyn Store>, plan: &Plan, aggregates: &[Aggregate], wish: Wish) -> Result<Vec<Status>> {
         if wish.when == When::Never {
             return Ok(Vec::new());
         }
@@ -261,7 +261,7 @@ impl Asker {
         let mut steps = Vec::new();
         let mut longest = Duration::ZERO;
         for candidate in self.candidates(plan.collection) {
-            let step = self.step(store, plan, wish, &candidate)?;
+            let step = self.step(store, (plan, aggregates), wish, &candidate)?;
             if matches!(step, Step::Wait(..)) {
                 // what was asked already has less left than this
                 longest = longest.max(self.limits[candidate.asks.service].deadline);
@@ -284,12 +284,18 @@ impl Asker {
             .collect())
     }
 
-    fn step(self: &Arc<Self>, store: &Arc<dyn Store>, plan: &Plan, wish: Wish, candidate: &Candidate<'_>) -> Result<Step> {
+    fn step(
+        self: &Arc<Self>,
+        store: &Arc<dyn Store>,
+        (plan, aggregates): (&Plan, &[Aggregate]),
+        wish: Wish,
+        candidate: &Candidate<'_>,
+    ) -> Result<Step> {
         let (collection, service) = (candidate.collection, candidate.service);
-        let conditions = Conditions::of(collection, &plan.conditions);
+        let conditions = Conditions::of(collection, candidate.asks, plan, aggregates);
         let (name, source) = (service.name.clone(), candidate.source.name.clone());
         let status = Status { service: name, source, asked: None, answer: None, cached: false, reason: None };
-        let place = (plan.tenant.clone(), candidate.index, format!("{:?}", plan.conditions));
+        let place = (plan.tenant.clone(), candidate.index, format!("{:?}{}", plan.conditions, conditions.needs()));
         let now = store.clock();
         if wish.when != When::Always {
             let lately = lock(&self.lately).get(&place).filter(|answer| answer.expires > now).cloned();

@@ -129,7 +129,7 @@ impl MappedChunk {
                     return Ok(());
                 }
             };
-            let envelope = Envelope { name: &name, ordinal: record, received: context.received, now };
+            let envelope = Envelope { name: &name, ordinal: record, received: context.received, now, part: input.file.part.as_deref() };
             let mapped = mapper.map(&parsed, &bytes, syntax, &envelope);
             chunk.troubles.extend(mapped.warnings.into_iter().map(|warning| trouble(&mapped.key, false, warning)));
             if let Some(reason) = mapped.failed {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::{Collection, Matched, Unmatched};
 use stook_catalogue::expr::{Evaluator, to_cel};
 use stook_catalogue::key::Key;
+use stook_catalogue::parts::prune;
 use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, Retired, pack, pack_raw, unpack};
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::Value;
@@ -242,6 +243,9 @@ impl<'c> Decider<'c> {
         });
         let mut contributions: Vec<Contribution> = old.iter().filter(|contribution| !replaced(contribution)).cloned().collect();
         contributions.extend(winners.iter().map(|(winner, before)| contribution(&statements[*winner], *before, job)));
+        if contributions.len() > MAX_CONTRIBUTORS {
+            prune(&self.rules.catalogue, &mut contributions);
+        }
         if contributions.len() > MAX_CONTRIBUTORS {
             let reason =
                 format!("the record would have more than {MAX_CONTRIBUTORS} contributors; records about parts belong in a collection of their own");

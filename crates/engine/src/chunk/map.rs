@@ -34,6 +34,8 @@ pub struct Envelope<'e> {
     pub received: i64,
     /// The store's clock, in microseconds.
     pub now: i64,
+    /// What its documents tell of a list, if not all: the part of their contributor's name.
+    pub part: Option<&'e str>,
 }
 
 /// What a document says in one collection.
@@ -342,7 +344,7 @@ impl<'c> Mapper<'c> {
             let bytes = Bytes::copy_from_slice(text.as_bytes());
             let said = match Document::parse(&bytes, syntax, &Head::default()) {
                 Ok(parsed) => {
-                    let envelope = Envelope { name: &name, ..scope.meta.clone() };
+                    let envelope = Envelope { name: &name, part: None, ..scope.meta.clone() };
                     Mapper::new(self.catalogue, embed.source, self.evaluator).map(&parsed, &bytes, syntax, &envelope)
                 }
                 Err(error) => Mapped { failed: Some(error.to_string()), ..Mapped::default() },
@@ -450,9 +452,10 @@ impl<'c> Mapper<'c> {
                 return None;
             }
         };
-        let contributor = match &feed.contributor {
-            None => self.source.name.as_str().into(),
-            Some(template) => match template.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned)) {
+        let contributor = match (&feed.contributor, scope.meta.part) {
+            (None, None) => self.source.name.as_str().into(),
+            (None, Some(part)) => format!("{}:{part}", self.source.name).into(),
+            (Some(template), _) => match template.fill(|name| shown(scope.get_let(name)?).map(Cow::Owned)) {
                 Some(part) => format!("{}:{part}", self.source.name).into(),
                 None => {
                     mapped.failed = Some("the contributor has no name: a value of its template is missing".into());

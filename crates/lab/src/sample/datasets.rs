@@ -301,13 +301,13 @@ pub fn block_json(data: &Datasets, block: &Block, out: &mut String) {
 }
 
 /// A block as transfers say it.
-pub fn block_xml(data: &Datasets, block: &Block, out: &mut String) {
+pub fn block_xml(block: &Block, replicas: &[Replica], out: &mut String) {
     let Block { name, transferred, files, .. } = block;
     let open = if block.open { "y" } else { "n" };
     let _ = write!(out, r#"<block bytes="{transferred}" files="{files}" is_open="{open}" name="{name}">"#);
     let yes = |yes: bool| if yes { "y" } else { "n" };
-    for Replica { site, se, size, files, complete, custodial } in data.replicas(block) {
-        let (complete, custodial) = (yes(complete), yes(custodial));
+    for Replica { site, se, size, files, complete, custodial } in replicas {
+        let (complete, custodial) = (yes(*complete), yes(*custodial));
         let _ = write!(out, r#"<replica bytes="{size}" complete="{complete}" custodial="{custodial}" files="{files}" node="{site}" se="{se}"/>"#);
     }
     out.push_str("</block>\n");
@@ -361,7 +361,7 @@ pub fn write(data: &Datasets, folder: &Path) -> io::Result<()> {
                 text.clear();
             }
             if block.transferable {
-                block_xml(data, &block, &mut text);
+                block_xml(&block, &data.replicas(&block), &mut text);
                 replicas.write_all(text.as_bytes())?;
             }
         }

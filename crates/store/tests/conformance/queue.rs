@@ -17,7 +17,8 @@ collections:
 ";
 
 pub fn new_job(own: &Tenant, files: usize) -> NewJob {
-    let file = |number| JobFile { path: format!("file{number}.json"), size: 100, modified: 5, syntax: Some("json".into()), compressed: false };
+    let file =
+        |number| JobFile { path: format!("file{number}.json"), size: 100, modified: 5, syntax: Some("json".into()), compressed: false, part: None };
     NewJob { tenant: own.clone(), profile: None, source: "deliveries".into(), as_of: None, files: (0..files).map(file).collect() }
 }
 
@@ -639,7 +640,7 @@ pub fn a_job_remembers_what_it_was_created_with_after_reopening(place: &Place) {
     let mut new = new_job(&desk.tenant, 2);
     new.profile = Some("upsert".into());
     new.as_of = Some(-1);
-    new.files[1] = JobFile { path: "d/\u{e4} \"x\".gz".into(), size: u64::MAX >> 1, modified: -5, syntax: None, compressed: true };
+    new.files[1] = JobFile { path: "d/\u{e4} \"x\".gz".into(), size: u64::MAX >> 1, modified: -5, syntax: None, compressed: true, part: None };
     let id = desk.store.create_job(new.clone()).expect("the job is written");
     desk.store.add_chunks(id, chunks(1..=2), progress(2, false)).expect("chunks are added");
     let own = lease_one(&desk);

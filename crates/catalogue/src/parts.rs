@@ -1,0 +1,132 @@
+//! What a source says in part: asked for the elements of a list that satisfy a condition, a service tells those, not the others.
+//!
+//! Such a statement's contributor is `source:list.member=pattern`, with `*` for any text. Of what one source says, a newer statement takes
+//! the place of older ones as far as it goes: of the elements that satisfy its condition, or of everything where it has none. So what the
+//! source says is a function of its statements, whatever order they came in.
+
+use crate::definition::{Catalogue, Collection, Survivorship};
+use crate::record::{Contribution, Said};
+use crate::survivorship::{order, union, union_by};
+use crate::value::{Member, Value, member_of};
+use std::borrow::Cow;
+
+/// Longest value of a condition, in bytes: contributors have names that people read.
+pub const LONGEST: usize = 200;
+
+/// Which elements of which list a statement tells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part<'c> {
+    /// The list's index.
+    pub list: usize,
+    member: &'c Member,
+    pieces: Vec<&'c str>,
+}
+
+impl<'c> Part<'c> {
+    /// The part of a contributor's name; nothing for one that tells the whole.
+    pub fn of(collection: &'c Collection, contributor: &'c str) -> Option<Self> {
+        let (_, part) = contributor.split_once(':')?;
+        let (name, pattern) = part.split_once('=')?;
+        let (field, _) = collection.field(name)?;
+        let (list, member) = collection.member(field)?;
+        Some(Self { list, member, pieces: pattern.split('*').collect() })
+    }
+
+    /// Whether an element is one of those that are told.
+    pub fn holds(&self, element: &Value) -> bool {
+        let Value::Json(json) = element else { return false };
+        match member_of(json, self.member) {
+            Value::Null => false,
+            Value::Text(text) => matches(&self.pieces, &text),
+            value => matches(&self.pieces, &value.show(&self.member.ty)),
+        }
+    }
+}
+
+/// The part of a contributor's name for elements whose member, a field by index, is as `pattern` says.
+pub fn name(collection: &Collection, field: usize, pattern: &str) -> String {
+    format!("{}={pattern}", collection.fields[field].name)
+}
+
+/// Whether a text has these pieces in this order, any text between two of them.
+pub fn matches(pieces: &[impl AsRef<str>], text: &str) -> bool {
+    let Some((first, rest)) = pieces.split_first() else { return false };
+    let Some(mut text) = text.strip_prefix(first.as_ref()) else { return false };
+    let Some((last, between)) = rest.split_last() else { return text.is_empty() };
+    for piece in between {
+        let Some((_, behind)) = text.split_once(piece.as_ref()) else { return false };
+        text = behind;
+    }
+    text.ends_with(last.as_ref())
+}
+
+/// Contributions with one for each source that says things in part: what it says altogether. Those that are not heard are left out of it.
+pub fn joined<'a>(catalogue: &Catalogue, collection: &Collection, contributions: &'a [Contribution]) -> Cow<'a, [Contribution]> {
+    let mut parted: Vec<&str> = contributions.iter().filter(|own| is_part(catalogue, own)).map(Contribution::source).collect();
+    if parted.is_empty() {
+        return Cow::Borrowed(contributions);
+    }
+    parted.dedup();
+    let whole = contributions.iter().filter(|own| !parted.contains(&own.source())).cloned();
+    Cow::Owned(whole.chain(parted.iter().filter_map(|source| join(collection, source, contributions))).collect())
+}
+
+fn is_part(catalogue: &Catalogue, own: &Contribution) -> bool {
+    own.contributor.contains(':') && catalogue.source(own.source()).is_some_and(|(_, source)| source.asks.is_some())
+}
+
+/// Leaves out parts that a newer statement of everything has taken the place of.
+pub fn prune(catalogue: &Catalogue, contributions: &mut Vec<Contribution>) {
+    let all = contributions.clone();
+    contributions.retain(|own| {
+        let newer = |other: &Contribution| *other.contributor == *own.source() && other.is_heard() && order(other) > order(own);
+        !is_part(catalogue, own) || !all.iter().any(newer)
+    });
+}
+
+/// A contribution, and the part that it tells if it is not the whole.
+type Statement<'a> = (&'a Contribution, Option<Part<'a>>);
+
+/// What the statements of one source say altogether.
+fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -> Option<Contribution> {
+    let own = contributions.iter().filter(|own| own.source() == source && own.is_heard());
+    let mut heard: Vec<Statement<'_>> = own.map(|own| (own, Part::of(collection, &own.contributor))).collect();
+    heard.sort_by_key(|(own, _)| order(own));
+    // everything before what tells everything is over
+    let begin = heard.iter().rposition(|(_, part)| part.is_none()).unwrap_or(0);
+    let heard = &heard[begin..];
+    let newest = heard.iter().rev().map(|(own, _)| *own).find(|own| matches!(own.said, Said::Values(_)));
+    let Some(newest) = newest else {
+        return heard.first().filter(|(_, part)| part.is_none()).map(|(gone, _)| (*gone).clone());
+    };
+    let values = (0..collection.fields.len()).map(|index| {
+        if heard.iter().any(|(_, part)| part.as_ref().is_some_and(|part| part.list == index)) {
+            return elements(collection, index, heard);
+        }
+        let said = |own: &'_ Statement<'_>| match &own.0.said {
+            Said::Values(values) => values.get(index).filter(|value| !value.is_null()).cloned(),
+            Said::Gone => None,
+        };
+        heard.iter().rev().find_map(said).unwrap_or_default()
+    });
+    let said = Said::Values(values.collect());
+    Some(Contribution { contributor: newest.source().into(), said, raw: None, ..newest.clone() })
+}
+
+/// The elements of a list that no newer statement has taken the place of; statements are in the order of their age.
+fn elements(collection: &Collection, list: usize, heard: &[Statement<'_>]) -> Value {
+    let left = heard.iter().enumerate().filter_map(|(place, (own, _))| {
+        let Said::Values(values) = &own.said else { return None };
+        let is_over = |element: &Value| {
+            let mut newer = heard[place + 1..].iter().filter_map(|(_, part)| part.as_ref());
+            newer.any(|part| part.list == list && part.holds(element))
+        };
+        let own: Vec<Value> = values.get(list)?.elements().iter().filter(|element| !is_over(element)).cloned().collect();
+        Some(Value::List(own))
+    });
+    let (left, field): (Vec<Value>, _) = (left.collect(), &collection.fields[list]);
+    match &field.survivorship {
+        Survivorship::UnionBy(member) => union_by(&field.ty.members()[*member].name, &left),
+        _ => union(&left),
+    }
+}
