@@ -4,9 +4,12 @@ use crate::Setting;
 use crate::figures::{Figures, Samples};
 use crate::process::{Result, remove_store};
 use crate::serve::{Bench, Running};
-use std::io::{BufRead, BufReader};
+use rusqlite::types::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 use stook_lab::random::Random;
 use stook_lab::sample::datasets::{BLOCKS, Datasets};
 
@@ -208,8 +211,63 @@ fn warm(bench: &Bench<'_>, figures: &mut Figures, hello: &Running, name: &str, r
             );
         }
     }
+    service_time(bench, figures, &served, &store, (name, &data), &mut random)?;
     free_text(bench, figures, &served, name, &data, &mut random)?;
     Ok(fixed.median())
+}
+
+/// How long the server has a record's request in hand, by its own count, beside reading the same rows from the file and nothing else.
+fn service_time(
+    bench: &Bench<'_>,
+    figures: &mut Figures,
+    served: &Running,
+    store: &str,
+    (name, data): (&str, &Datasets),
+    random: &mut Random,
+) -> Result<()> {
+    let keys: Vec<String> = (0..PATHS).map(|_| known_block(data, random)).collect();
+    let lines = bench.lines("paths.txt", keys.iter().map(|key| format!("/v1/main/block?key={}", encoded(key))))?;
+    let (mut service, mut raw) = (Samples::default(), Samples::default());
+    for _ in 0..ROUNDS {
+        let before = served_so_far(served)?;
+        bench.closed_loop(served, &lines, "10")?;
+        let (seconds, requests) = served_so_far(served)?;
+        service.push((seconds - before.0) / (requests - before.1) * 1e6);
+        raw.push(read_rows(store, &keys).map_err(|error| error.to_string())?);
+    }
+    let beside = format!("raw SQLite {:.1}", raw.median());
+    figures.judged_at_most(&format!("{name}: service time of a record, 10 clients"), &service, "us", &beside, &service.over(&raw), 2.0);
+    Ok(())
+}
+
+/// Seconds and requests for records by key that a server has counted.
+fn served_so_far(served: &Running) -> Result<(f64, f64)> {
+    let failed = |error: std::io::Error| error.to_string();
+    let mut connection = TcpStream::connect(served.address()).map_err(failed)?;
+    write!(connection, "GET /metrics HTTP/1.0\r\nHost: stook\r\n\r\n").map_err(failed)?;
+    let mut text = String::new();
+    connection.read_to_string(&mut text).map_err(failed)?;
+    let of = |what: &str| {
+        let own =
+            text.lines().filter(|line| line.starts_with(&format!("stook_request_duration_seconds_{what}{{")) && line.contains("/{tenant}/block\""));
+        own.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    };
+    Ok((of("sum"), of("count")))
+}
+
+/// Microseconds that a row takes to read with all its columns, by its key.
+fn read_rows(store: &str, keys: &[String]) -> rusqlite::Result<f64> {
+    let own = rusqlite::Connection::open_with_flags(store, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let mut read = own.prepare("SELECT * FROM r_block WHERE tenant = 1 AND key = ?")?;
+    let columns = read.column_count();
+    let mut pass = || -> rusqlite::Result<Vec<Vec<Value>>> {
+        let row = |row: &rusqlite::Row<'_>| (0..columns).map(|index| row.get(index)).collect();
+        keys.iter().map(|key| read.query_row([key], row)).collect()
+    };
+    pass()?;
+    let began = Instant::now();
+    std::hint::black_box(pass()?);
+    Ok(began.elapsed().as_secs_f64() / keys.len() as f64 * 1e6)
 }
 
 /// Free text: a dataset's parts as people remember them, and a site.

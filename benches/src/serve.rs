@@ -223,7 +223,9 @@ impl Bench<'_> {
             tail if tail.ends_with("ms") => 1.0,
             _ => 1_000.0,
         };
-        Ok((number(rate)?, number(tail)? * unit))
+        let rate = number(rate)?;
+        // where nothing was answered wrk shows a tail of nothing
+        Ok((rate, if rate > 0.0 { number(tail)? * unit } else { f64::INFINITY }))
     }
 
     /// Open loop: each request with the microsecond at which it begins.

@@ -102,6 +102,11 @@ fn what_two_services_know_is_one_answer() {
         let explained = place.json(&["get", "block", known.first().unwrap(), "--explain", "--format", "json"]);
         assert_eq!(explained["fields"]["size"]["from"][0], "catalog_block", "{explained}");
         assert_eq!(explained["fields"]["size"]["lost"][0]["contributor"], "transfer_block", "{explained}");
+        // who knows of them
+        for (system, is_known) in [("catalog", (|block| block.catalogued) as fn(&Block) -> bool), ("transfer", |block| block.transferable)] {
+            let found = rows(&asked.whole(&format!("block system={system} | grep name"), ""));
+            assert_eq!(found.len(), all_blocks(&data).iter().filter(|block| is_known(block)).count());
+        }
         // one more question and all are here; what was said of one is not asked again
         services.take_asked();
         let dataset = data.dataset(7);
@@ -591,6 +596,17 @@ fn who_is_killed_while_asking_asks_again() {
         // what the killed had begun is not left behind as if somebody worked on it, once its time is over
         assert!(jobs.as_array().unwrap().iter().filter(|job| job["state"] == "completed").count() >= 2, "{jobs}");
     }
+}
+
+/// Each tenant may have an instance of a service for itself.
+#[test]
+fn a_service_is_told_whose_records_they_are() {
+    let (_, data, definition) = services(20);
+    let place = Place::new(&definition.replace("/catalog\"", "/{tenant}\"").replace("/catalog\n", "/{tenant}\n"));
+    assert!(std::fs::read_to_string(place.path("catalogue.yaml")).unwrap().contains("{tenant}"));
+    let own = place.run(&["query", "dataset | count(key)", "--tenant", "catalog", "--format", "csv"]).exits(0).text();
+    assert!(own.ends_with(&format!("\n{}\n", data.records)), "{own}");
+    place.run(&["query", "dataset"]).exits(2).complains(&["404"]);
 }
 
 #[test]

@@ -79,6 +79,16 @@ impl Catalogue {
         self.sources.iter().enumerate().find(|(_, source)| source.name == name)
     }
 
+    /// What the source of a contribution is called by who asks: of one that is asked, its service's name. Nothing for records that exist
+    /// because others name them.
+    pub fn voice<'a>(&'a self, source: &'a str) -> Option<&'a str> {
+        match self.source(source) {
+            Some((_, Source { asks: Some(asks), .. })) => Some(&self.services[asks.service].name),
+            Some((_, source)) => Some(&source.name),
+            None => (source == API_NAME).then_some(API_NAME),
+        }
+    }
+
     /// The profile called `name`.
     pub fn profile(&self, name: &str) -> Option<&Profile> {
         self.profiles.iter().find(|profile| profile.name == name)

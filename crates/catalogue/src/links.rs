@@ -109,6 +109,8 @@ pub enum Derivation {
     Key(usize, Option<Expression>, Template),
     /// A member of the structs in a list of the same record, one value for each that has one: indexes of the field and of the member.
     Member(usize, usize),
+    /// The names of the sources that say something of the record: of one that is asked, its service's.
+    Sources,
     /// Settled: the key of the target of the link with this index.
     Found(usize),
     /// Settled: from golden values, some of them settled or of linked records.
@@ -120,7 +122,7 @@ pub enum Derivation {
 impl Derivation {
     /// Whether the settle machine gives the value, not the record's own contributions.
     pub fn is_settled(&self) -> bool {
-        !matches!(self, Derivation::Own(_) | Derivation::Key(..) | Derivation::Member(..))
+        !matches!(self, Derivation::Own(_) | Derivation::Key(..) | Derivation::Member(..) | Derivation::Sources)
     }
 
     /// The expression, where there is one.

@@ -88,7 +88,7 @@ impl<'c> Consolidator<'c> {
                 conflicts.push(index);
             }
         }
-        self.derive_all(&mut values);
+        self.derive_all(&mut values, contributions);
         Golden { values: values.into(), alive, conflicts }
     }
 
@@ -113,14 +113,26 @@ impl<'c> Consolidator<'c> {
                 },
             });
         }
-        self.derive_all(&mut golden);
+        self.derive_all(&mut golden, std::slice::from_ref(only));
         golden.into()
     }
 
-    fn derive_all(&self, values: &mut [Value]) {
+    fn derive_all(&self, values: &mut [Value], contributions: &[Contribution]) {
         for &index in &self.derived {
-            values[index] = self.derive(index, values);
+            values[index] = match self.collection.fields[index].derive {
+                Some(Derivation::Sources) => self.sources(contributions),
+                _ => self.derive(index, values),
+            };
         }
+    }
+
+    /// The names of the sources that say something.
+    fn sources(&self, contributions: &[Contribution]) -> Value {
+        let heard = contributions.iter().filter(|own| own.is_heard() && matches!(own.said, Said::Values(_)));
+        let mut names: Vec<&str> = heard.filter_map(|own| self.catalogue.voice(own.source())).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() { Value::Null } else { Value::List(names.into_iter().map(Value::text).collect()) }
     }
 
     fn alive(&self, contributions: &[Contribution]) -> bool {

@@ -245,7 +245,11 @@ pub const CALL: &[Word] = &[
 
 /// An argument of a call.
 pub const CALL_ARG: &[Word] = &[
-    word("field", r##"{"$ref":"#/$defs/name"}"##, "The field; every document of the answer satisfies the condition on it."),
+    word(
+        "field",
+        r#"{"type":"string","pattern":"^[a-z][a-z0-9_]{0,47}([.][a-z][a-z0-9_]{0,47})?$"}"#,
+        "The field; every document of the answer satisfies the condition on it. Of LIST.MEMBER the answer tells only elements that do.",
+    ),
     word(
         "takes",
         r#"{"enum":["value","pattern","list","from","to"]}"#,
@@ -343,7 +347,11 @@ pub const FIELD: &[Word] = &[
     word("unique", BOOLEAN, "No two records of a tenant have the same value."),
     word("fold", BOOLEAN, "Compared without regard to case, width and white space."),
     word("one_of", ONE_OF, "The values allowed."),
-    word("derive", CEL, "Computed from the golden values of other fields, and of linked records: `LINK.FIELD`."),
+    word(
+        "derive",
+        CEL,
+        "Computed from the golden values of other fields, and of linked records: `LINK.FIELD`. `sources` is who says something of the record.",
+    ),
     word("rollup", r##"{"$ref":"#/$defs/rollup"}"##, "Computed from the records that link here."),
     word("survivorship", SURVIVORSHIP, "Which contribution's value becomes golden; default: the collection's."),
     word("from", NAMES, "Only these sources may say it."),

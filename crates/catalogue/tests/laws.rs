@@ -31,6 +31,8 @@ collections:
       flagged: { type: text, compare: true }
       spots: { type: [{ at: text, n: integer, seen: ranges }], by: at, index: { n: equal } }
       derived: { type: text, derive: \"coalesce(trusted, newest, 'none')\" }
+      who: { type: [text], derive: sources }
+      many: { type: integer, derive: size(who) }
 ",
     )
     .unwrap_or_else(|problems| panic!("{problems:?}"))
@@ -66,7 +68,7 @@ prop_compose! {
         let list = if list.is_empty() { Value::Null } else { Value::List(list) };
         let values = vec![Value::text("k"), newest, oldest, trusted, list, number.map_or(Value::Null, Value::Int), only, flagged, spots, Value::Null];
         // what is derived, and members
-        let values = values.into_iter().chain(vec![Value::Null; 3]).collect::<Vec<_>>();
+        let values = values.into_iter().chain(vec![Value::Null; 5]).collect::<Vec<_>>();
         Contribution {
             contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: Origin { job: 1, document: 1 },
             before: before.map(|retired| Before { as_of: as_of - 1, hash: [hash; 16], generation: 7, retired }), retired,
@@ -223,6 +225,23 @@ proptest! {
         let numbers: Vec<i64> = known.iter().filter_map(|own| own.get("n")?.as_i64()).collect();
         let expected = if numbers.is_empty() { serde_json::Value::Null } else { serde_json::json!(numbers) };
         prop_assert_eq!(golden.values[n].to_json(&field.ty), expected);
+    }
+
+    #[test]
+    fn who_says_something_is_known(all in proptest::collection::vec(contribution(), 0..8)) {
+        let catalogue = catalogue();
+        let collection = &catalogue.collections[0];
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let all = newest_per_contributor(&consistent(all));
+        let golden = Consolidator::new(&catalogue, collection, &evaluator).survive(&all);
+        let says = |own: &&Contribution| own.is_heard() && matches!(own.said, Said::Values(_));
+        let mut who: Vec<Value> = all.iter().filter(says).map(|own| Value::text(own.source())).collect();
+        who.sort_by_key(|name| format!("{name:?}"));
+        who.dedup();
+        prop_assert_eq!(golden.values[collection.field("who").expect("who").0].elements(), &who[..]);
+        // null has no size
+        let many = golden.values[collection.field("many").expect("many").0].as_int();
+        prop_assert_eq!(many, (!who.is_empty()).then_some(who.len() as i64));
     }
 
     #[test]

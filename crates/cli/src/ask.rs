@@ -109,7 +109,7 @@ fn explain_table(explained: &Json) {
 pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcome {
     let (catalogue, store) = place.open_existing()?;
     let tenant = open::tenant(tenant)?;
-    let vocabulary = Vocabulary::learn(&catalogue, &*store, &tenant)?;
+    let vocabulary = Vocabulary::learn(&catalogue, &*store, &tenant, None)?;
     let found = stook_query::suggest(&vocabulary, &catalogue, &*store, &tenant, text)?;
     if as_json {
         let shown: Vec<Json> = found.iter().map(Suggestion::to_json).collect();

@@ -202,6 +202,7 @@ fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
             Some(link) => format!("the linked {}", catalogue.collections[link.to].name),
             None => "linked".into(),
         },
+        Derivation::Sources => "who says something of the record".into(),
         Derivation::Member(..) => "a member of the structs in a list".into(),
         Derivation::Rollup(rollup) => {
             let link = &catalogue.links[rollup.link];

@@ -7,9 +7,10 @@ use crate::compile::compile;
 use crate::parse::parse;
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
-use stook_catalogue::definition::{Catalogue, Collection, Index as FieldIndex};
+use stook_catalogue::definition::{Catalogue, Collection, Field, Index as FieldIndex};
+use stook_catalogue::links::Derivation;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::{Result, Store, Tenant};
@@ -45,6 +46,8 @@ pub struct Vocabulary {
     words: BTreeMap<Box<str>, Learnt>,
     /// Whole values of fields that have few, by field, in small letters with how they are written.
     values: HashMap<u16, BTreeMap<Box<str>, Box<str>>>,
+    /// Whether there are records that were not read.
+    is_partial: bool,
 }
 
 /// What is known of a word.
@@ -75,35 +78,56 @@ impl Suggestion {
 }
 
 impl Vocabulary {
-    /// Reads the values of all indexed text fields.
+    /// Reads the values of all indexed text fields, of `most` records of each collection or of all.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn learn(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant) -> Result<Self> {
+    ///
+    /// Cost: all values are read; words and values that are known already cost a look-up.
+    pub fn learn(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, most: Option<u64>) -> Result<Self> {
         let mut own = Self::default();
         for (collection, definition) in catalogue.collections.iter().enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
             for (field, found) in definition.fields.iter().enumerate() {
                 let is_indexed = found.index != FieldIndex::default() || definition.key_field() == Some(field);
-                if found.golden_type().element() != &FieldType::Text || !is_indexed {
+                if found.golden_type().element() != &FieldType::Text || !is_indexed || is_who(found) {
                     continue;
                 }
                 let Ok(place) = u16::try_from(own.fields.len()) else { break };
                 own.fields.push((collection, field));
-                own.read(store, Plan { columns: vec![Column::Field(field)], ..Plan::all(tenant.clone(), collection) }, place)?;
+                own.read(
+                    store,
+                    Plan { columns: vec![Column::Field(field)], any_order: true, limit: most, ..Plan::all(tenant.clone(), collection) },
+                    place,
+                )?;
             }
         }
         Ok(own)
     }
 
+    /// Whether all records were read.
+    pub fn is_whole(&self) -> bool {
+        !self.is_partial
+    }
+
     fn read(&mut self, store: &dyn Store, plan: Plan, place: u16) -> Result<()> {
+        let mut rows = 0;
         let mut values: Option<BTreeMap<Box<str>, Box<str>>> = Some(BTreeMap::new());
+        // what this field is known to have, as it is written
+        let (mut texts_seen, mut words_seen): (HashSet<Box<str>>, HashSet<Box<str>>) = Default::default();
         store.visit(&plan, &mut |row| {
+            rows += 1;
             let texts: Vec<&str> = match row.first() {
                 Some(Value::Text(text)) => vec![text],
                 Some(Value::List(items)) => items.iter().filter_map(Value::as_text).collect(),
                 _ => Vec::new(),
             };
             for text in texts {
+                if texts_seen.contains(text) {
+                    continue;
+                }
+                if texts_seen.len() < MOST_VALUES {
+                    texts_seen.insert(text.into());
+                }
                 if let Some(known) = &mut values {
                     known.entry(text.to_lowercase().into()).or_insert_with(|| text.into());
                     if known.len() > MOST_VALUES {
@@ -111,6 +135,12 @@ impl Vocabulary {
                     }
                 }
                 for word in words_of(text) {
+                    if words_seen.contains(word) {
+                        continue;
+                    }
+                    if words_seen.len() < MOST_LEARNT {
+                        words_seen.insert(word.into());
+                    }
                     let small = word.to_lowercase();
                     if let Some(learnt) = self.words.get_mut(small.as_str()) {
                         if learnt.fields.last() != Some(&place) {
@@ -124,11 +154,17 @@ impl Vocabulary {
             }
             Ok(())
         })?;
+        self.is_partial |= plan.limit == Some(rows);
         if let Some(values) = values {
             self.values.insert(place, values);
         }
         Ok(())
     }
+}
+
+/// Who says something of a record is not looked for: services are called as people call the records, `runs` or `sites`.
+fn is_who(field: &Field) -> bool {
+    matches!(field.derive, Some(Derivation::Sources))
 }
 
 /// The words of a value that people may remember: not numbers, nor what looks like a part of an identifier.
@@ -444,7 +480,7 @@ impl Reader<'_> {
         let small = token.to_lowercase();
         for (index, field) in self.collection.fields.iter().enumerate() {
             let is_key = self.collection.key_field() == Some(index);
-            if !field.index.ordered && !is_key {
+            if (!field.index.ordered && !is_key) || is_who(field) {
                 continue;
             }
             let ty = field.golden_type().element();

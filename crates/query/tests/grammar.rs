@@ -16,8 +16,9 @@
 //! * `grep` with a bare field never drops records, and `unique` sees the whole answer: it needs no sorted input, and pages are cut
 //!   afterwards. An aggregate of unique rows over a column that `grep` left out was "N/A"; here it is an error. The middle
 //!   values of `median` are those in order of size, not of arrival.
-//! * Not about stored records, and so not here: choosing services by values, `system=` and `instance=`, answering a query from
-//!   another query's cached answer, expiry times, ranges of lumi sections.
+//! * `system=` is a condition on a field that says who knows of a record (`derive: sources`); values stay consolidated, and what each source
+//!   says stands beside them (`--by-source`). `instance=` is the tenant: the URLs of its services may name it.
+//! * Not about stored records, and so not here: choosing services by values, answering a query from another query's cached answer, expiry times.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]
 

@@ -73,6 +73,8 @@ fn examples_of_das_mean_what_they_say() {
             "block site=srm-cms.cern.ch | count(block.name), sum(block.replica.size), avg(block.replica.size), median(block.replica.size)",
             "block replica.se=srm-cms.cern.ch | count(name), sum(replica.size), avg(replica.size), median(replica.size)",
         ),
+        ("site=T1_CH_CERN system=sites", "site name=T1_CH_CERN system=sites"),
+        ("block dataset=/A/B/RAW system in [catalog, transfer]", "block dataset=/A/B/RAW system in [catalog, transfer]"),
         ("site tier=1", "site tier=1"),
         ("dataset", "dataset"),
     ] {

@@ -393,7 +393,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .answer(200, "Events `progress` and `ended`, each with the state of every service.", "text/event-stream", json!({ "type": "string" }));
     add("/v1/{tenant}/query/events".into(), "get", events.guarded());
     let suggestion = json!({ "type": "object", "properties": { "query": text(), "score": { "type": "number" }, "reasons": { "type": "array", "items": text() } }, "required": ["query", "score", "reasons"] });
-    let suggestions = json!({ "type": "object", "properties": { "suggestions": { "type": "array", "maxItems": 4, "items": suggestion } }, "required": ["suggestions"] });
+    let suggestions = json!({ "type": "object", "properties": { "suggestions": { "type": "array", "maxItems": 4, "items": suggestion }, "learning": { "type": "boolean", "description": "Whether values are still being read." } }, "required": ["suggestions", "learning"] });
     let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TEXT });
     let suggest = Operation::new("suggest", "catalogue", "Queries that a free text may mean, best first")
         .parameter("text", "query", true, free, "The text, for example `smith personal`.")

@@ -12,8 +12,12 @@ use std::time::{Duration, Instant};
 use stook_query::{MOST_TEXT, Suggestion, Vocabulary, suggest};
 use stook_store::Tenant;
 
-/// How old what was learnt of values may be before it is learnt anew, beside the requests.
+/// How old what was learnt of values may be before it is learnt anew, beside the requests; more where learning takes long.
 const OLD: Duration = Duration::from_secs(60);
+/// How much longer than learning takes it is good for.
+const WORTH: u32 = 20;
+/// Records of each collection of which values are learnt while somebody waits; of the rest they are learnt beside the requests.
+const FIRST: u64 = 5_000;
 /// Most tenants whose values are remembered.
 const MOST_TENANTS: usize = 64;
 
@@ -26,7 +30,8 @@ pub struct Vocabularies {
 }
 
 struct Learnt {
-    at: Instant,
+    /// Until when it is good enough.
+    until: Instant,
     vocabulary: Arc<Vocabulary>,
     /// Whether somebody learns it anew.
     again: bool,
@@ -38,16 +43,19 @@ impl Vocabularies {
             return Ok(found);
         }
         let _one = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.find(app, tenant) {
-            Some(found) => Ok(found),
-            None => self.learn(app, tenant),
+        if let Some(found) = self.find(app, tenant) {
+            return Ok(found);
         }
+        let vocabulary = Arc::new(Vocabulary::learn(&app.catalogue, &*app.store, tenant, Some(FIRST))?);
+        let until = Instant::now() + if vocabulary.is_whole() { OLD } else { Duration::ZERO };
+        self.keep(tenant, Learnt { until, vocabulary: vocabulary.clone(), again: false });
+        Ok(vocabulary)
     }
 
     fn find(&self, app: &Arc<App>, tenant: &Tenant) -> Option<Arc<Vocabulary>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let learnt = known.get_mut(tenant)?;
-        if learnt.at.elapsed() > OLD && !learnt.again {
+        if learnt.until < Instant::now() && !learnt.again {
             learnt.again = true;
             let (app, tenant) = (app.clone(), tenant.clone());
             std::thread::spawn(move || app.vocabularies.learn(&app, &tenant));
@@ -55,23 +63,28 @@ impl Vocabularies {
         Some(learnt.vocabulary.clone())
     }
 
-    fn learn(&self, app: &App, tenant: &Tenant) -> stook_store::Result<Arc<Vocabulary>> {
-        let learnt = Vocabulary::learn(&app.catalogue, &*app.store, tenant).map(Arc::new);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match &learnt {
+    /// Reads all values; what cannot be read is tried again with the next request.
+    fn learn(&self, app: &App, tenant: &Tenant) {
+        let began = Instant::now();
+        match Vocabulary::learn(&app.catalogue, &*app.store, tenant, None).map(Arc::new) {
             Ok(vocabulary) => {
-                if known.len() >= MOST_TENANTS {
-                    known.clear();
-                }
-                known.insert(tenant.clone(), Learnt { at: Instant::now(), vocabulary: vocabulary.clone(), again: false });
+                let until = Instant::now() + OLD.max(began.elapsed() * WORTH);
+                self.keep(tenant, Learnt { until, vocabulary, again: false });
             }
-            Err(_) => drop(known.remove(tenant)),
+            Err(_) => drop(self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(tenant)),
         }
-        learnt
+    }
+
+    fn keep(&self, tenant: &Tenant, learnt: Learnt) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_TENANTS && !known.contains_key(tenant) {
+            known.clear();
+        }
+        known.insert(tenant.clone(), learnt);
     }
 }
 
-/// `?text=TEXT`: at most four queries, best first.
+/// `?text=TEXT`: at most four queries, best first. `learning` says that not all values have been read yet.
 pub async fn get(mut ctx: Ctx) -> Answer {
     let Some(text) = ctx.params.one("text")? else {
         return Err(Problem::bad("say ?text=TEXT, for example ?text=smith%20personal"));
@@ -82,11 +95,11 @@ pub async fn get(mut ctx: Ctx) -> Answer {
     }
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    let found = blocking(move || {
+    let (found, whole) = blocking(move || {
         let vocabulary = app.vocabularies.of(&app, &tenant)?;
-        suggest(&vocabulary, &app.catalogue, &*app.store, &tenant, &text)
+        Ok::<_, stook_store::StoreError>((suggest(&vocabulary, &app.catalogue, &*app.store, &tenant, &text)?, vocabulary.is_whole()))
     })
     .await?;
     let shown: Vec<Json> = found.iter().map(Suggestion::to_json).collect();
-    Ok(json_answer(StatusCode::OK, json!({ "suggestions": shown }).to_string()))
+    Ok(json_answer(StatusCode::OK, json!({ "suggestions": shown, "learning": !whole }).to_string()))
 }

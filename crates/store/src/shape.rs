@@ -65,6 +65,7 @@ impl Shape {
                     Derivation::Own(expression) => expression.source().to_owned(),
                     Derivation::Key(_, when, key) => format!("{:?} {key:?}", when.as_ref().map(Expression::source)),
                     Derivation::Member(list, _) => format!("member of {}", collection.fields[*list].name),
+                    Derivation::Sources => "sources".to_owned(),
                     _ => "settled".to_owned(),
                 });
                 let shape = FieldShape {

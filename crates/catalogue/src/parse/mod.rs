@@ -595,6 +595,12 @@ impl<'t> Reader<'t> {
                 }
                 // replaced when links are read
                 (Some(_), None) => Some(Derivation::Found(usize::MAX)),
+                (None, _) if !others.contains(&"sources") && matches!(&derive.kind, Kind::Scalar { text, .. } if text == "sources") => {
+                    if field.ty != FieldType::List(Box::new(FieldType::Text)) {
+                        self.problem(derive, format!("`sources` are names, of type [text]; `{name}` is {}", field.ty));
+                    }
+                    Some(Derivation::Sources)
+                }
                 (None, _) => self.cel(derive, &others).map(Derivation::Own),
             };
             for word in words::RULE.iter().filter(|word| !matches!(word.name, "type")) {

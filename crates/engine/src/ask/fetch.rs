@@ -227,7 +227,7 @@ struct Fetching<'f> {
 impl Fetching<'_> {
     /// All pages, each imported when it is here.
     fn pages(&mut self, call: &Call, asked: &str, answer: &mut Answer, note: &mut dyn FnMut(&Answer) -> Result<()>) -> Result<()> {
-        let base = with_environment(&self.service.url)?;
+        let base = with_environment(&self.service.url)?.replace("{tenant}", self.tenant.as_str());
         let client = Client::new(self.service.credentials.as_deref())?;
         let folder = tempfile::Builder::new().prefix("stook-asked-").tempdir().map_err(|error| EngineError::Wrong(error.to_string()))?;
         let first = format!("{}{asked}", base.trim_end_matches('/'));

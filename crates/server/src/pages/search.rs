@@ -184,6 +184,7 @@ fn suggested(visit: &Visit, meant: &Json) -> Markup {
                 }
             }
         }
+        @if meant["learning"] == true { p.quiet { "Values are still being learnt." } }
     }
 }
 
