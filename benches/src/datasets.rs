@@ -5,8 +5,7 @@ use crate::figures::{Figures, Samples};
 use crate::process::{Result, remove_store};
 use crate::serve::{Bench, Running};
 use rusqlite::types::Value;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -242,11 +241,7 @@ fn service_time(
 
 /// Seconds and requests for records by key that a server has counted.
 fn served_so_far(served: &Running) -> Result<(f64, f64)> {
-    let failed = |error: std::io::Error| error.to_string();
-    let mut connection = TcpStream::connect(served.address()).map_err(failed)?;
-    write!(connection, "GET /metrics HTTP/1.0\r\nHost: stook\r\n\r\n").map_err(failed)?;
-    let mut text = String::new();
-    connection.read_to_string(&mut text).map_err(failed)?;
+    let text = served.metrics()?;
     let of = |what: &str| {
         let own =
             text.lines().filter(|line| line.starts_with(&format!("stook_request_duration_seconds_{what}{{")) && line.contains("/{tenant}/block\""));

@@ -9,7 +9,7 @@ use crate::figures::{Figures, Samples};
 use crate::process::{Ran, Result, execute, stook};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -55,6 +55,20 @@ impl Running {
     /// HOST:PORT.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// What it counts of itself.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub fn metrics(&self) -> Result<String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let mut connection = std::net::TcpStream::connect(&self.address).map_err(failed)?;
+        let token = self.token.iter().map(|token| format!("Authorization: {token}\r\n")).collect::<String>();
+        write!(connection, "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{token}\r\n", self.address).map_err(failed)?;
+        let mut text = String::new();
+        connection.read_to_string(&mut text).map_err(failed)?;
+        if text.starts_with("HTTP/1.1 200") { Ok(text) } else { Err(text) }
     }
 
     /// Starts a program that says on standard error where it serves.

@@ -99,6 +99,10 @@ fn what_two_services_know_is_one_answer() {
         let known: BTreeSet<String> = expected.iter().filter(|(_, truth)| truth["conflict"] == true).map(|(name, _)| name.clone()).collect();
         assert!(!known.is_empty());
         assert_eq!(conflicts, known);
+        let overview = stook.get("/v1/main?counts=true").with(200);
+        let own = overview["collections"].as_array().unwrap().iter().find(|own| own["name"] == "block").unwrap();
+        assert_eq!((own["records"].as_u64(), own["conflicts"].as_u64()), (Some(expected.len() as u64), Some(known.len() as u64)));
+        assert!(stook.get("/t/main/home").text().contains("Sources disagree on"));
         let explained = place.json(&["get", "block", known.first().unwrap(), "--explain", "--format", "json"]);
         assert_eq!(explained["fields"]["size"]["from"][0], "catalog_block", "{explained}");
         assert_eq!(explained["fields"]["size"]["lost"][0]["contributor"], "transfer_block", "{explained}");

@@ -4,34 +4,52 @@ use crate::App;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use stook_store::plan::Plan;
+use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::{Result, Tenant};
 
 /// How old a number may be.
 pub const FRESH: Duration = Duration::from_secs(5);
+/// Records on which contributors disagree are counted up to so many.
+pub const MOST_CONFLICTS: u64 = 1_000;
 /// Numbers that are kept before all are forgotten.
 const MOST: usize = 10_000;
 
 /// Numbers of records by tenant and collection, with when they were counted.
 #[derive(Default)]
-pub struct Counts(Mutex<HashMap<(String, usize), (Instant, u64)>>);
+pub struct Counts(Mutex<HashMap<(String, usize), (Instant, Numbers)>>);
+
+/// What is counted of a collection.
+#[derive(Debug, Clone, Copy)]
+pub struct Numbers {
+    /// Records.
+    pub records: u64,
+    /// Those on which contributors disagree, [`MOST_CONFLICTS`] at most; nothing where that is not flagged.
+    pub conflicts: Option<u64>,
+}
 
 impl Counts {
     /// Those of all collections of a tenant.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn of(&self, app: &App, tenant: &Tenant) -> Result<Vec<u64>> {
+    pub fn of(&self, app: &App, tenant: &Tenant) -> Result<Vec<Numbers>> {
         (0..app.catalogue.collections.len()).map(|collection| self.one(app, tenant, collection)).collect()
     }
 
-    fn one(&self, app: &App, tenant: &Tenant, collection: usize) -> Result<u64> {
+    fn one(&self, app: &App, tenant: &Tenant, collection: usize) -> Result<Numbers> {
         let place = (tenant.as_str().to_owned(), collection);
         let known = self.0.lock().ok().and_then(|known| known.get(&place).copied());
         if let Some((_, number)) = known.filter(|(at, _)| at.elapsed() < FRESH) {
             return Ok(number);
         }
-        let number = app.store.count(&Plan::all(tenant.clone(), collection))?;
+        let all = Plan::all(tenant.clone(), collection);
+        let disagree = |_| {
+            let conditions = vec![Condition { column: Column::Conflict, test: Test::Exists(true) }];
+            app.store.find(&Plan { conditions, limit: Some(MOST_CONFLICTS), any_order: true, ..all.clone() })
+        };
+        let compares = app.catalogue.collections[collection].compares().then_some(());
+        let conflicts = compares.map(disagree).transpose()?.map(|found| found.rows.len() as u64);
+        let number = Numbers { records: app.store.count(&all)?, conflicts };
         if let Ok(mut known) = self.0.lock() {
             if known.len() >= MOST {
                 known.clear();

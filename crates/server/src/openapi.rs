@@ -348,7 +348,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
             .query(
                 "counts",
                 json!({ "type": "boolean" }),
-                "Also how many records there are (a number may be five seconds old), and whether anything waits to be settled.",
+                "Also how many records there are and on how many of them sources disagree (up to 1 000; numbers may be five seconds old), and whether anything waits to be settled.",
             )
             .json(200, "Collections and sources.", object())
             .guarded(),

@@ -133,7 +133,12 @@ pub async fn overview(mut ctx: Ctx) -> Answer {
         let count = move || Ok::<_, StoreError>((app.counts.of(&app, &tenant)?, !app.store.marks(&tenant, 1)?.is_empty()));
         let (numbers, owes) = blocking(count).await?;
         settling = Some(owes);
-        collections.iter_mut().zip(numbers).for_each(|(collection, number)| collection["records"] = number.into());
+        for (collection, number) in collections.iter_mut().zip(numbers) {
+            collection["records"] = number.records.into();
+            if let Some(conflicts) = number.conflicts {
+                collection["conflicts"] = conflicts.into();
+            }
+        }
     }
     let sources: Vec<&str> = ctx.app.catalogue.sources.iter().map(|source| source.name.as_str()).collect();
     let profiles: Vec<&str> = ctx.app.catalogue.profiles.iter().map(|profile| profile.name.as_str()).collect();

@@ -27,9 +27,9 @@ collections:
     key: name
     fields:
       name: text
-      title: { type: text, index: [equal, prefix, contains], fold: true }
+      title: { type: text, index: [equal, prefix, contains], fold: true, compare: true }
       plain: text
-      number: { type: integer, index: equal }
+      number: { type: integer, index: equal, compare: true }
       ratio: { type: float, index: equal }
       words: { type: [text], index: equal, fold: true }
       numbers: { type: [integer], index: equal }
@@ -351,12 +351,12 @@ fn fit(field: &str, test: &Test) -> Test {
         "ratio" => Value::Float(number(value) as f64 / 2.0),
         "id" => Value::Uuid(number(value).unsigned_abs().into()),
         "key" => text(KEYS[number(value).unsigned_abs() as usize % KEYS.len()]),
+        "conflict" => text(["title", "number", "plain"][number(value).unsigned_abs() as usize % 3]),
         "words" | "title" => text(&stook_catalogue::fold::fold(TEXTS[number(value).unsigned_abs() as usize % TEXTS.len()])),
         _ => text(TEXTS[number(value).unsigned_abs() as usize % TEXTS.len()]),
     };
     let is_text = !matches!(field, "number" | "numbers" | "ratio" | "id");
     match test {
-        _ if field == "conflict" => Test::Exists(true),
         Test::Equal(wanted) => Test::Equal(value(wanted)),
         Test::NotEqual(wanted) => Test::NotEqual(value(wanted)),
         Test::In(wanted) => Test::In(wanted.iter().map(value).collect()),

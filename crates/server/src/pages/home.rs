@@ -2,6 +2,7 @@
 
 use super::shown::{count, items, members, moment, named, state, text};
 use super::visit::{View, Visit};
+use crate::counts::MOST_CONFLICTS;
 use crate::problem::Answer;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
@@ -23,11 +24,24 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     let services = visit.ask("/services", &[]).await?;
     let rows: Vec<(String, u64, usize)> = items(&overview["collections"]).iter().map(row).collect();
     let needs: Vec<&Json> = items(&jobs["jobs"]).iter().filter(|job| job["chunks_dead"].as_u64() > Some(0) || job["state"] == "failed").collect();
+    let disagree: Vec<(&str, u64)> = items(&overview["collections"])
+        .iter()
+        .filter_map(|collection| Some((named(collection, "name"), collection["conflicts"].as_u64().filter(|conflicts| *conflicts > 0)?)))
+        .collect();
     let body = html! {
-        @if !needs.is_empty() {
+        @if !needs.is_empty() || !disagree.is_empty() {
             section.problem {
                 h2 { "Needs somebody" }
                 ul {
+                    @for (name, conflicts) in &disagree {
+                        li {
+                            "Sources disagree on "
+                            a href=(visit.to("search", &[("q", &format!("{name} conflict=*"))])) {
+                                (count(*conflicts)) @if *conflicts == MOST_CONFLICTS { " or more" } " of " (name)
+                            }
+                            "."
+                        }
+                    }
                     @for job in &needs {
                         li {
                             (job_link(&visit, job)) ": "

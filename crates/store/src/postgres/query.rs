@@ -415,6 +415,10 @@ impl<'a> Builder<'a> {
             Test::NotWildcard(pieces) => (&Test::Wildcard(pieces.clone()), "NOT "),
             other => (other, ""),
         };
+        if known.sql == "r.conflict" && negation.is_empty() {
+            // most records have none: an index has the others
+            self.conditions.push("r.conflict IS NOT NULL".into());
+        }
         if known.index.ordered {
             // the index of tags holds them whole
             let held = (known.ty.element() == &FieldType::Text && known.tags.is_none()).then(|| indexed("i.value", known.ty.element()));

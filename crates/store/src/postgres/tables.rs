@@ -370,6 +370,10 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
                 changes.push(format!("`{of}.{}` is not unique any more", field.name));
             }
         }
+        if collection.compares() {
+            let index = name(&["c", of]);
+            session.batch(&format!("CREATE INDEX IF NOT EXISTS {index} ON {table}(tenant, key) WHERE conflict IS NOT NULL"))?;
+        }
         for state in &collection.states {
             let existed = known.and_then(|known| known.states.get(&state.name));
             let column = name(&["s", &state.name]);

@@ -6,7 +6,7 @@
 
 use super::failure;
 use super::records::{bind, bind_element, unbind};
-use super::tables::ordered_index;
+use super::tables::{conflict_index, ordered_index};
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
 use crate::plan::{Aggregate, Column, Condition, Function, Plan, Test, mean_of, member, middle_of, structs};
 use crate::{Result, StoreError};
@@ -43,6 +43,8 @@ struct Known {
     unique: bool,
     /// The number of the collection's tags, where it is those.
     tags: Option<u32>,
+    /// Whether it is the fields on which contributors disagree, and records that have any are in an index.
+    conflicts: bool,
 }
 
 fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result<Known> {
@@ -56,6 +58,7 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
         is_key: sql == "key",
         unique: false,
         tags: None,
+        conflicts: false,
     };
     match column {
         // records may be joined with what has a key, too
@@ -64,7 +67,7 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
             Ok(Known { compared: sql.clone(), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
         }
         Column::Revision => Ok(plain("revision", FieldType::Integer)),
-        Column::Conflict => Ok(plain("conflict", FieldType::List(Box::new(FieldType::Text)))),
+        Column::Conflict => Ok(Known { conflicts: collection.compares(), ..plain("conflict", FieldType::List(Box::new(FieldType::Text))) }),
         Column::Tag => {
             let tags = collection.tags.as_ref().ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?;
             // an ordered aggregate, by an ordered sub-query
@@ -76,7 +79,18 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
             let index = Index { ordered: true, contains: false };
             let name = "tag".to_owned();
             let ty = FieldType::List(Box::new(FieldType::Text));
-            Ok(Known { compared: sql.clone(), sql, ty, fold: false, index, name, is_key: false, unique: false, tags: Some(tags.id) })
+            Ok(Known {
+                compared: sql.clone(),
+                sql,
+                ty,
+                fold: false,
+                index,
+                name,
+                is_key: false,
+                unique: false,
+                tags: Some(tags.id),
+                conflicts: false,
+            })
         }
         Column::Field(index) => {
             let field = collection.fields.get(index).ok_or_else(|| StoreError::Wrong("there is no such field".into()))?;
@@ -97,6 +111,7 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
                 is_key: false,
                 unique: field.unique,
                 tags: None,
+                conflicts: false,
             })
         }
         Column::Element(index) => {
@@ -120,6 +135,7 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
                 is_key: false,
                 unique: false,
                 tags: None,
+                conflicts: false,
             })
         }
     }
@@ -168,6 +184,8 @@ enum Way {
     Elements,
     /// The trigram table, asked for this.
     Trigrams(String),
+    /// The index of records on which contributors disagree.
+    Conflicts,
 }
 
 /// Entries that an index is asked for when several could find the records: the one that has fewest does. Where all have more,
@@ -179,6 +197,9 @@ const MAX_VALUES: usize = 1_000;
 
 /// What finds the records of a condition, and how good that usually is; smaller is better. Nothing when all records must be read.
 fn way(collection: &Collection, known: &Known, test: &Test) -> Option<(u32, Way)> {
+    if known.conflicts {
+        return (!is_negation(test)).then_some((4, Way::Conflicts));
+    }
     let ordered = if known.index.ordered && known.ty.is_list() { Some(Way::Elements) } else { known.ordered_index(collection).map(Way::Ordered) };
     if matches!(test, Test::Wildcard(pieces) | Test::NotWildcard(pieces) if pieces.is_empty()) {
         return None;
@@ -206,6 +227,11 @@ fn way(collection: &Collection, known: &Known, test: &Test) -> Option<(u32, Way)
         _ => return None,
     };
     Some((rank, ordered?))
+}
+
+/// Whether records without a value satisfy it.
+fn is_negation(test: &Test) -> bool {
+    matches!(test, Test::NotEqual(_) | Test::NotWildcard(_) | Test::Exists(false))
 }
 
 /// What the trigram table is asked for: every record that satisfies the test has all of these.
@@ -276,6 +302,7 @@ fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &T
             let (elements, own) = (known.elements(collection), known.elements_of());
             format!("{elements} WHERE {own} AND {}", comparison("value", test, known, &mut parameters)?)
         }
+        Way::Conflicts => format!("\"r_{name}\" INDEXED BY {} WHERE tenant = ? AND conflict IS NOT NULL", conflict_index(name)),
         Way::Trigrams(query) => {
             parameters = vec![Sql::Text(query.clone())];
             format!("\"t_{name}_{field}\" WHERE \"t_{name}_{field}\" MATCH ?")
@@ -377,6 +404,11 @@ impl<'a> Builder<'a> {
                 let (elements, own) = (known.elements(self.collection), known.elements_of());
                 self.conditions.push(format!("{by} IN (SELECT {from} FROM {elements} WHERE {own} AND {comparison})"));
             }
+            Way::Conflicts => {
+                self.index = format!(" INDEXED BY {}", conflict_index(collection));
+                self.access = "reads those on which contributors disagree, in the order of keys".into();
+                self.conditions.push("conflict IS NOT NULL".into());
+            }
             Way::Trigrams(query) => {
                 self.index = " NOT INDEXED".into();
                 self.access = format!("finds records through the trigram index on {name}");
@@ -475,8 +507,8 @@ fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) 
             parameters.push(value(wanted));
             format!("{sql} IS NOT ?")
         }
-        // more values than SQLite has parameters for travel as one JSON text
-        Test::In(wanted) if wanted.len() > MAX_VALUES => {
+        // more values than SQLite has parameters for travel as one JSON text; so do none, which would make it forget a partial index
+        Test::In(wanted) if wanted.len() > MAX_VALUES || wanted.is_empty() => {
             let blobs = wanted.iter().any(|wanted| matches!(value(wanted), Sql::Blob(_)));
             let json = wanted.iter().map(|wanted| match value(wanted) {
                 Sql::Integer(number) => number.into(),

@@ -237,6 +237,11 @@ pub fn ordered_index(collection: &str, column: &str) -> String {
     format!("\"o_{collection}_{column}\"")
 }
 
+/// The index of records on which contributors disagree, by name.
+pub fn conflict_index(collection: &str) -> String {
+    format!("\"c_{collection}\"")
+}
+
 /// Creates what is missing and applies additions; returns what was done, in words.
 pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<String>> {
     if is_prepared(connection, tables) {
@@ -272,6 +277,11 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
             changes.clear();
         }
     }
+    for collection in definition.collections.iter().filter(|collection| collection.compares()) {
+        let (index, name) = (conflict_index(&collection.name), &collection.name);
+        let create = format!("CREATE INDEX IF NOT EXISTS {index} ON \"r_{name}\"(tenant, key) WHERE conflict IS NOT NULL");
+        transaction.execute_batch(&create).map_err(failure)?;
+    }
     for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
         transaction.execute("INSERT OR IGNORE INTO generations(hash) VALUES (?)", params![feed.generation.as_slice()]).map_err(failure)?;
     }
@@ -282,6 +292,11 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
 /// Whether nothing is to be done, found out without waiting for a writer.
 fn is_prepared(connection: &Connection, tables: &Tables) -> bool {
     let same = check(connection, tables).is_ok() && meta(connection, "format").is_ok_and(|format| format.as_deref() == Some(FORMAT));
+    let has_index = |name: &str| {
+        let found = connection.query_row("SELECT 1 FROM sqlite_schema WHERE name = ?", [conflict_index(name).trim_matches('"')], |_| Ok(()));
+        found.is_ok()
+    };
+    let same = same && tables.definition.collections.iter().filter(|collection| collection.compares()).all(|own| has_index(&own.name));
     same && read_generations(connection, &tables.definition).is_ok_and(|numbers| numbers.values().all(|number| *number > 0))
 }
 
