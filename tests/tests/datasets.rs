@@ -602,6 +602,56 @@ fn who_is_killed_while_asking_asks_again() {
     }
 }
 
+/// `records`: what any collection has, by collection and key, page by page.
+#[test]
+fn records_of_all_collections_are_found() {
+    let (_, data, definition) = services(30);
+    for place in Place::both(&definition) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let asked = Asked(&stook);
+        for query in ["dataset", "block", "site", "run"] {
+            asked.whole(query, "");
+        }
+        let site = data.site(3).name;
+        let there =
+            all_blocks(&data).into_iter().filter(|block| block.transferable && block.replicas.contains(&3)).map(|block| ("block", block.name));
+        let mut expected: Vec<(&str, String)> = there.collect();
+        expected.sort();
+        expected.push(("site", site.clone()));
+        let expected: Vec<Json> = expected.into_iter().map(|(collection, key)| json!({ "collection": collection, "key": key })).collect();
+        let path = |query: &str, more: &str| format!("/v1/main/query?q={}{more}", encoded(query));
+        let query = format!("records site={site}");
+        let all = stook.get(&path(&query, "&limit=10000&total=true")).with(200);
+        assert_eq!((&all["rows"], &all["total"]), (&json!(expected), &json!(expected.len())));
+        let mut paged = Vec::new();
+        for place in 0.. {
+            let rows = stook.get(&path(&query, &format!("&limit=3&idx={}", place * 3))).with(200)["rows"].as_array().unwrap().clone();
+            if rows.is_empty() {
+                break;
+            }
+            paged.extend(rows);
+        }
+        assert_eq!(paged, expected);
+        // of which a field is there; of everything
+        let named = stook.get(&path("records | grep site.name, tier=1", "&limit=10000")).with(200);
+        assert!(named["rows"].as_array().unwrap().iter().all(|row| row["collection"] == "site"), "{named}");
+        let every = stook.get(&path("records", "&limit=1&total=true")).with(200);
+        assert_eq!(every["total"], data.records + all_blocks(&data).len() as u64 + 60 + data.runs());
+        for (wrong, reason) in
+            [("records nosuch=1", "nosuch"), ("records | sort name", "several collections"), ("records site=T1_* | count(key)", "several")]
+        {
+            let reply = stook.get(&path(wrong, ""));
+            assert!(reply.status == 400 && reply.text().contains(reason), "{wrong}: {}", reply.text());
+        }
+        let lines = place.run(&["query", &query, "--limit", "0", "--format", "csv"]).exits(0).text();
+        assert_eq!(lines.lines().count(), expected.len() + 1, "{lines}");
+        assert!(lines.starts_with("collection,key\nblock,"), "{lines}");
+        // each row of the page leads to its record
+        let page = stook.get(&format!("/t/main/search?q={}", encoded(&query))).text();
+        assert!(page.contains("collection=site&amp;key=") && page.contains("collection=block&amp;key="), "{page}");
+    }
+}
+
 /// Each tenant may have an instance of a service for itself.
 #[test]
 fn a_service_is_told_whose_records_they_are() {

@@ -18,7 +18,7 @@ use stook_engine::export::{self, Format};
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
-use stook_query::{Compiled, Heading, Suggestion, Vocabulary, carried, resolve};
+use stook_query::{Compiled, Everywhere, Heading, Suggestion, Vocabulary, carried, everywhere, resolve};
 use stook_store::Store;
 
 pub fn get(place: &Place, arguments: &Get) -> Outcome {
@@ -163,8 +163,12 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
     // what services are asked for makes a store
     let store = if catalogue.services.is_empty() { place.open_existing()?.1 } else { place.store(&catalogue, false)? };
     let tenant = open::tenant(&arguments.tenant)?;
+    let misread = |problem| Failure::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned());
+    if let Some(all) = everywhere(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
+        return show_all(&catalogue, &*store, &all.map_err(misread)?, arguments);
+    }
     let compiled = resolve(&arguments.query, &catalogue, &*store, &tenant, store.clock())?;
-    let mut compiled = compiled.map_err(|problem| Failure::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned()))?;
+    let mut compiled = compiled.map_err(misread)?;
     compiled.plan.offset = arguments.idx;
     compiled.plan.limit = (arguments.limit > 0).then_some(arguments.limit);
     if arguments.explain {
@@ -178,6 +182,19 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
     Ok(if is_whole { code } else { 2 })
 }
 
+/// Records of several collections.
+fn show_all(catalogue: &Catalogue, store: &dyn Store, all: &Everywhere, arguments: &Query) -> Outcome {
+    let began = Instant::now();
+    if arguments.explain || arguments.by_source {
+        return Err(Failure::new("records of several collections have no --explain and no --by-source"));
+    }
+    let found = all.find(store, arguments.idx, (arguments.limit > 0).then_some(arguments.limit))?;
+    let total = if arguments.format == QueryFormat::Table { Some(all.count(store)?) } else { None };
+    let rows = found.into_iter().map(|(collection, key)| vec![Value::text(catalogue.collections[collection].name.as_str()), Value::text(key)]);
+    let headings = ["collection", "key"].map(|name| Heading { name: name.into(), ty: FieldType::Text });
+    show_rows(&headings, rows.collect(), arguments.format, total, began)
+}
+
 fn show_answer(catalogue: &Catalogue, store: &dyn Store, mut compiled: Compiled, arguments: &Query) -> Outcome {
     let began = Instant::now();
     if !compiled.aggregates.is_empty() {
@@ -189,7 +206,7 @@ fn show_answer(catalogue: &Catalogue, store: &dyn Store, mut compiled: Compiled,
             compiled.headings.insert(0, Heading { name: "source".into(), ty: FieldType::Text });
         }
         compiled.plan.limit = None;
-        return show_rows(&compiled, rows, arguments.format, None, began);
+        return show_rows(&compiled.headings, rows, arguments.format, None, began);
     }
     match arguments.format {
         QueryFormat::Table => {
@@ -197,7 +214,7 @@ fn show_answer(catalogue: &Catalogue, store: &dyn Store, mut compiled: Compiled,
             let short = arguments.limit == 0 || (rows.len() as u64) < arguments.limit;
             let total =
                 if short && (!rows.is_empty() || arguments.idx == 0) { arguments.idx + rows.len() as u64 } else { store.count(&compiled.plan)? };
-            show_rows(&compiled, rows, arguments.format, Some(total), began)
+            show_rows(&compiled.headings, rows, arguments.format, Some(total), began)
         }
         _ => stream_rows(store, &compiled, arguments.format),
     }
@@ -217,8 +234,8 @@ fn stream_rows(store: &dyn Store, compiled: &Compiled, format: QueryFormat) -> O
         }
         let written = match format {
             QueryFormat::Csv => csv_line(&mut out, row.iter().zip(&compiled.headings).map(|(value, heading)| value.show(&heading.ty))),
-            QueryFormat::Ndjson => writeln!(out, "{}", row_json(compiled, &row)),
-            _ => write!(out, "{}{}", if first { "[\n" } else { ",\n" }, row_json(compiled, &row)),
+            QueryFormat::Ndjson => writeln!(out, "{}", row_json(&compiled.headings, &row)),
+            _ => write!(out, "{}{}", if first { "[\n" } else { ",\n" }, row_json(&compiled.headings, &row)),
         };
         first = false;
         // a reader that has seen enough (`| head`) is no failure
@@ -238,25 +255,23 @@ fn csv_line(out: &mut dyn Write, values: impl Iterator<Item = String>) -> std::i
     writer.flush()
 }
 
-fn row_json(compiled: &Compiled, row: &[Value]) -> Json {
-    let entries = compiled.headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty)));
+fn row_json(headings: &[Heading], row: &[Value]) -> Json {
+    let entries = headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty)));
     Json::Object(entries.collect::<Map<String, Json>>())
 }
 
-fn show_rows(compiled: &Compiled, rows: Vec<Vec<Value>>, format: QueryFormat, total: Option<u64>, began: Instant) -> Outcome {
+fn show_rows(headings: &[Heading], rows: Vec<Vec<Value>>, format: QueryFormat, total: Option<u64>, began: Instant) -> Outcome {
     let elapsed = began.elapsed();
     match format {
         QueryFormat::Table => {
             // columns without any value on this page say nothing
-            let shown: Vec<usize> =
-                (0..compiled.headings.len()).filter(|index| rows.len() == 1 || rows.iter().any(|row| !row[*index].is_null())).collect();
-            let headings: Vec<&str> = shown.iter().map(|index| compiled.headings[*index].name.as_str()).collect();
+            let shown: Vec<usize> = (0..headings.len()).filter(|index| rows.len() == 1 || rows.iter().any(|row| !row[*index].is_null())).collect();
+            let names: Vec<&str> = shown.iter().map(|index| headings[*index].name.as_str()).collect();
             let right: Vec<bool> =
-                shown.iter().map(|index| matches!(compiled.headings[*index].ty, FieldType::Integer | FieldType::Float | FieldType::Size)).collect();
-            let cells: Vec<Vec<String>> =
-                rows.iter().map(|row| shown.iter().map(|index| row[*index].show(&compiled.headings[*index].ty)).collect()).collect();
+                shown.iter().map(|index| matches!(headings[*index].ty, FieldType::Integer | FieldType::Float | FieldType::Size)).collect();
+            let cells: Vec<Vec<String>> = rows.iter().map(|row| shown.iter().map(|index| row[*index].show(&headings[*index].ty)).collect()).collect();
             if !rows.is_empty() {
-                println!("{}", table(&headings, &cells, &right));
+                println!("{}", table(&names, &cells, &right));
             }
             if let Some(total) = total {
                 let of = if total == rows.len() as u64 {
@@ -269,13 +284,13 @@ fn show_rows(compiled: &Compiled, rows: Vec<Vec<Value>>, format: QueryFormat, to
         }
         QueryFormat::Csv => {
             let mut out = std::io::stdout().lock();
-            csv_line(&mut out, compiled.headings.iter().map(|heading| heading.name.clone()))?;
+            csv_line(&mut out, headings.iter().map(|heading| heading.name.clone()))?;
             for row in &rows {
-                csv_line(&mut out, row.iter().zip(&compiled.headings).map(|(value, heading)| value.show(&heading.ty)))?;
+                csv_line(&mut out, row.iter().zip(headings).map(|(value, heading)| value.show(&heading.ty)))?;
             }
         }
-        QueryFormat::Json => println!("{}", Json::Array(rows.iter().map(|row| row_json(compiled, row)).collect())),
-        QueryFormat::Ndjson => rows.iter().for_each(|row| println!("{}", row_json(compiled, row))),
+        QueryFormat::Json => println!("{}", Json::Array(rows.iter().map(|row| row_json(headings, row)).collect())),
+        QueryFormat::Ndjson => rows.iter().for_each(|row| println!("{}", row_json(headings, row))),
     }
     Ok(0)
 }

@@ -4,6 +4,7 @@
 //! query      = lookup { "|" stage }
 //! lookup     = COLLECTION [ comparison ] { [","] condition }     a comparison right behind the collection is of its key
 //!            | condition { [","] condition } [","] COLLECTION { [","] condition }
+//!            | "records" { [","] condition }                          of all collections
 //! condition  = path comparison
 //! comparison = ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) value | "in" list | "between" "[" value "," value "]" | "last" DURATION
 //! stage      = "grep" item { "," item } | "sort" path ["-"] { "," path ["-"] } | "unique" | "each" path | aggregate { "," aggregate }
@@ -52,6 +53,7 @@
 //!   is 0. `median` of an even number is the mean of the two middle values.
 
 mod compile;
+mod everywhere;
 mod narrow;
 mod parse;
 mod suggest;
@@ -59,6 +61,7 @@ mod tags;
 mod words;
 
 pub use compile::{Compiled, Heading, compile};
+pub use everywhere::{Everywhere, everywhere, may_be_everywhere};
 pub use narrow::{COUNTED, Completion, Facet, Facets, as_value, complete, facets};
 pub use parse::{Comparison, Item, Lookup, Operator, Path, Query, Stage, ValueText, parse};
 pub use suggest::{MOST_TEXT, SUGGESTIONS, Suggestion, Vocabulary, suggest};

@@ -124,10 +124,20 @@ pub fn queries(store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<
 /// # Errors
 /// When the store fails; inside, what is wrong with the query.
 pub fn resolve(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, now: i64) -> Result<Result<Compiled, Diagnostic>, StoreError> {
-    let mut query = match parse(text) {
-        Ok(query) => query,
-        Err(problem) => return Ok(Err(problem)),
-    };
+    match parse(text) {
+        Ok(query) => resolve_parsed(query, catalogue, store, tenant, now),
+        Err(problem) => Ok(Err(problem)),
+    }
+}
+
+/// The same of a query that was parsed.
+pub(crate) fn resolve_parsed(
+    mut query: Query,
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    now: i64,
+) -> Result<Result<Compiled, Diagnostic>, StoreError> {
     if let Err(problem) = query.apply_words(catalogue) {
         return Ok(Err(problem));
     }

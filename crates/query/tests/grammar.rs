@@ -18,6 +18,8 @@
 //!   values of `median` are those in order of size, not of arrival.
 //! * `system=` is a condition on a field that says who knows of a record (`derive: sources`); values stay consolidated, and what each source
 //!   says stands beside them (`--by-source`). `instance=` is the tenant: the URLs of its services may name it.
+//! * `records` lists collection and key of what all collections have; a field that `grep` names must be there. `queries`, the texts that others
+//!   have asked, are nobody else's business.
 //! * Not about stored records, and so not here: choosing services by values, answering a query from another query's cached answer, expiry times.
 
 #![allow(clippy::expect_used, reason = "a test may stop")]

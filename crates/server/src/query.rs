@@ -6,7 +6,7 @@ use crate::problem::{Answer, Problem};
 use crate::records::{blocking, json_answer, nothing_else};
 use crate::request::{Ctx, JSON};
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -15,12 +15,13 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use stook_catalogue::diagnostic::render;
-use stook_catalogue::value::Value;
+use stook_catalogue::diagnostic::{Diagnostic, render};
+use stook_catalogue::value::{FieldType, Value};
 use stook_engine::aggregate::by_source;
 use stook_engine::ask::{Status, When, Wish};
 use stook_engine::export::{self, Format};
-use stook_query::{Compiled, Completion, complete, facets, resolve};
+use stook_query::{Compiled, Completion, Heading, complete, everywhere, facets, may_be_everywhere, resolve};
+use stook_store::StoreError;
 
 /// Most rows of a page.
 pub const MOST_ROWS: u64 = 10_000;
@@ -78,14 +79,66 @@ pub async fn compiled(ctx: &Ctx, text: &str) -> Answer<Compiled> {
         true => blocking(move || resolve(&own, &app.catalogue, &*app.store, &tenant, now)).await?,
         false => resolve(text, &app.catalogue, &*app.store, &tenant, now)?,
     };
-    resolved.map_err(|problem| {
-        let shown = render("query", text, std::slice::from_ref(&problem), false);
-        let detail = match &problem.help {
-            Some(help) => format!("{}; {help}", problem.message),
-            None => problem.message.clone(),
-        };
-        Problem::bad(detail).with("at", problem.span.start).with("until", problem.span.end).with("shown", shown.trim_end())
-    })
+    resolved.map_err(|problem| misread(text, &problem))
+}
+
+/// What is wrong with a query, at its place.
+fn misread(text: &str, problem: &Diagnostic) -> Problem {
+    let shown = render("query", text, std::slice::from_ref(problem), false);
+    let detail = match &problem.help {
+        Some(help) => format!("{}; {help}", problem.message),
+        None => problem.message.clone(),
+    };
+    Problem::bad(detail).with("at", problem.span.start).with("until", problem.span.end).with("shown", shown.trim_end())
+}
+
+/// The records of several collections, where the query is of all of them. Services are not asked.
+async fn of_all(ctx: &Ctx, page: &Page) -> Answer<Option<Response>> {
+    if page.query.len() > LONGEST {
+        return Ok(None);
+    }
+    let (app, tenant, text) = (ctx.app.clone(), ctx.tenant.clone(), page.query.clone());
+    if !may_be_everywhere(&text) {
+        return Ok(None);
+    }
+    let find = move || everywhere(&text, &app.catalogue, &*app.store, &tenant, app.store.clock());
+    let Some(all) = blocking(find).await? else { return Ok(None) };
+    let all = all.map_err(|problem| misread(&page.query, &problem))?;
+    if page.explain || page.by_source || page.after.is_some() {
+        return Err(Problem::bad("records of several collections have no explain, by_source or after"));
+    }
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let (idx, limit, total) = (page.idx, page.limit, page.total);
+    let read = move || Ok::<_, StoreError>((all.find(&*app.store, idx, Some(limit))?, if total { Some(all.count(&*app.store)?) } else { None }));
+    let (found, total) = blocking(read).await?;
+    let rows =
+        found.into_iter().map(|(collection, key)| vec![Value::text(ctx.app.catalogue.collections[collection].name.as_str()), Value::text(key)]);
+    let rows: Vec<Vec<Value>> = rows.collect();
+    let headings = ["collection", "key"].map(|name| Heading { name: name.into(), ty: FieldType::Text });
+    if let Some(lines) = as_lines(page.form, &headings, &rows) {
+        return Ok(Some((StatusCode::OK, lines).into_response()));
+    }
+    let mut body = json!({ "columns": ["collection", "key"], "rows": rows.iter().map(|row| shown(&headings, row)).collect::<Vec<_>>() });
+    if let Some(total) = total {
+        body["total"] = total.into();
+    }
+    Ok(Some(json_answer(StatusCode::OK, body.to_string())))
+}
+
+/// A row as an object.
+fn shown(headings: &[Heading], row: &[Value]) -> Map<String, Json> {
+    headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty))).collect()
+}
+
+/// Rows as text with its media type, where that is wanted.
+fn as_lines(form: Form, headings: &[Heading], rows: &[Vec<Value>]) -> Option<([(HeaderName, &'static str); 1], String)> {
+    let (media, text) = match form {
+        Form::Json => return None,
+        Form::Csv => ("text/csv; charset=utf-8; header=present", csv(headings, rows)),
+        Form::Ndjson => ("application/x-ndjson", rows.iter().map(|row| Json::Object(shown(headings, row)).to_string() + "\n").collect()),
+    };
+    Some(([(header::CONTENT_TYPE, media)], text))
 }
 
 /// `?q=QUERY&idx=&limit=&after=&total=&explain=&format=`
@@ -156,6 +209,9 @@ pub async fn post(ctx: Ctx, body: Body) -> Answer {
 }
 
 async fn ask(ctx: Ctx, page: Page) -> Answer {
+    if let Some(answer) = of_all(&ctx, &page).await? {
+        return Ok(answer);
+    }
     let mut compiled = compiled(&ctx, &page.query).await?;
     compiled.plan.offset = page.idx;
     compiled.plan.limit = Some(page.limit);
@@ -255,10 +311,7 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
         return Ok(json_answer(StatusCode::OK, json!({ "explain": store.explain(&compiled.plan)? }).to_string()));
     }
     let names: Vec<&str> = compiled.headings.iter().map(|heading| heading.name.as_str()).collect();
-    let shown = |row: &[Value]| -> Map<String, Json> {
-        let cells = names.iter().zip(row).zip(&compiled.headings);
-        cells.map(|((name, value), heading)| ((*name).to_owned(), value.to_json(&heading.ty))).collect()
-    };
+    let shown = |row: &[Value]| shown(&compiled.headings, row);
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
         let mut body = json!({ "columns": names, "rows": [shown(&row)] });
@@ -273,14 +326,8 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
         return Ok(json_answer(code, body.to_string()));
     }
     let rows = store.find(&compiled.plan)?.rows;
-    let lines = || rows.iter().map(|row| Json::Object(shown(row)).to_string() + "\n").collect();
-    let text = match page.form {
-        Form::Json => None,
-        Form::Csv => Some(("text/csv; charset=utf-8; header=present", csv(compiled, &rows))),
-        Form::Ndjson => Some(("application/x-ndjson", lines())),
-    };
-    if let Some((media, text)) = text {
-        let mut response = (code, [(header::CONTENT_TYPE, media)], text).into_response();
+    if let Some(lines) = as_lines(page.form, &compiled.headings, &rows) {
+        let mut response = (code, lines).into_response();
         let states: Vec<String> = said.unwrap_or_default().iter().map(|status| format!("{}={}", status.source, status.state())).collect();
         if let (false, Ok(states)) = (states.is_empty(), HeaderValue::from_str(&states.join(", "))) {
             response.headers_mut().insert("stook-services", states);
@@ -298,14 +345,14 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
     Ok(json_answer(code, body.to_string()))
 }
 
-fn csv(compiled: &Compiled, rows: &[Vec<Value>]) -> String {
+fn csv(headings: &[Heading], rows: &[Vec<Value>]) -> String {
     let quoted = |text: &str| {
         let plain = !text.contains(['"', ',', '\n', '\r']);
         if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
     };
     let line = |cells: Vec<String>| cells.join(",") + "\r\n";
-    let head = line(compiled.headings.iter().map(|heading| quoted(&heading.name)).collect());
-    let cells = |row: &Vec<Value>| row.iter().zip(&compiled.headings).map(|(value, heading)| quoted(&value.show(&heading.ty))).collect();
+    let head = line(headings.iter().map(|heading| quoted(&heading.name)).collect());
+    let cells = |row: &Vec<Value>| row.iter().zip(headings).map(|(value, heading)| quoted(&value.show(&heading.ty))).collect();
     rows.iter().fold(head, |text, row| text + &line(cells(row)))
 }
 

@@ -101,9 +101,10 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
         @else if !rows.is_empty() {
             div.results {
                 (table(visit, answer, rows, visit.param("all").is_some()))
-                aside aria-label="Counts by field" hx-get=(visit.to("facets", &[("q", query), ("part", "1")])) hx-trigger="load" {
+                // rows of several collections have no fields in common
+                @if answer["collection"].is_string() { aside aria-label="Counts by field" hx-get=(visit.to("facets", &[("q", query), ("part", "1")])) hx-trigger="load" {
                     p.quiet { a href=(visit.to("facets", &[("q", query)])) { "Counts by field" } }
-                }
+                } }
             }
         }
         nav.pages aria-label="Pages of results" {
@@ -156,6 +157,7 @@ fn table(visit: &Visit, answer: &Json, rows: &[Json], all: bool) -> Markup {
                             @for name in &shown {
                                 td class=[is_number(name).then_some("number")] {
                                     @match (*name, collection) {
+                                        ("key", None) if row["collection"].is_string() => a href=(visit.to("record", &[("collection", named(row, "collection")), ("key", &plain(&row["key"]))])) { (value(&row["key"])) },
                                         ("key", Some(collection)) => a href=(visit.to("record", &[("collection", collection), ("key", &plain(&row["key"]))])) { (value(&row["key"])) },
                                         _ => (value(&row[*name])),
                                     }

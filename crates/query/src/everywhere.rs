@@ -1,0 +1,101 @@
+//! `records` in the place of a collection: what any collection has. `records site=T1_CH_CERN` finds the records of all collections of which
+//! each of the conditions can be asked; a field that `grep` names must be there. They come by collection and key.
+
+use crate::parse::{Item, Query, Stage, parse};
+use crate::tags::resolve_parsed;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::diagnostic::Diagnostic;
+use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::{Result, Store, Tenant};
+
+/// The word.
+const EVERYWHERE: &str = "records";
+
+/// A query of several collections.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Everywhere {
+    /// Keys of each collection's records.
+    plans: Vec<Plan>,
+}
+
+/// Whether a text has to be looked at for a query of all collections: most have not, and are parsed once.
+pub fn may_be_everywhere(text: &str) -> bool {
+    text.trim_start().starts_with(EVERYWHERE)
+}
+
+/// The query of all collections that a text is, if it is one; inside, what is wrong with it. `now` is as for [`crate::compile`].
+///
+/// # Errors
+/// When the store fails.
+pub fn everywhere(
+    text: &str,
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    now: i64,
+) -> Result<Option<std::result::Result<Everywhere, Diagnostic>>> {
+    if !may_be_everywhere(text) {
+        return Ok(None);
+    }
+    let is_known = catalogue.collection(EVERYWHERE).is_some() || catalogue.words.iter().any(|word| word.name == EVERYWHERE);
+    let Some(query) = parse(text).ok().filter(|query| query.lookup.collection.text == EVERYWHERE && !is_known) else { return Ok(None) };
+    let mut columns = query.stages.iter().flat_map(|stage| if let Stage::Grep(items) = stage { items.as_slice() } else { &[] });
+    let names_fields = columns.any(|item| matches!(item, Item::Column(_)));
+    if query.stages.iter().any(|stage| !matches!(stage, Stage::Grep(_))) {
+        let problem = Diagnostic::new(query.lookup.collection.span, "records of several collections come by collection and key");
+        return Ok(Some(Err(problem.help("leave out all but `grep`, or ask one collection"))));
+    }
+    let (mut plans, mut refused) = (Vec::new(), None);
+    for collection in catalogue.collections.iter().filter(|collection| collection.rows_of.is_none()) {
+        let mut own: Query = query.clone();
+        own.lookup.collection.text.clone_from(&collection.name);
+        match resolve_parsed(own, catalogue, store, tenant, now)? {
+            Ok(compiled) => {
+                let mut plan = compiled.plan;
+                let columns = std::mem::replace(&mut plan.columns, vec![Column::Key]);
+                if names_fields {
+                    plan.conditions.extend(columns.into_iter().map(|column| Condition { column, test: Test::Exists(true) }));
+                }
+                plans.push(plan);
+            }
+            Err(problem) => refused = refused.or(Some(problem)),
+        }
+    }
+    Ok(Some(match refused {
+        Some(problem) if plans.is_empty() => Err(problem),
+        _ => Ok(Everywhere { plans }),
+    }))
+}
+
+impl Everywhere {
+    /// Collections, by index, and keys of a page.
+    ///
+    /// # Errors
+    /// When the store fails.
+    ///
+    /// Cost: a page of each collection until there are enough, and the number of records of those that are left out whole.
+    pub fn find(&self, store: &dyn Store, offset: u64, limit: Option<u64>) -> Result<Vec<(usize, String)>> {
+        let (mut skipped, mut found) = (offset, Vec::new());
+        for plan in &self.plans {
+            let left = limit.map(|limit| limit.saturating_sub(found.len() as u64));
+            if left == Some(0) {
+                break;
+            }
+            let rows = store.find(&Plan { offset: skipped, limit: left, ..plan.clone() })?.rows;
+            if skipped > 0 {
+                skipped = if rows.is_empty() { skipped.saturating_sub(store.count(plan)?) } else { 0 };
+            }
+            let key = |row: Vec<stook_catalogue::value::Value>| Some((plan.collection, row.first()?.as_text()?.to_owned()));
+            found.extend(rows.into_iter().filter_map(key));
+        }
+        Ok(found)
+    }
+
+    /// How many records there are.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn count(&self, store: &dyn Store) -> Result<u64> {
+        self.plans.iter().map(|plan| store.count(plan)).sum()
+    }
+}
