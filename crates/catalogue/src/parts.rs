@@ -91,6 +91,8 @@ type Statement<'a> = (&'a Contribution, Option<Part<'a>>);
 fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -> Option<Contribution> {
     let own = contributions.iter().filter(|own| own.source() == source && own.is_heard());
     let mut heard: Vec<Statement<'_>> = own.map(|own| (own, Part::of(collection, &own.contributor))).collect();
+    // a part of a list that the definition has no more says nothing
+    heard.retain(|(own, part)| part.is_some() || *own.contributor == *source);
     heard.sort_by_key(|(own, _)| order(own));
     // everything before what tells everything is over
     let begin = heard.iter().rposition(|(_, part)| part.is_none()).unwrap_or(0);
