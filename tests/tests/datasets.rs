@@ -569,6 +569,39 @@ fn what_is_not_fresh_is_asked_again() {
     assert_eq!(rows(&asked.whole(&of(2), "")).len(), all_blocks(&data).iter().filter(|block| block.dataset == data.dataset(2).name).count());
 }
 
+/// A question that is asked again and again leaves the jobs of its last answer.
+#[test]
+fn jobs_of_replaced_answers_go() {
+    let (services, data, definition) = services(30);
+    for place in Place::both(&definition) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let asked = Asked(&stook);
+        let query = format!("block dataset={}", data.dataset(4).name);
+        let jobs = || -> BTreeSet<u64> {
+            let jobs = place.json(&["jobs", "--json", "--limit", "1000"]);
+            jobs.as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()).collect()
+        };
+        asked.whole(&query, "");
+        let first = jobs();
+        for _ in 0..4 {
+            asked.whole(&query, "&ask=always");
+        }
+        let last = jobs();
+        assert!(last.len() == first.len() && last.is_disjoint(&first), "{first:?} {last:?}");
+        // a failure leaves the last whole answer, and what became of the newest attempt
+        services.fault("catalog", Fault::Cut, u64::MAX);
+        for _ in 0..3 {
+            asked.get(&query, "&ask=always");
+        }
+        services.heal();
+        assert!(jobs().len() <= last.len() + 1, "{last:?} {:?}", jobs());
+        let whole = asked.whole(&query, "&ask=always");
+        let named: BTreeSet<u64> =
+            whole["services"].as_array().unwrap().iter().flat_map(|one| one["jobs"].as_array().unwrap()).map(|job| job.as_u64().unwrap()).collect();
+        assert_eq!(jobs(), named);
+    }
+}
+
 #[test]
 fn what_is_needed_again_and_again_is_asked_ahead() {
     let (services, data, definition) = services(20);

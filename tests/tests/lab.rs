@@ -253,7 +253,8 @@ fn mistakes_in_plans_are_said() {
         place.file("plan.yaml", text);
         place.run(&["lab", "load", place.path("plan.yaml").to_str().unwrap()]).exits(1).complains(words);
     };
-    wrong("target: http://127.0.0.1:1\nroutes: [{ gett: / }]", &["plan.yaml", "unknown field `gett`"]);
+    wrong("target: http://127.0.0.1:1\nroutes:\n  - { get: /a }\n  - { gett: / }", &["plan.yaml:4:7", "unknown field `gett`"]);
+    wrong("target: http://127.0.0.1:1\nconnections: many\nroutes: [{ get: / }]", &["plan.yaml:2:14", "string \"many\""]);
     wrong("target: http://127.0.0.1:1\nroutes: [{ get: '/{id}' }]", &["there is no parameter `id`"]);
     wrong("target: http://127.0.0.1:1\nroutes: []", &["a plan has at least one route"]);
     wrong("target: 127.0.0.1:1\nroutes: [{ get: / }]", &["a target begins with http://"]);

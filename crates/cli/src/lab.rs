@@ -5,9 +5,11 @@ use crate::work::stop_signal;
 use crate::{Failure, Outcome, output};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::yaml::{self, Kind as Shape, Node};
 use stook_lab::measure::capacity::{self, Points};
 use stook_lab::measure::compare::{self, Compared};
@@ -254,8 +256,35 @@ fn plan_of(what: &LabTarget) -> Result<PlanText, Failure> {
 
 fn read_yaml<T: serde::de::DeserializeOwned>(path: &str) -> Result<T, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::new(format!("{path}: {error}")))?;
-    let node = yaml::parse(&text).map_err(|problems| Failure::new(stook_catalogue::diagnostic::render(path, &text, &problems, output::colours())))?;
-    serde_json::from_value(to_json(&node)).map_err(|error| Failure::new(format!("{path}: {error}")))
+    let wrong = |problems: &[Diagnostic]| Failure::new(render(path, &text, problems, output::colours()).trim_end().to_owned());
+    let node = yaml::parse(&text).map_err(|problems| wrong(&problems))?;
+    serde_path_to_error::deserialize(to_json(&node)).map_err(|error| {
+        let (name, value) = place_of(&node, error.path());
+        let message = error.inner().to_string();
+        // of a name that is not known, the name is wrong, not what stands behind it
+        let place = if message.starts_with("unknown field") || value.is_empty() { name } else { value };
+        wrong(&[Diagnostic::new(place, message)])
+    })
+}
+
+/// Where something stands that a path leads to, with its name; where a part of the path leads nowhere, what is around it.
+fn place_of(node: &Node, path: &serde_path_to_error::Path) -> (Range<usize>, Range<usize>) {
+    use serde_path_to_error::Segment;
+    let (mut node, mut place) = (node, (node.span.clone(), node.span.clone()));
+    for segment in path {
+        let inner = match (segment, &node.kind) {
+            (Segment::Map { key }, Shape::Map(entries)) => entries.iter().find(|(name, _)| name.text() == Some(key)),
+            (Segment::Seq { index }, Shape::List(items)) => {
+                let Some(item) = items.get(*index) else { break };
+                (node, place) = (item, (item.span.clone(), item.span.clone()));
+                continue;
+            }
+            _ => None,
+        };
+        let Some((name, value)) = inner else { break };
+        (node, place) = (value, (name.span.clone(), value.span.clone()));
+    }
+    place
 }
 
 fn to_json(node: &Node) -> serde_json::Value {

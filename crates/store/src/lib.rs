@@ -883,6 +883,12 @@ pub trait Store: Send + Sync {
     /// When the database fails.
     fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()>;
 
+    /// Removes a job that has ended, with its journal; one that has not stays. What it committed stays, and says its number.
+    ///
+    /// # Errors
+    /// When there is no such job, or the database fails.
+    fn forget_job(&self, job: JobId) -> Result<()>;
+
     /// Outcomes of a job's documents in the order of its files, `limit` of them after document `after`.
     ///
     /// # Errors

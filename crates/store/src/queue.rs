@@ -233,3 +233,7 @@ pub struct Job {
     /// Chunks that failed too often.
     pub chunks_dead: u64,
 }
+
+/// Tables that say something of a job, with the column that has its number.
+pub(crate) const OF_JOB: [(&str, &str); 6] =
+    [("chunks", "job"), ("chunk_journals", "job"), ("troubles", "job"), ("failed_documents", "job"), ("corrections", "job"), ("jobs", "id")];

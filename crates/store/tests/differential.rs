@@ -84,6 +84,7 @@ enum Step {
         job: u64,
         failed: bool,
     },
+    Forget(u64),
     Replace {
         job: u64,
         ordinal: u32,
@@ -151,6 +152,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => job().prop_map(Step::TakeOver),
         1 => job().prop_map(Step::Retry),
         1 => (job(), any::<bool>()).prop_map(|(job, failed)| Step::End { job, failed }),
+        1 => job().prop_map(Step::Forget),
         1 => (job(), 1..5_u32, 0..3_usize).prop_map(|(job, ordinal, parts)| Step::Replace { job, ordinal, parts }),
         8 => ask,
     ]
@@ -273,6 +275,7 @@ impl Client {
             Step::End { job, failed } => {
                 say(self.store.end_job(*job, if *failed { JobState::Failed } else { JobState::Cancelled }, "ended").map(|()| String::new()))
             }
+            Step::Forget(job) => say(self.store.forget_job(*job).map(|()| String::new())),
             Step::Replace { job, ordinal, parts } => {
                 let part = |place: usize| NewChunk { ordinal: 0, slice: Slice { offset: place as u64, documents: 1, ..Slice::default() } };
                 let chunk = ChunkId { job: *job, ordinal: *ordinal };

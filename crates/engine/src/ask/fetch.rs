@@ -151,11 +151,11 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
     let begun = store.clock();
     let old = known.of(question.asked)?;
     let asked_before = !old.is_empty();
-    for old in old.into_iter().filter(|old| old.state == State::Running && old.expires < begun) {
+    for old in old.iter().filter(|old| old.state == State::Running && old.expires < begun) {
         // whoever had asked is gone
-        for job in old.jobs {
-            if store.job_state(job).is_ok_and(|state| !state.is_final()) {
-                store.end_job(job, JobState::Cancelled, "the service is asked again")?;
+        for job in &old.jobs {
+            if store.job_state(*job).is_ok_and(|state| !state.is_final()) {
+                store.end_job(*job, JobState::Cancelled, "the service is asked again")?;
             }
         }
     }
@@ -200,6 +200,13 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
     answer.ended = store.clock();
     answer.expires = answer.ended.saturating_add(ttl);
     known.note(&answer, wide)?;
+    // the last whole answer keeps its jobs, and what was tried since; somebody may have asked meanwhile
+    let kept = known.of(question.asked)?;
+    for job in old.iter().flat_map(|old| &old.jobs).filter(|job| !kept.iter().any(|kept| kept.jobs.contains(job))) {
+        if store.job_state(*job).is_ok_and(JobState::is_final) {
+            store.forget_job(*job)?;
+        }
+    }
     // what was said here meanwhile may be older than what another one did not say
     for newer in known.newer(begun)? {
         if let Some((call, told)) = known.told(&newer) {
@@ -323,39 +330,18 @@ impl Fetching<'_> {
         let index = self.source.feeds[0].collection;
         let collection = &self.rules.catalogue.collections[index];
         let key = key_field(collection);
-        let mut tests: Vec<(usize, Test)> = told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect();
+        let tests: Vec<(usize, Test)> = told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect();
         let column = |field: usize| if key == Some(field) { Column::Key } else { Column::Field(field) };
         let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
         let keys = keys_of(self.store, &Plan { conditions, ..Plan::all(self.tenant.clone(), index) })?;
-        let name = self.source.name.clone();
-        let has = move |own: &Contribution, tests: &[(usize, Test)]| match &own.said {
-            Said::Values(values) => tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value))),
-            Said::Gone => false,
-        };
+        // a condition on members chose elements, not records
+        let tests = tests.into_iter().filter(|(field, _)| collection.member(*field).is_none()).collect();
+        let old = Old { source: self.source.name.clone(), begun, tests };
         let taken: Taken = match part(collection, call, told) {
-            None => Arc::new(move |all| {
-                all.retain(|own| own.source() != name || own.as_of >= begun || !has(own, &tests));
-                leave_out_empty(all, &name);
-            }),
+            None => Arc::new(move |all| old.retire(all)),
             Some(part) => {
-                let rules = self.rules.clone();
-                let contributor: Box<str> = format!("{name}:{part}").into();
-                tests.retain(|(field, _)| collection.member(*field).is_none());
-                Arc::new(move |all| {
-                    let collection = &rules.catalogue.collections[index];
-                    let Some(part) = Part::of(collection, &contributor) else { return };
-                    let tells = |own: &Contribution| {
-                        let Said::Values(values) = &own.said else { return false };
-                        let tells = values.get(part.list).is_some_and(|list| list.elements().iter().any(|element| part.holds(element)));
-                        own.source() == name && own.as_of < begun && tells && has(own, &tests)
-                    };
-                    if all.iter().any(|own| own.contributor == contributor && own.as_of >= begun) || !all.iter().any(tells) {
-                        return;
-                    }
-                    all.retain(|own| own.contributor != contributor);
-                    all.push(nothing(&contributor, begun));
-                    leave_out_empty(all, &name);
-                })
+                let (rules, contributor) = (self.rules.clone(), format!("{}:{part}", self.source.name));
+                Arc::new(move |all| old.retire_part(&rules.catalogue.collections[index], &contributor, all))
             }
         };
         let caller = format!("answer of {}", self.service.name);
@@ -387,27 +373,60 @@ fn with_verb_only(url: &str) -> String {
     query.split('&').find(|part| part.starts_with("verb=")).map_or(path.to_owned(), |verb| format!("{path}?{verb}"))
 }
 
-/// Says that a source knows no element of a part any more.
-fn nothing(contributor: &str, as_of: i64) -> Contribution {
-    let (hash, origin) = ([0; 16], Origin::default());
-    Contribution {
-        contributor: contributor.into(),
-        as_of,
-        hash,
-        generation: 0,
-        origin,
-        before: None,
-        retired: Retired::No,
-        said: Said::Gone,
-        raw: None,
-    }
+/// What a source said of some records before it was asked again.
+struct Old {
+    source: String,
+    /// When it was asked again.
+    begun: i64,
+    /// Conditions that it was told, by field.
+    tests: Vec<(usize, Test)>,
 }
 
-/// What a source says only not to know is left out where it says nothing else.
-fn leave_out_empty(contributions: &mut Vec<Contribution>, source: &str) {
-    let is_said = |own: &Contribution| own.source() == source && matches!(own.said, Said::Values(_));
-    if !contributions.iter().any(is_said) {
-        contributions.retain(|own| own.source() != source || !own.contributor.contains(':'));
+impl Old {
+    fn has(&self, own: &Contribution) -> bool {
+        let Said::Values(values) = &own.said else { return false };
+        let is_meant = || self.tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value)));
+        own.source() == self.source && own.as_of < self.begun && is_meant()
+    }
+
+    /// A whole answer does not say it any more.
+    fn retire(&self, contributions: &mut Vec<Contribution>) {
+        contributions.retain(|own| !self.has(own));
+        self.leave_out_nothing(contributions);
+    }
+
+    /// An answer that tells a part does not tell the elements of the part any more.
+    fn retire_part(&self, collection: &Collection, contributor: &str, contributions: &mut Vec<Contribution>) {
+        let Some(part) = Part::of(collection, contributor) else { return };
+        let tells = |own: &Contribution| match &own.said {
+            Said::Values(values) => values.get(part.list).is_some_and(|list| list.elements().iter().any(|element| part.holds(element))),
+            Said::Gone => false,
+        };
+        let is_said_anew = contributions.iter().any(|own| *own.contributor == *contributor && own.as_of >= self.begun);
+        if is_said_anew || !contributions.iter().any(|own| self.has(own) && tells(own)) {
+            return;
+        }
+        contributions.retain(|own| *own.contributor != *contributor);
+        contributions.push(Contribution {
+            contributor: contributor.into(),
+            as_of: self.begun,
+            hash: [0; 16],
+            generation: 0,
+            origin: Origin::default(),
+            before: None,
+            retired: Retired::No,
+            said: Said::Gone,
+            raw: None,
+        });
+        self.leave_out_nothing(contributions);
+    }
+
+    /// That the source knows nothing of a part need not be said where it says nothing else.
+    fn leave_out_nothing(&self, contributions: &mut Vec<Contribution>) {
+        let is_said = |own: &Contribution| own.source() == self.source && matches!(own.said, Said::Values(_));
+        if !contributions.iter().any(is_said) {
+            contributions.retain(|own| own.source() != self.source || !own.contributor.contains(':'));
+        }
     }
 }
 

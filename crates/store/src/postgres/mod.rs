@@ -506,6 +506,10 @@ impl Store for PostgresStore {
         self.write(|session, stamp| work::end_job(session, job, state, reason, stamp))
     }
 
+    fn forget_job(&self, job: JobId) -> Result<()> {
+        self.write(|session, _| work::forget_job(session, job))
+    }
+
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
         self.ask_snapshot(|session| work::journal(session, &self.catalogue, job, after, limit, troubles_only))
     }

@@ -403,6 +403,16 @@ pub fn end_job(session: &mut Session, job: JobId, state: JobState, reason: &str,
     Ok(())
 }
 
+pub fn forget_job(session: &mut Session, job: JobId) -> Attempt<()> {
+    if !locked_state(session, job)?.is_final() {
+        return Ok(());
+    }
+    for (table, column) in OF_JOB {
+        session.execute(&format!("DELETE FROM {table} WHERE {column} = $1"), &[&(job as i64)])?;
+    }
+    Ok(())
+}
+
 /// The state of a job that must be there; nobody else changes it until the transaction ends.
 fn locked_state(session: &mut Session, job: JobId) -> Attempt<JobState> {
     let row = session.first("SELECT state FROM jobs WHERE id = $1 FOR UPDATE", &[&(job as i64)])?;

@@ -572,6 +572,10 @@ impl Store for SqliteStore {
         self.write(move |connection, stamp| work::end_job(connection, job, state, &reason, stamp))
     }
 
+    fn forget_job(&self, job: JobId) -> Result<()> {
+        self.write(move |connection, _| work::forget_job(connection, job))
+    }
+
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
         self.with_snapshot(|connection| work::journal(connection, &self.catalogue, job, after, limit, troubles_only))
     }

@@ -342,6 +342,16 @@ pub fn end_job(connection: &Connection, job: JobId, state: JobState, reason: &st
     execute(connection, "DELETE FROM chunks WHERE job = ?", params![job as i64])
 }
 
+pub fn forget_job(connection: &Connection, job: JobId) -> Result<()> {
+    if !job_state(connection, job)?.is_final() {
+        return Ok(());
+    }
+    for (table, column) in OF_JOB {
+        execute(connection, &format!("DELETE FROM {table} WHERE {column} = ?"), params![job as i64])?;
+    }
+    Ok(())
+}
+
 /// The state of a job that must be there.
 pub fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
     let mut statement = connection.prepare_cached("SELECT state FROM jobs WHERE id = ?").map_err(failure)?;

@@ -177,6 +177,7 @@ macro_rules! conformance {
                 a_job_waits_for_the_rest_of_its_files,
                 a_cancelled_job_has_no_chunks_and_fences_its_workers,
                 a_failed_job_has_no_waiting_chunks_and_says_why,
+                a_job_that_has_ended_can_be_forgotten,
                 ending_a_job_that_has_ended_changes_nothing,
                 a_job_that_is_not_there_is_named_in_the_error,
                 jobs_are_listed_newest_first,

@@ -580,6 +580,24 @@ pub fn a_cancelled_job_has_no_chunks_and_fences_its_workers(place: &Place) {
     assert!(desk.record(&format!("record of {id}.1")).is_some(), "what was committed stays");
 }
 
+pub fn a_job_that_has_ended_can_be_forgotten(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let (id, other) = (job_of(&desk, 2), job_of(&desk, 1));
+    finish(&desk, &lease(&desk, 1, 60)[0]);
+    desk.store.forget_job(id).expect("nothing to forget");
+    assert!(!job(&desk, id).state.is_final(), "one that goes on stays");
+    while let Some(next) = lease(&desk, 1, 60).first() {
+        finish(&desk, next);
+    }
+    let journal = desk.store.journal(other, 0, 100, false).expect("a journal");
+    desk.store.forget_job(id).expect("forgetting works");
+    assert!(desk.store.job(id).is_err() && desk.store.journal(id, 0, 100, false).is_err() && desk.store.forget_job(id).is_err());
+    assert_eq!(desk.store.jobs(None, 10).expect("jobs").iter().map(|job| job.id).collect::<Vec<_>>(), [other]);
+    assert_eq!(desk.store.journal(other, 0, 100, false).expect("a journal"), journal);
+    assert!(desk.record(&format!("record of {id}.1")).is_some(), "what was committed stays");
+    assert!(job_of(&desk, 1) > other, "no number comes again");
+}
+
 pub fn a_failed_job_has_no_waiting_chunks_and_says_why(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     let id = job_of(&desk, 3);
