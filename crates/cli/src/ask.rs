@@ -165,7 +165,7 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
     let tenant = open::tenant(&arguments.tenant)?;
     let misread = |problem| Failure::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned());
     if let Some(all) = everywhere(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
-        return show_all(&catalogue, &*store, &all.map_err(misread)?, arguments);
+        return show_all(&*store, &all.map_err(misread)?, arguments);
     }
     let compiled = resolve(&arguments.query, &catalogue, &*store, &tenant, store.clock())?;
     let mut compiled = compiled.map_err(misread)?;
@@ -183,16 +183,14 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
 }
 
 /// Records of several collections.
-fn show_all(catalogue: &Catalogue, store: &dyn Store, all: &Everywhere, arguments: &Query) -> Outcome {
+fn show_all(store: &dyn Store, all: &Everywhere, arguments: &Query) -> Outcome {
     let began = Instant::now();
     if arguments.explain || arguments.by_source {
         return Err(Failure::new("records of several collections have no --explain and no --by-source"));
     }
-    let found = all.find(store, arguments.idx, (arguments.limit > 0).then_some(arguments.limit))?;
+    let rows = all.find(store, arguments.idx, (arguments.limit > 0).then_some(arguments.limit))?;
     let total = if arguments.format == QueryFormat::Table { Some(all.count(store)?) } else { None };
-    let rows = found.into_iter().map(|(collection, key)| vec![Value::text(catalogue.collections[collection].name.as_str()), Value::text(key)]);
-    let headings = ["collection", "key"].map(|name| Heading { name: name.into(), ty: FieldType::Text });
-    show_rows(&headings, rows.collect(), arguments.format, total, began)
+    show_rows(&Everywhere::headings(), rows, arguments.format, total, began)
 }
 
 fn show_answer(catalogue: &Catalogue, store: &dyn Store, mut compiled: Compiled, arguments: &Query) -> Outcome {

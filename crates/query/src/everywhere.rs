@@ -1,10 +1,12 @@
 //! `records` in the place of a collection: what any collection has. `records site=T1_CH_CERN` finds the records of all collections of which
 //! each of the conditions can be asked; a field that `grep` names must be there. They come by collection and key.
 
+use crate::compile::Heading;
 use crate::parse::{Item, Query, Stage, parse};
 use crate::tags::resolve_parsed;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::Diagnostic;
+use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::{Result, Store, Tenant};
 
@@ -14,8 +16,8 @@ const EVERYWHERE: &str = "records";
 /// A query of several collections.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Everywhere {
-    /// Keys of each collection's records.
-    plans: Vec<Plan>,
+    /// Each collection's name, and the keys of its records.
+    plans: Vec<(String, Plan)>,
 }
 
 /// Whether a text has to be looked at for a query of all collections: most have not, and are parsed once.
@@ -56,7 +58,7 @@ pub fn everywhere(
                 if names_fields {
                     plan.conditions.extend(columns.into_iter().map(|column| Condition { column, test: Test::Exists(true) }));
                 }
-                plans.push(plan);
+                plans.push((collection.name.clone(), plan));
             }
             Err(problem) => refused = refused.or(Some(problem)),
         }
@@ -68,15 +70,20 @@ pub fn everywhere(
 }
 
 impl Everywhere {
-    /// Collections, by index, and keys of a page.
+    /// What the columns of its rows are.
+    pub fn headings() -> [Heading; 2] {
+        ["collection", "key"].map(|name| Heading { name: name.into(), ty: FieldType::Text })
+    }
+
+    /// The rows of a page: collection and key.
     ///
     /// # Errors
     /// When the store fails.
     ///
     /// Cost: a page of each collection until there are enough, and the number of records of those that are left out whole.
-    pub fn find(&self, store: &dyn Store, offset: u64, limit: Option<u64>) -> Result<Vec<(usize, String)>> {
+    pub fn find(&self, store: &dyn Store, offset: u64, limit: Option<u64>) -> Result<Vec<Vec<Value>>> {
         let (mut skipped, mut found) = (offset, Vec::new());
-        for plan in &self.plans {
+        for (name, plan) in &self.plans {
             let left = limit.map(|limit| limit.saturating_sub(found.len() as u64));
             if left == Some(0) {
                 break;
@@ -85,8 +92,7 @@ impl Everywhere {
             if skipped > 0 {
                 skipped = if rows.is_empty() { skipped.saturating_sub(store.count(plan)?) } else { 0 };
             }
-            let key = |row: Vec<stook_catalogue::value::Value>| Some((plan.collection, row.first()?.as_text()?.to_owned()));
-            found.extend(rows.into_iter().filter_map(key));
+            found.extend(rows.into_iter().map(|key| std::iter::once(Value::text(name.as_str())).chain(key).collect::<Vec<_>>()));
         }
         Ok(found)
     }
@@ -96,6 +102,6 @@ impl Everywhere {
     /// # Errors
     /// When the store fails.
     pub fn count(&self, store: &dyn Store) -> Result<u64> {
-        self.plans.iter().map(|plan| store.count(plan)).sum()
+        self.plans.iter().map(|(_, plan)| store.count(plan)).sum()
     }
 }

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stook_catalogue::diagnostic::{Diagnostic, render};
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::value::Value;
 use stook_engine::aggregate::by_source;
 use stook_engine::ask::{Status, When, Wish};
 use stook_engine::export::{self, Format};
-use stook_query::{Compiled, Completion, Heading, complete, everywhere, facets, may_be_everywhere, resolve};
+use stook_query::{Compiled, Completion, Everywhere, Heading, complete, everywhere, facets, may_be_everywhere, resolve};
 use stook_store::StoreError;
 
 /// Most rows of a page.
@@ -111,15 +111,12 @@ async fn of_all(ctx: &Ctx, page: &Page) -> Answer<Option<Response>> {
     let app = ctx.app.clone();
     let (idx, limit, total) = (page.idx, page.limit, page.total);
     let read = move || Ok::<_, StoreError>((all.find(&*app.store, idx, Some(limit))?, if total { Some(all.count(&*app.store)?) } else { None }));
-    let (found, total) = blocking(read).await?;
-    let rows =
-        found.into_iter().map(|(collection, key)| vec![Value::text(ctx.app.catalogue.collections[collection].name.as_str()), Value::text(key)]);
-    let rows: Vec<Vec<Value>> = rows.collect();
-    let headings = ["collection", "key"].map(|name| Heading { name: name.into(), ty: FieldType::Text });
+    let (rows, total) = blocking(read).await?;
+    let headings = Everywhere::headings();
     if let Some(lines) = as_lines(page.form, &headings, &rows) {
         return Ok(Some((StatusCode::OK, lines).into_response()));
     }
-    let mut body = json!({ "columns": ["collection", "key"], "rows": rows.iter().map(|row| shown(&headings, row)).collect::<Vec<_>>() });
+    let mut body = json!({ "columns": headings.each_ref().map(|heading| &heading.name), "rows": rows.iter().map(|row| shown(&headings, row)).collect::<Vec<_>>() });
     if let Some(total) = total {
         body["total"] = total.into();
     }

@@ -4,7 +4,8 @@
 //! whose arguments follow from the query's conditions gives at least what the query needs; the store leaves out the rest.
 
 use std::cmp::Ordering;
-use stook_catalogue::definition::{Asks, Call, CallArg, Collection, Takes};
+use stook_catalogue::definition::{Asks, Call, CallArg, Collection, Field, Takes};
+use stook_catalogue::links::Derivation;
 use stook_catalogue::parts::{self, matches};
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Aggregate, Column, Plan, Test};
@@ -33,20 +34,21 @@ impl<'p> Conditions<'p> {
                 Column::Field(field) => by_field.push((field, &condition.test)),
                 Column::Key => by_field.extend(key.map(|field| (field, &condition.test))),
                 Column::Element(member) => {
-                    let own = (0..collection.fields.len()).find(|field| is_member(collection, *field, plan.each, member));
+                    let is_own =
+                        |field: &Field| matches!(field.derive, Some(Derivation::Member(list, own)) if Some(list) == plan.each && own == member);
+                    let own = collection.fields.iter().position(is_own);
                     of_row.extend(own.map(|field| (field, &condition.test)));
                 }
                 _ => {}
             }
         }
         let in_part = asks.calls.iter().flat_map(|call| &call.args).filter_map(|arg| collection.member(arg.field)).map(|(list, _)| list);
-        let rows = plan.columns.iter().filter(|_| aggregates.is_empty() || plan.distinct);
-        let read = rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregates.iter().map(|aggregate| &aggregate.column));
-        let lists: Vec<usize> = read
-            .filter_map(|column| if let Column::Field(field) = column { Some(*field) } else { None })
-            .map(|field| collection.member(field).map_or(field, |(list, _)| list))
-            .collect();
-        let mut whole: Vec<usize> = in_part.filter(|list| lists.contains(list)).collect();
+        let is_read = |list: &usize| {
+            let rows = plan.columns.iter().filter(|_| aggregates.is_empty() || plan.distinct);
+            let mut read = rows.chain(plan.sort.iter().map(|sort| &sort.column)).chain(aggregates.iter().map(|aggregate| &aggregate.column));
+            read.any(|column| matches!(column, Column::Field(field) if collection.member(*field).map_or(*field, |(list, _)| list) == *list))
+        };
+        let mut whole: Vec<usize> = in_part.filter(is_read).collect();
         whole.sort_unstable();
         whole.dedup();
         Self { by_field, of_row, each: plan.each, whole }
@@ -114,12 +116,6 @@ impl<'p> Conditions<'p> {
 /// The field that is the key, where it is text.
 pub fn key_field(collection: &Collection) -> Option<usize> {
     collection.key_field().filter(|field| collection.fields[*field].ty == FieldType::Text)
-}
-
-/// Whether a field is this member of the structs in a list.
-fn is_member(collection: &Collection, field: usize, list: Option<usize>, member: usize) -> bool {
-    let own = collection.member(field).filter(|(own, _)| Some(*own) == list);
-    own.is_some_and(|(list, own)| collection.fields[list].ty.members().get(member) == Some(own))
 }
 
 /// The type of what an argument says: that of one element where its field has several.
