@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::diagnostic::did_you_mean;
 use stook_store::access::Role;
-use stook_store::{DEFAULT_TENANT, Tenant};
+use stook_store::{DEFAULT_TENANT, StoreError, Tenant};
 
 /// The number of a request, in answers and in the log.
 pub const REQUEST_ID: &str = "x-request-id";
@@ -240,8 +240,9 @@ pub async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Re
         metrics.set(what, value as u64);
     }
     let own = app.clone();
-    let waiting = tokio::task::spawn_blocking(move || own.store.chunks(None)).await;
-    if let Ok(Ok(chunks)) = waiting {
+    let asked = tokio::task::spawn_blocking(move || Ok::<_, StoreError>((own.store.chunks(None)?, own.store.vitals()?))).await;
+    if let Ok(Ok((chunks, vitals))) = asked {
+        metrics.store(&vitals);
         use stook_store::queue::ChunkState;
         for (what, state) in [("queue_waiting", ChunkState::Waiting), ("queue_leased", ChunkState::Leased), ("queue_dead", ChunkState::Dead)] {
             metrics.set(what, chunks.iter().filter(|chunk| chunk.state == state).count() as u64);

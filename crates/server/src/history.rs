@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use stook_catalogue::value::show_timestamp;
 use stook_store::access::Role;
 use stook_store::queue::ChunkState;
+use stook_store::vitals::Vitals;
 
 /// From point to point.
 const EVERY: Duration = Duration::from_secs(10);
@@ -104,14 +105,19 @@ impl History {
 /// Adds a point every ten seconds.
 pub async fn keep(app: Arc<App>) {
     let (mut before, mut at) = (app.metrics.totals.read(), Instant::now());
+    let mut stored_before = Vitals::default();
     loop {
         tokio::time::sleep(EVERY).await;
         let own = app.clone();
-        let chunks = move || match own.store.is_idle() {
-            Ok(true) => 0,
-            _ => own.store.chunks(None).map_or(0, |chunks| chunks.iter().filter(|chunk| chunk.state == ChunkState::Waiting).count()),
+        let ask = move || {
+            let chunks = match own.store.is_idle() {
+                Ok(true) => 0,
+                _ => own.store.chunks(None).map_or(0, |chunks| chunks.iter().filter(|chunk| chunk.state == ChunkState::Waiting).count()),
+            };
+            (chunks, own.store.vitals().ok())
         };
-        let chunks = tokio::task::spawn_blocking(chunks).await.unwrap_or_default();
+        let (chunks, stored) = tokio::task::spawn_blocking(ask).await.unwrap_or_default();
+        let stored = stored.unwrap_or(stored_before);
         let (now, seconds) = (app.metrics.totals.read(), at.elapsed().as_secs_f64());
         at = Instant::now();
         let times: [u64; STEPS] = std::array::from_fn(|step| now.times[step] - before.times[step]);
@@ -130,8 +136,13 @@ pub async fn keep(app: Arc<App>) {
             "settled": rate(settled),
             "hits": (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
             "asked": rate(asked),
+            "commits": rate(stored.commits - stored_before.commits),
+            "written": rate(stored.rows - stored_before.rows),
+            "writing": (stored.writing - stored_before.writing).as_secs_f64() / seconds,
+            "connections": stored.connections_in_use,
+            "bytes": stored.bytes,
         }));
-        before = now;
+        (before, stored_before) = (now, stored);
     }
 }
 

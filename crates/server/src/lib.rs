@@ -30,6 +30,7 @@ mod runs;
 mod services;
 mod suggest;
 mod tags;
+mod tenants;
 mod tokens;
 mod transitions;
 
@@ -198,6 +199,7 @@ impl App {
 /// The routes of an application.
 pub fn router(app: &Arc<App>) -> Router {
     let v1 = Router::new()
+        .route("/v1", get(tenants::list))
         .route("/v1/{tenant}", get(records::overview))
         .route("/v1/{tenant}/query", get(query::get).post(query::post).layer(CompressionLayer::new()))
         .route("/v1/{tenant}/query/facets", get(query::narrow))

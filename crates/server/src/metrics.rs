@@ -10,9 +10,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
+use stook_store::vitals::Vitals;
 
 /// Where a request is told apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -81,6 +82,9 @@ pub struct Metrics {
     gauges: Family<What, Gauge>,
     asked: Family<What, Counter>,
     cached: Family<CacheUse, Counter>,
+    commits: Counter,
+    written: Counter,
+    writing: Counter<f64, AtomicU64>,
     /// Sums over all labels, for the last hour.
     pub totals: Totals,
     work: Family<Worked, Histogram, fn() -> Histogram>,
@@ -110,6 +114,10 @@ impl Default for Metrics {
         registry.register("connections", "Open connections", connections.clone());
         registry.register("state", "Queue, admission, cache: how things stand", gauges.clone());
         registry.register("store_calls", "Questions asked of the store by look-ups", asked.clone());
+        let (commits, written, writing) = (Counter::default(), Counter::default(), Counter::default());
+        registry.register("store_commits", "Transactions that this process has committed", commits.clone());
+        registry.register("store_rows", "Rows of records they have written", written.clone());
+        registry.register_with_unit("store_writing", "Time they took; those of several connections overlap", Unit::Seconds, writing.clone());
         registry.register("cache", "Look-ups by what the cache had", cached.clone());
         Self {
             registry,
@@ -121,6 +129,9 @@ impl Default for Metrics {
             gauges,
             asked,
             cached,
+            commits,
+            written,
+            writing,
             totals: Totals::default(),
             work,
             outcomes,
@@ -247,6 +258,17 @@ impl Metrics {
     /// How a thing stands when the metrics are read.
     pub fn set(&self, what: &'static str, value: u64) {
         self.gauges.get_or_create(&What { what }).set(value as i64);
+    }
+
+    /// How the store does.
+    pub fn store(&self, vitals: &Vitals) {
+        self.commits.inner().store(vitals.commits, Ordering::Relaxed);
+        self.written.inner().store(vitals.rows, Ordering::Relaxed);
+        self.writing.inner().store(vitals.writing.as_secs_f64().to_bits(), Ordering::Relaxed);
+        self.set("store_waiting", vitals.waiting);
+        self.set("store_connections", vitals.connections);
+        self.set("store_connections_in_use", vitals.connections_in_use);
+        self.set("store_bytes", vitals.bytes);
     }
 
     /// Everything as text.

@@ -341,6 +341,9 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .problems(&[401, 403]);
     add("/metrics/history".into(), "get", history.0);
 
+    let named = json!({ "type": "object", "properties": { "name": text() }, "required": ["name"] });
+    let tenants = Operation::new("tenants", "service", "Whose records the token may see");
+    add("/v1".into(), "get", tenants.json(200, "Tenants.", list("tenants", named)).guarded());
     add(
         "/v1/{tenant}".into(),
         "get",

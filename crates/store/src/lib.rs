@@ -23,6 +23,7 @@ pub mod schedule;
 pub mod shape;
 pub mod sqlite;
 pub mod tag;
+pub mod vitals;
 
 use access::{NewToken, Token};
 use bytes::Bytes;
@@ -36,6 +37,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::Damaged;
 use stook_catalogue::value::Value;
 use tag::{Given, Tag, Tagging, Tags};
+use vitals::Vitals;
 
 /// The tenant of a store used by one owner.
 pub const DEFAULT_TENANT: &str = "main";
@@ -756,6 +758,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the database fails.
     fn set_settled_by(&self, rules: &str, links: &[u32]) -> Result<()>;
+
+    /// How the store does.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn vitals(&self) -> Result<Vitals>;
 
     /// Everybody who has, or had, records.
     ///

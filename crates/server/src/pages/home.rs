@@ -22,6 +22,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         (named(collection, "name").to_owned(), collection["records"].as_u64().unwrap_or(0), members(&collection["fields"]).count())
     };
     let services = visit.ask("/services", &[]).await?;
+    let tenants = visit.ask_at("/v1").await?;
     let rows: Vec<(String, u64, usize)> = items(&overview["collections"]).iter().map(row).collect();
     let needs: Vec<&Json> = items(&jobs["jobs"]).iter().filter(|job| job["chunks_dead"].as_u64() > Some(0) || job["state"] == "failed").collect();
     let disagree: Vec<(&str, u64)> = items(&overview["collections"])
@@ -63,6 +64,17 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
                             th scope="row" { a href=(visit.to("search", &[("q", name)])) { (name) } }
                             td.number { (count(*number)) } td.number { (fields) }
                         }
+                    }
+                }
+            }
+        }
+        @if items(&tenants["tenants"]).len() > 1 {
+            section {
+                h2 { "Tenants" }
+                p {
+                    @for (place, name) in items(&tenants["tenants"]).iter().map(|tenant| named(tenant, "name")).enumerate() {
+                        @if place > 0 { " · " }
+                        @if name == visit.tenant { strong { (name) } } @else { a href={ "/t/" (name) "/home" } { (name) } }
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! Metrics: what the server counts, as tables.
 
 use super::shown::{count, items};
-use super::visit::{View, Visit, bytes_of, json_of};
+use super::visit::{View, Visit, bytes_of};
 use crate::problem::Answer;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
@@ -18,24 +18,26 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     let (routes, stages) =
         (Timed::all(&samples, "stook_request_duration_seconds", "route"), Timed::all(&samples, "stook_stage_duration_seconds", "stage"));
     let gauges = samples.iter().filter(|sample| sample.name == "stook_state");
-    let history = json_of(visit.get("/metrics/history").await).await?;
+    let history = visit.ask_at("/metrics/history").await?;
     let body = html! {
         section { h2 { "The last hour" } (curves(&history)) }
         p.quiet { "Since the process began. Prometheus finds everything at " code { "/metrics" } "." }
         section { h2 { "Requests" } (table("route", &routes)) }
         @if !stages.is_empty() { section { h2 { "Imports and what follows from them" } (table("stage", &stages)) } }
-        section { h2 { "How things stand" } dl { @for gauge in gauges { dt { (gauge.label("what").replace('_', " ")) } dd { (gauge.value) } } } }
+        section { h2 { "How things stand" } dl { @for gauge in gauges { dt { (gauge.label("what").replace('_', " ")) } dd { (standing(gauge)) } } } }
     };
     Ok(View::new("Metrics", body))
 }
 
 /// What is drawn together: a title, a unit, and what of each point.
-const CURVES: [(&str, &str, &[&str]); 5] = [
+const CURVES: [(&str, &str, &[&str]); 7] = [
     ("Requests", "in a second", &["requests", "failed"]),
     ("Times of answers", "seconds", &["p50", "p99"]),
     ("Queues", "waiting", &["in_work", "waiting", "chunks"]),
     ("Imports and settling", "in a second", &["documents", "settled"]),
-    ("Store and cache", "in a second", &["asked"]),
+    ("Store: questions and commits", "in a second", &["asked", "commits"]),
+    ("Store: rows written", "in a second", &["written"]),
+    ("Store: writing, of a second", "seconds", &["writing"]),
 ];
 
 /// Curves of what was not always nothing.
@@ -77,6 +79,12 @@ fn table(what: &str, rows: &[(String, Timed)]) -> Markup {
             }
         }
     }
+}
+
+/// A gauge's number, bytes as people read them.
+fn standing(gauge: &Sample<'_>) -> String {
+    let mega = gauge.value / 1e6;
+    if gauge.label("what").ends_with("bytes") { format!("{mega:.1} MB") } else { count(gauge.value as u64) }
 }
 
 fn shown(seconds: f64) -> String {

@@ -18,6 +18,7 @@ mod writer;
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Plan};
 use crate::queue::*;
+use crate::vitals::Vitals;
 use crate::*;
 use ::postgres::Config;
 use session::{Attempt, Pool, Session, Trouble};
@@ -163,7 +164,7 @@ impl PostgresStore {
             Ok(session.one(sql, &[])?.get(0))
         })?;
         clock.hear(last);
-        let bench = Bench { pool, tables, clock, tenants: Arc::default() };
+        let bench = Bench { pool, tables, clock, tenants: Arc::default(), written: Arc::default() };
         let writer = Writer::start(bench.clone())?;
         Ok(Self { catalogue, bench, writer, ear: Mutex::default(), changes, eye, stand: Mutex::default() })
     }
@@ -412,6 +413,15 @@ impl Store for PostgresStore {
             session.execute("DELETE FROM edges WHERE NOT link = ANY($1)", &[&links])?;
             Ok(())
         })
+    }
+
+    fn vitals(&self) -> Result<Vitals> {
+        let sql =
+            "SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'i')";
+        let bytes: i64 = self.ask(|session| Ok(session.one(sql, &[&self.bench.pool.schema()])?.get(0)))?;
+        let (connections, idle) = self.bench.pool.standing();
+        let (waiting, written) = (self.writer.waiting(), self.bench.written.vitals());
+        Ok(Vitals { waiting, connections, connections_in_use: connections - idle, bytes: bytes as u64, ..written })
     }
 
     fn tenants(&self) -> Result<Vec<Tenant>> {

@@ -1,6 +1,6 @@
 //! Plans to SQL. PostgreSQL's planner chooses among the indexes; every condition is said in the form an index answers.
 
-use super::session::{Attempt, Parameter, Session};
+use super::session::{Attempt, Parameter, Session, Trouble};
 use super::tables::{INDEXED, indexed, name};
 use super::values::{Bound, bare_type, column_type, read};
 use crate::StoreError;
@@ -324,6 +324,8 @@ struct Builder<'a> {
     streams: bool,
     /// The structs that rows are of, read of each record.
     each: String,
+    /// What the key has to be, where only the first records are looked at.
+    first: Option<String>,
 }
 
 /// Rows of a page that is read in the order of keys.
@@ -343,6 +345,7 @@ impl<'a> Builder<'a> {
             key_field: None,
             streams: false,
             each,
+            first: None,
         };
         let tenant = builder.parameters.push(Given::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
@@ -440,8 +443,23 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    /// Among the first records in the order of keys, where every condition is one on the record itself.
+    fn among_first(mut self, plan: &Plan) -> Attempt<Self> {
+        let mut first = vec!["r.tenant = $1".to_owned()];
+        for condition in plan.conditions.iter().filter(|condition| condition.column == Column::Key) {
+            let known = known(self.collection, None, Column::Key)?;
+            let mut key = Comparison { sql: "r.key", known: &known, held: None, contains: false, parameters: &mut self.parameters };
+            first.push(key.test(&condition.test)?);
+        }
+        self.first = Some(first.join(" AND "));
+        Ok(self)
+    }
+
     fn from(&self) -> String {
         let (table, conditions, each) = (name(&["r", &self.collection.name]), self.conditions.join(" AND "), &self.each);
+        if let Some(first) = &self.first {
+            return format!("(SELECT * FROM {table} r WHERE {first} ORDER BY r.key LIMIT {LOOKED_AT}) AS r WHERE {conditions}");
+        }
         match self.streams {
             true => format!(
                 "tagged t CROSS JOIN LATERAL (SELECT * FROM {table} o WHERE o.tenant = t.tenant AND o.key = t.key OFFSET 0) AS r{each} WHERE {conditions}"
@@ -479,11 +497,14 @@ fn in_order(column: &str, hidden: bool) -> String {
 }
 
 fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(String, Parameters)> {
-    let builder = Builder::new(catalogue, tenant, plan)?;
+    rows_of(Builder::new(catalogue, tenant, plan)?, plan)
+}
+
+fn rows_of(builder: Builder<'_>, plan: &Plan) -> Attempt<(String, Parameters)> {
     let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
     let selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
     let (mut order, mut sorted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    let hidden = builder.finds && !builder.walks;
+    let hidden = builder.finds && !builder.walks && builder.first.is_none();
     for sort in &plan.sort {
         let column = known(builder.collection, plan.each, sort.column)?;
         let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&column.compared, &column.ty));
@@ -534,7 +555,19 @@ pub fn visit(
     plan: &Plan,
     visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
 ) -> Attempt<()> {
-    let (sql, parameters) = rows_statement(catalogue, tenant, plan)?;
+    if let Some(rows) = glance(session, catalogue, tenant, plan)? {
+        return Ok(rows.into_iter().try_for_each(visit)?);
+    }
+    read_rows(session, catalogue, plan, rows_statement(catalogue, tenant, plan)?, visit)
+}
+
+fn read_rows(
+    session: &mut Session,
+    catalogue: &Catalogue,
+    plan: &Plan,
+    (sql, parameters): (String, Parameters),
+    visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
+) -> Attempt<()> {
     let collection = &catalogue.collections[plan.collection];
     let types: Vec<FieldType> = plan.columns.iter().map(|column| Ok(known(collection, plan.each, *column)?.ty)).collect::<Attempt<_>>()?;
     parameters.with(|parameters| {
@@ -543,6 +576,47 @@ pub fn visit(
             Ok(visit(values)?)
         })
     })
+}
+
+/// Most rows of a page that is looked for among the first records.
+const GLANCED: u64 = 1_024;
+/// Records that are looked at for it, where the planner expects that as many would have to be found otherwise.
+const LOOKED_AT: i64 = 8_192;
+
+/// A page in the order of keys of what very many records satisfy: instead of finding all of them and sorting, the first records are
+/// looked at. Nothing if these are too few, or if few are to be found.
+fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<Option<Vec<Vec<Value>>>> {
+    let Some(limit) = plan.limit.filter(|limit| limit.saturating_add(plan.offset) <= GLANCED) else { return Ok(None) };
+    if !plan.sort.is_empty() || plan.distinct || plan.any_order || plan.each.is_some() {
+        return Ok(None);
+    }
+    let builder = Builder::new(catalogue, tenant, plan)?;
+    if !builder.finds || builder.walks || builder.streams {
+        return Ok(None);
+    }
+    // what lists have is found better in their own tables
+    for condition in &plan.conditions {
+        if known(builder.collection, None, condition.column)?.ty.is_list() {
+            return Ok(None);
+        }
+    }
+    if expected(session, &builder)? < LOOKED_AT {
+        return Ok(None);
+    }
+    let mut rows = Vec::new();
+    read_rows(session, catalogue, plan, rows_of(builder.among_first(plan)?, plan)?, &mut |row| {
+        rows.push(row);
+        Ok(())
+    })?;
+    Ok(Some(rows).filter(|rows| rows.len() as u64 == limit))
+}
+
+/// How many records the planner expects to be found.
+fn expected(session: &mut Session, builder: &Builder<'_>) -> Attempt<i64> {
+    let sql = format!("EXPLAIN SELECT 1 FROM {}", builder.from());
+    let step: Option<String> = builder.parameters.with(|parameters| session.first(&sql, parameters))?.map(|row| row.get(0));
+    let rows = step.as_deref().and_then(|step| step.split_once("rows=")?.1.split(' ').next()?.parse().ok());
+    Ok(rows.unwrap_or(0))
 }
 
 /// A plan without its order and page.
@@ -610,7 +684,7 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
         ),
     };
     let overflow = |trouble| match trouble {
-        super::session::Trouble::Store(StoreError::Other(reason)) if !whole && reason.contains("out of range") => {
+        Trouble::Store(StoreError::Other(reason)) if !whole && reason.contains("out of range") => {
             StoreError::Wrong("the sum is too large for a float".into()).into()
         }
         other => other,

@@ -262,6 +262,12 @@ impl Pool {
         }
     }
 
+    /// Connections that are open, and those of them that nobody uses.
+    pub fn standing(&self) -> (u64, u64) {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        (idle.open as u64, idle.sessions.len() as u64)
+    }
+
     /// A connection of its own that hears what is told on a channel.
     pub fn listen(&self, channel: &str) -> Attempt<Session> {
         let mut session = Session::open(&self.config, &self.schema)?;

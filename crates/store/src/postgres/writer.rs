@@ -11,6 +11,7 @@ use super::session::{Attempt, Pool, Session, Trouble};
 use super::tables::Tables;
 use super::{Clock, begin, work};
 use crate::queue::JobId;
+use crate::vitals::Written;
 use crate::{Answered, Conflict, Logged, Pending, Receipt, RecordWrite, Settling, StoreError, Tenant, Unit, Urgency};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -60,7 +61,7 @@ enum Line {
 struct Shared {
     lines: Mutex<Lines>,
     arrived: [Condvar; 3],
-    written: Mutex<Written>,
+    growth: Mutex<Growth>,
 }
 
 /// The lines, each with its threads.
@@ -86,6 +87,7 @@ pub struct Bench {
     pub tables: Arc<Tables>,
     pub clock: Arc<Clock>,
     pub tenants: Arc<Tenants>,
+    pub written: Arc<Written>,
 }
 
 impl Writer {
@@ -110,6 +112,11 @@ impl Writer {
             threads.push((line, started.map_err(|error| StoreError::Other(error.to_string()))?));
         }
         Ok(Self { shared, threads })
+    }
+
+    /// How many units wait.
+    pub fn waiting(&self) -> u64 {
+        self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner).waiting.iter().map(VecDeque::len).sum::<usize>() as u64
     }
 
     /// Puts a unit in line.
@@ -145,9 +152,9 @@ const SMALL: u64 = 25;
 /// would find out by itself, a minute late and a bulk load too late. A small sample does; the server takes a larger one in
 /// time.
 #[derive(Default)]
-struct Written(HashMap<usize, (u64, u64)>);
+struct Growth(HashMap<usize, (u64, u64)>);
 
-impl Written {
+impl Growth {
     /// How many rows of a collection were written, if that is the fourfold of what it was.
     fn has_grown(&mut self, collection: usize, rows: u64) -> Option<u64> {
         let (written, analysed) = self.0.entry(collection).or_insert((0, SMALL));
@@ -226,7 +233,7 @@ impl Shared {
 
     fn count(&self, bench: &Bench, sizes: Vec<(usize, u64)>) {
         for (collection, rows) in sizes {
-            let grown = self.written.lock().unwrap_or_else(PoisonError::into_inner).has_grown(collection, rows);
+            let grown = self.growth.lock().unwrap_or_else(PoisonError::into_inner).has_grown(collection, rows);
             if let Some(rows_written) = grown {
                 let own = &bench.tables.collections[collection];
                 let sides: String = own.lists.iter().map(|(_, side)| format!(", {side}")).collect();
@@ -262,6 +269,7 @@ impl Bench {
 
     fn attempt(&self, session: &mut Session, unit: &mut dyn Unit) -> Attempt<Done> {
         let tenant = self.tenants.find(session, unit.tenant())?;
+        let began = Instant::now();
         let stamp = begin(session, &self.tables, &self.clock, unit.waits())?;
         let write = AssertUnwindSafe(|| records::write(session, &self.tables, tenant, unit, stamp));
         let written = std::panic::catch_unwind(write);
@@ -269,7 +277,10 @@ impl Bench {
         match session.commit() {
             // the lease, or the answer that was kept, decides when it is done again
             Err(Trouble::Unknown(reason)) if unit.fence().is_some() || unit.call().is_some() => Err(Trouble::Lost(reason)),
-            ended => ended.map(|()| done),
+            ended => ended.map(|()| {
+                self.written.add(done.0.rows, began);
+                done
+            }),
         }
     }
 
@@ -290,9 +301,11 @@ impl Bench {
     }
 
     fn once<T>(&self, session: &mut Session, work: &mut impl FnMut(&mut Session, i64) -> Attempt<T>) -> Attempt<T> {
+        let began = Instant::now();
         let stamp = begin(session, &self.tables, &self.clock, true)?;
         let value = work(session, stamp)?;
         session.commit()?;
+        self.written.add(0, began);
         Ok(value)
     }
 }

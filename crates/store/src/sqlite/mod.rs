@@ -21,11 +21,12 @@ mod writer;
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Plan};
 use crate::queue::*;
+use crate::vitals::Vitals;
 use crate::*;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
@@ -60,6 +61,7 @@ pub struct SqliteStore {
     path: PathBuf,
     options: Options,
     readers: Mutex<Vec<Connection>>,
+    reading: AtomicU64,
     looking: Mutex<Vec<Looking>>,
     tenants: RwLock<HashMap<Tenant, i64>>,
     writer: Option<Writer>,
@@ -142,8 +144,8 @@ impl SqliteStore {
         tables.set_generations(generations);
         let reading_clock = AtomicI64::new(tables::read_clock(&connection)?);
         let writer = if options.read_only { None } else { Some(Writer::start(connection, path, tables.clone(), &options)?) };
-        let (path, readers, looking, tenants) = (path.to_owned(), Mutex::default(), Mutex::default(), RwLock::default());
-        Ok(Self { catalogue, tables, path, options, readers, looking, tenants, writer, reading_clock, added: Added::default(), changes })
+        let (path, readers, reading, looking, tenants) = (path.to_owned(), Mutex::default(), AtomicU64::new(0), Mutex::default(), RwLock::default());
+        Ok(Self { catalogue, tables, path, options, readers, reading, looking, tenants, writer, reading_clock, added: Added::default(), changes })
     }
 
     /// Runs `read`, which asks several questions, on one snapshot.
@@ -161,6 +163,7 @@ impl SqliteStore {
             Some(connection) => connection,
             None => connect(&self.path, &Options { read_only: true, ..self.options.clone() })?,
         };
+        self.reading.fetch_add(1, Ordering::Relaxed);
         let result = read(&connection).map_err(|error| match error {
             // an index that is gone is no damage where another process has prepared the store for another definition
             StoreError::Other(_) if matches!(tables::check(&connection, &self.tables), Err(StoreError::DefinitionChanged)) => {
@@ -168,6 +171,7 @@ impl SqliteStore {
             }
             error => after_waiting(error, self.options.wait),
         });
+        self.reading.fetch_sub(1, Ordering::Relaxed);
         if let Ok(mut readers) = self.readers.lock()
             && readers.len() < 16
         {
@@ -482,6 +486,20 @@ impl Store for SqliteStore {
             tables::put_meta(connection, "settled", &rules)?;
             records::execute(connection, "DELETE FROM edges WHERE link NOT IN (SELECT value FROM json_each(?))", params![links])
         })
+    }
+
+    fn vitals(&self) -> Result<Vitals> {
+        let in_use = self.reading.load(Ordering::Relaxed);
+        let idle = self.readers.lock().map_or(0, |readers| readers.len()) as u64;
+        // the log is not always there
+        let bytes = ["", "-wal"].iter().filter_map(|end| {
+            let mut path = self.path.clone().into_os_string();
+            path.push(end);
+            std::fs::metadata(path).ok()
+        });
+        let bytes = bytes.map(|file| file.len()).sum();
+        let writing = self.writer.as_ref().map(Writer::vitals).unwrap_or_default();
+        Ok(Vitals { connections: u64::from(self.writer.is_some()) + idle + in_use, connections_in_use: in_use, bytes, ..writing })
     }
 
     fn tenants(&self) -> Result<Vec<Tenant>> {

@@ -9,6 +9,7 @@ use super::log::{Answering, Checkpoints, Durable};
 use super::records;
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
+use crate::vitals::{Vitals, Written};
 use crate::{Answered, Change, Changed, Pending, Receipt, RecordWrite, Result, StoreError, Unit, Urgency, Watch};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -89,6 +90,7 @@ struct Shared {
     arrived: Condvar,
     clock: AtomicI64,
     watch: OnceLock<Arc<dyn Watch>>,
+    written: Written,
 }
 
 /// A handle on the writer's thread; dropping it finishes what waits.
@@ -107,8 +109,13 @@ impl Writer {
         connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 268435456").map_err(failure)?;
         let stored_clock = now().max(tables::read_clock(&connection)?);
         let durable = Durable::start(path)?;
-        let shared =
-            Arc::new(Shared { lines: Mutex::default(), arrived: Condvar::new(), clock: AtomicI64::new(stored_clock), watch: OnceLock::new() });
+        let shared = Arc::new(Shared {
+            lines: Mutex::default(),
+            arrived: Condvar::new(),
+            clock: AtomicI64::new(stored_clock),
+            watch: OnceLock::new(),
+            written: Written::default(),
+        });
         let paused = shared.clone();
         let wake = move || {
             // the writer looks while it holds this
@@ -141,6 +148,12 @@ impl Writer {
     /// Tells of commits from now on. Only the first who asks is told.
     pub fn watch(&self, watch: Arc<dyn Watch>) {
         let _ = self.shared.watch.set(watch);
+    }
+
+    /// What was written, and what waits.
+    pub fn vitals(&self) -> Vitals {
+        let waiting = self.shared.lines.lock().map_or(0, |lines| lines.interactive.len() + lines.bulk.len()) as u64;
+        Vitals { waiting, ..self.shared.written.vitals() }
     }
 
     /// A time later than any given before.
@@ -281,6 +294,7 @@ impl Worker {
         }
         match self.end() {
             Ok(stand) => {
+                self.shared.written.add(rows, started);
                 if let Some(watch) = self.shared.watch.get() {
                     watch.committed(stand, &changed);
                 }

@@ -804,6 +804,38 @@ pub fn a_page_behind_the_end_is_empty(place: &Place) {
     assert_eq!(desk.keys(Plan { offset: 1, limit: Some(u64::MAX), ..desk.plan(vec![]) }), ["1"]);
 }
 
+/// So many that a page of them may be looked for among the first records instead of sorting all.
+pub fn pages_of_what_very_many_records_satisfy_are_in_the_order_of_keys(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    // half of them satisfy it, those of the second half of the keys more often
+    let many = |number: i64| if number % 2 == 1 || number > 20_000 { "many" } else { "few" };
+    let name = |number: i64| format!("k{:05}", number * 7_919 % 30_000);
+    let values = |number: i64| desk.content(&[("plain", text(if number % 2_500 == 0 { "one" } else { "all" })), ("ordered", text(many(number)))]);
+    for start in (0..30_000).step_by(5_000) {
+        let mut writes: Vec<RecordWrite> = (start..start + 5_000).map(|number| put(0, &name(number), None, values(number))).collect();
+        writes.sort_by(|one, other| one.key.cmp(&other.key));
+        desk.work().writes(writes).done(&*desk.store);
+    }
+    let beginning = Test::Prefix("ma".into());
+    let behind = Test::Range { low: Some((text("k15000"), false)), high: None };
+    let rare = Test::Equal(text("one"));
+    for conditions in [
+        vec![("ordered", beginning.clone())],
+        vec![("ordered", Test::Equal(text("many"))), ("key", behind.clone())],
+        vec![("ordered", beginning.clone()), ("plain", rare.clone())],
+        vec![("ordered", beginning.clone()), ("key", Test::Range { low: None, high: Some((text("k00010"), true)) })],
+    ] {
+        let plan = desk.plan(conditions);
+        let all = desk.keys(plan.clone());
+        assert!(all.is_sorted() && !all.is_empty());
+        for (offset, limit) in [(0, 1), (0, 50), (3, 50), (900, 100), (990, 1_000), (all.len() as u64 - 1, 10), (40_000, 10)] {
+            let from = (offset as usize).min(all.len());
+            let expected = &all[from..(from + limit as usize).min(all.len())];
+            assert_eq!(desk.keys(Plan { offset, limit: Some(limit), ..plan.clone() }), expected, "{offset} {limit}");
+        }
+    }
+}
+
 pub fn distinct_rows_are_counted_and_paged_as_rows(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     for (name, plain, number) in [("a", Some("x"), 1), ("b", Some("x"), 1), ("c", Some("x"), 2), ("d", None, 1), ("e", None, 1)] {

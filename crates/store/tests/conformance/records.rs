@@ -520,6 +520,20 @@ pub fn a_receipt_counts_the_rows_that_were_written(place: &Place) {
     assert_eq!(receipt.rows, 2, "b went and a was merged; c was left alone");
 }
 
+pub fn a_store_says_what_it_has_committed(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    let before = desk.store.vitals().expect("a store says how it does");
+    desk.work().writes(["a", "b", "c"].map(|name| put(0, name, None, desk.content(&[])))).done(&*desk.store);
+    let (failed, _) =
+        desk.work().writes([put(0, "a", None, desk.content(&[]))]).resolve(|_| Err(StoreError::Wrong("no".into()))).commit(&*desk.store);
+    assert!(failed.is_err());
+    let after = desk.store.vitals().expect("a store says how it does");
+    assert_eq!(after.rows - before.rows, 3);
+    assert!(after.commits > before.commits && after.writing > before.writing, "{after:?} {before:?}");
+    assert_eq!((after.waiting, after.connections_in_use), (0, 0));
+    assert!(after.connections > 0 && after.bytes > 8_192, "{after:?}");
+}
+
 pub fn an_error_in_resolve_takes_everything_back(place: &Place) {
     let desk = Desk::open(place, SHELF);
     desk.put("b", &[("colour", text("old"))]);
