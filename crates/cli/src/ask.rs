@@ -148,6 +148,11 @@ fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, query: &Comp
 }
 
 fn shown_status(status: &Status) -> String {
+    let told = status.by_default.as_ref().map_or(String::new(), |told| format!(" (of {told}, as the query says nothing else)"));
+    format!("{}{told}", shown_state(status))
+}
+
+fn shown_state(status: &Status) -> String {
     let name = format!("{} ({})", status.service, status.source);
     let documents = status.answer.as_ref().map_or(0, |answer| answer.documents);
     match (status.state(), status.reason()) {

@@ -103,9 +103,26 @@ impl Reader<'_> {
         for (name, _, arg) in self.named(node.get("args"), "arguments") {
             args.extend(self.call_arg(name, arg, collection, context));
         }
+        self.places(get_node, &get, &args);
         let page = node.get("page").and_then(|page| self.paging(page, family));
         let cost = node.get("cost").and_then(|node| self.number_of(node, "cost", 0..=u32::MAX)).unwrap_or(0);
         Some(Call { name: name.to_owned(), get, args, page, cost })
+    }
+
+    /// `{argument}` in a path stands for what the argument is told.
+    fn places(&mut self, node: &Node, path: &str, args: &[CallArg]) {
+        for part in path.split('{').skip(1) {
+            let name = part.split_once('}').map(|(name, _)| name);
+            let arg = name.and_then(|name| args.iter().find(|arg| arg.name == name));
+            match (name, arg) {
+                (_, Some(arg)) if (!arg.required && arg.default.is_none()) || arg.takes == Takes::List => {
+                    self.problem(node, format!("`{}` stands in the path: it has one value, and is `required` or has a `default`", arg.name));
+                }
+                (_, Some(_)) => {}
+                (Some(name), None) => self.problem(node, format!("`{{{name}}}` is no argument of this call")),
+                (None, None) => self.problem(node, "a `{` without a `}`"),
+            }
+        }
     }
 
     fn call_arg(&mut self, name: &str, node: &Node, collection: usize, context: &SourceContext<'_>) -> Option<CallArg> {

@@ -219,6 +219,15 @@ impl Known<'_> {
         Ok(())
     }
 
+    /// A whole answer is not fresh any more, where it is still the newest to what was asked.
+    pub fn expire(&self, answer: &Answer, now: i64) -> Result<()> {
+        let is_newest = self.of(&answer.asked)?.iter().any(|own| own.begun == answer.begun && own.state == State::Complete);
+        match self.told(answer).filter(|_| is_newest) {
+            Some((_, told)) => self.note(&Answer { expires: now, ..answer.clone() }, is_wide(&told)),
+            None => Ok(()),
+        }
+    }
+
     /// Whole answers that were asked for behind a time.
     pub fn newer(&self, than: i64) -> Result<Vec<Answer>> {
         let edges = self.store.between(self.tenant, self.asks.id, &[(RECENT.into(), than + 1, i64::MAX)])?;

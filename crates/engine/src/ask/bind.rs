@@ -72,6 +72,34 @@ impl<'p> Conditions<'p> {
         }
     }
 
+    /// What a call was told that the query does not say.
+    pub fn by_default(&self, collection: &Collection, call: &Call, told: &Told) -> Option<String> {
+        let is_said = |field: usize| self.on(field).next().is_some();
+        let assumed = told.iter().filter_map(|(place, test)| match test {
+            Test::Equal(value) if !is_said(call.args[*place].field) && call.args[*place].default.is_some() => {
+                let arg = &call.args[*place];
+                Some(format!("{}={}", collection.fields[arg.field].name, value.show(type_of(collection, arg))))
+            }
+            _ => None,
+        });
+        Some(assumed.collect::<Vec<_>>().join(" ")).filter(|assumed| !assumed.is_empty())
+    }
+
+    /// The condition that an argument needs, in words.
+    fn wanted(&self, collection: &Collection, arg: &CallArg) -> String {
+        let name = &collection.fields[arg.field].name;
+        if self.on(arg.field).next().is_none() {
+            return format!("a condition on {name}");
+        }
+        let form = if arg.shape.is_some() { " of its form" } else { "" };
+        match arg.takes {
+            Takes::Value => format!("one value{form} of {name}"),
+            Takes::Pattern => format!("a value or a pattern{form} of {name}"),
+            Takes::List => format!("values{form} of {name}"),
+            Takes::From | Takes::To => format!("a bound of {name}"),
+        }
+    }
+
     /// Whether an answer to what a call was told is enough for the query.
     pub fn are_covered(&self, collection: &Collection, call: &Call, told: &Told) -> bool {
         told.iter().all(|(place, test)| {
@@ -93,7 +121,7 @@ impl<'p> Conditions<'p> {
     /// What a call is told of the query; of equalities only those that `wanted` says.
     ///
     /// # Errors
-    /// Which field has no condition that the call needs.
+    /// Which condition the call needs and the query has not.
     pub fn bind(&self, collection: &Collection, call: &Call, wanted: impl Fn(usize) -> bool) -> Result<Told, String> {
         let mut told = Told::new();
         let mut in_part = false;
@@ -105,7 +133,7 @@ impl<'p> Conditions<'p> {
             in_part |= is_part && found.is_some();
             match found.or_else(|| default(collection, arg)) {
                 Some(test) => told.push((place, test)),
-                None if arg.required => return Err(collection.fields[arg.field].name.clone()),
+                None if arg.required => return Err(self.wanted(collection, arg)),
                 None => {}
             }
         }

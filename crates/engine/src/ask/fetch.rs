@@ -1,7 +1,7 @@
 //! One question to one service: requests within its limits, pages spooled and imported, and what is not said any more taken back.
 
 use super::answer::{Answer, Known, State, is_wide, noted};
-use super::bind::{Told, holds, key_field, part, pieces, type_of};
+use super::bind::{Told, holds, implies, key_field, part, pieces, type_of};
 use crate::http::{Attempt, Client, encoded, persist, with_environment};
 use crate::settle::{self, Rules};
 use crate::withdraw::{self, Taken};
@@ -110,6 +110,7 @@ pub struct Question<'q> {
 /// What a call asks, behind the service's URL; `wildcard` is what stands for any text there.
 pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -> String {
     let mut path = call.get.clone();
+    let place_of = |path: &str, name: &str| path.find(&format!("{{{name}}}"));
     for (place, test) in told {
         let arg = &call.args[*place];
         let ty = type_of(collection, arg);
@@ -127,6 +128,10 @@ pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -
             Test::Range { low, high } => low.iter().chain(high).map(|(value, _)| show(value)).collect(),
             other => pieces(other).map(|pieces| pieces.join(wildcard)).into_iter().collect(),
         };
+        if let (Some(start), [text]) = (place_of(&path, &arg.name), texts.as_slice()) {
+            path.replace_range(start..start + arg.name.len() + 2, &encoded(text));
+            continue;
+        }
         for text in texts {
             path.push(if path.contains('?') { '&' } else { '?' });
             path.push_str(&encoded(&arg.name));
@@ -190,7 +195,7 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
         Ok(()) => answer.state = State::Complete,
     }
     if answer.state == State::Complete && (asked_before || known.has_others(question.asked)?) {
-        answer.retired += fetching.retire(call, &question.told, begun)?;
+        answer.retired += fetching.retire(&known, (call, &question.told), begun)?;
     }
     let ttl = match answer.state {
         State::Complete if answer.documents == 0 => service.ttl_empty,
@@ -210,7 +215,7 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
     // what was said here meanwhile may be older than what another one did not say
     for newer in known.newer(begun)? {
         if let Some((call, told)) = known.told(&newer) {
-            fetching.retire(&asks.calls[call], &told, newer.begun)?;
+            fetching.retire(&known, (&asks.calls[call], &told), newer.begun)?;
         }
     }
     Ok(answer)
@@ -243,13 +248,15 @@ impl Fetching<'_> {
             _ => first.clone(),
         };
         let time: String = show_timestamp(answer.begun).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
+        let mut full = None;
         for page in 0..MOST_PAGES {
             let file = folder.path().join(format!("{}_{time}_{page}.{}", self.source.name, self.source.family.name()));
             self.request(&client, &url, &file)?;
             let documents = self.import(&file, answer, note)?;
             let next = match &call.page {
                 None => None,
-                Some(Paging::Offset { offset, limit, size }) if documents >= *size => {
+                // a service may give less at once than it is asked for: a page is the last one when it is shorter than the first
+                Some(Paging::Offset { offset, limit, size }) if documents > 0 && documents >= *full.get_or_insert(documents) => {
                     Some(with_arguments(&first, &[(offset, &answer.documents.to_string()), (limit, &size.to_string())]))
                 }
                 Some(Paging::Offset { .. }) => None,
@@ -325,8 +332,9 @@ impl Fetching<'_> {
         }
     }
 
-    /// Takes back what the source said, before a whole answer was asked for, of records that the answer would have had.
-    fn retire(&self, call: &Call, told: &Told, begun: i64) -> Result<u64> {
+    /// Takes back what the source said, before a whole answer was asked for, of records that the answer would have had. They may be there
+    /// with other values: older answers that would have those are not fresh any more.
+    fn retire(&self, known: &Known<'_>, (call, told): (&Call, &Told), begun: i64) -> Result<u64> {
         let index = self.source.feeds[0].collection;
         let collection = &self.rules.catalogue.collections[index];
         let key = key_field(collection);
@@ -334,9 +342,10 @@ impl Fetching<'_> {
         let column = |field: usize| if key == Some(field) { Column::Key } else { Column::Field(field) };
         let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
         let keys = keys_of(self.store, &Plan { conditions, ..Plan::all(self.tenant.clone(), index) })?;
+        let wider = Arc::new(Wider::of(known, &tests, key, begun)?);
         // a condition on members chose elements, not records
         let tests = tests.into_iter().filter(|(field, _)| collection.member(*field).is_none()).collect();
-        let old = Old { source: self.source.name.clone(), begun, tests };
+        let old = Old { source: self.source.name.clone(), begun, tests, wider: wider.clone() };
         let taken: Taken = match part(collection, call, told) {
             None => Arc::new(move |all| old.retire(all)),
             Some(part) => {
@@ -348,6 +357,9 @@ impl Fetching<'_> {
         let mut retired = 0;
         for page in keys.chunks(withdraw::PAGE) {
             retired += withdraw::page(self.rules, self.store, self.tenant, (&taken, &caller), index, page)?.records;
+        }
+        for answer in wider.doubted() {
+            known.expire(answer, self.store.clock())?;
         }
         if retired > 0 {
             let rules: Arc<dyn Pass> = self.rules.clone();
@@ -380,9 +392,63 @@ struct Old {
     begun: i64,
     /// Conditions that it was told, by field.
     tests: Vec<(usize, Test)>,
+    /// Answers that are not fresh any more when something of theirs is not said again.
+    wider: Arc<Wider>,
+}
+
+/// Older answers of a source that would also have records of which a newer one says nothing because they have changed.
+struct Wider(Vec<Older>);
+
+struct Older {
+    answer: Answer,
+    /// What it was told of records.
+    tests: Vec<(usize, Test)>,
+    /// Whether it would have something that is not said again.
+    doubted: AtomicBool,
+}
+
+impl Wider {
+    /// Those that are fresh and whole, and have more than what satisfies `tests`.
+    fn of(known: &Known<'_>, tests: &[(usize, Test)], key: Option<usize>, begun: i64) -> Result<Self> {
+        // a record that is not there by its key is nowhere
+        if tests.iter().all(|(field, _)| Some(*field) == key) {
+            return Ok(Self(Vec::new()));
+        }
+        let now = known.store.clock();
+        let mut wider = Vec::new();
+        for answer in known.newer(i64::MIN)?.into_iter().filter(|answer| answer.begun < begun && answer.expires > now) {
+            let Some((call, told)) = known.told(&answer) else { continue };
+            let own: Vec<(usize, Test)> = told.into_iter().map(|(place, test)| (known.asks.calls[call].args[place].field, test)).collect();
+            let is_narrower = tests.iter().all(|(field, test)| own.iter().any(|(other, own)| other == field && implies(own, test)));
+            if !is_narrower {
+                let tests = own.into_iter().filter(|(field, _)| known.collection.member(*field).is_none()).collect();
+                wider.push(Older { answer, tests, doubted: AtomicBool::new(false) });
+            }
+        }
+        Ok(Self(wider))
+    }
+
+    /// Something with these values is not said any more.
+    fn doubt(&self, values: &[Value]) {
+        for older in &self.0 {
+            if older.tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value))) {
+                older.doubted.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn doubted(&self) -> impl Iterator<Item = &Answer> {
+        self.0.iter().filter(|older| older.doubted.load(Ordering::Relaxed)).map(|older| &older.answer)
+    }
 }
 
 impl Old {
+    fn doubt(&self, own: &Contribution) {
+        if let Said::Values(values) = &own.said {
+            self.wider.doubt(values);
+        }
+    }
+
     fn has(&self, own: &Contribution) -> bool {
         let Said::Values(values) = &own.said else { return false };
         let is_meant = || self.tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value)));
@@ -391,6 +457,7 @@ impl Old {
 
     /// A whole answer does not say it any more.
     fn retire(&self, contributions: &mut Vec<Contribution>) {
+        contributions.iter().filter(|own| self.has(own)).for_each(|own| self.doubt(own));
         contributions.retain(|own| !self.has(own));
         self.leave_out_nothing(contributions);
     }
@@ -406,6 +473,7 @@ impl Old {
         if is_said_anew || !contributions.iter().any(|own| self.has(own) && tells(own)) {
             return;
         }
+        contributions.iter().filter(|own| self.has(own) && tells(own)).for_each(|own| self.doubt(own));
         contributions.retain(|own| *own.contributor != *contributor);
         contributions.push(Contribution {
             contributor: contributor.into(),

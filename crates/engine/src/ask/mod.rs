@@ -71,6 +71,8 @@ pub struct Status {
     pub source: String,
     /// What it was asked, behind its URL.
     pub asked: Option<String>,
+    /// What it was told that the query does not say: records of which that does not hold are not among its answer.
+    pub by_default: Option<String>,
     /// Its answer, if there is one.
     pub answer: Option<Answer>,
     /// Whether that was here before.
@@ -94,6 +96,9 @@ impl Status {
         let mut shown = json!({ "service": self.service, "source": self.source, "state": self.state() });
         if let Some(asked) = &self.asked {
             shown["asked"] = json!(asked);
+        }
+        if let Some(told) = &self.by_default {
+            shown["by_default"] = json!(told);
         }
         if let Some(answer) = &self.answer {
             shown["cached"] = json!(self.cached);
@@ -132,8 +137,8 @@ pub struct Asker {
     rules: Arc<Rules>,
     limits: Vec<Limits>,
     flights: Mutex<HashMap<Place, Arc<Flight>>>,
-    /// Answers that queries were given lately, by tenant, source and conditions.
-    lately: Mutex<HashMap<Place, Answer>>,
+    /// Answers that queries were given lately, with when they were looked up, by tenant, source and conditions.
+    lately: Mutex<HashMap<Place, (Instant, Answer)>>,
     /// Answers that queries needed, of services that are asked ahead, by what was asked, with how often that was.
     needed: Mutex<HashMap<Place, (Answer, u32)>>,
     /// The newest answer of each source, by tenant.
@@ -145,7 +150,9 @@ pub struct Asker {
 const OFTEN: u32 = 2;
 /// Most questions that are asked ahead at once.
 const MOST_AHEAD: usize = 32;
-/// Most answers that are remembered without asking the store.
+/// How long an answer is used again without asking the store, where another process may have noted a newer one.
+const LATELY: Duration = Duration::from_secs(1);
+/// Most answers that are remembered so.
 const MOST_LATELY: usize = 10_000;
 
 /// Tenant, source, and what is asked.
@@ -233,7 +240,7 @@ impl Asker {
                 let asked = answer.as_ref().map(|answer| answer.asked.clone());
                 let (service, source) = (candidate.service.name.clone(), candidate.source.name.clone());
                 let running = flights.keys().filter(|(whose, source, _)| whose == tenant && *source == candidate.index).count();
-                (Status { service, source, asked, answer, cached: true, reason: None }, running)
+                (Status { service, source, asked, by_default: None, answer, cached: true, reason: None }, running)
             })
             .collect()
     }
@@ -294,11 +301,13 @@ impl Asker {
         let (collection, service) = (candidate.collection, candidate.service);
         let conditions = Conditions::of(collection, candidate.asks, plan, aggregates);
         let (name, source) = (service.name.clone(), candidate.source.name.clone());
-        let status = Status { service: name, source, asked: None, answer: None, cached: false, reason: None };
+        let status = Status { service: name, source, asked: None, by_default: None, answer: None, cached: false, reason: None };
         let place = (plan.tenant.clone(), candidate.index, format!("{:?}{}", plan.conditions, conditions.needs()));
         let now = store.clock();
         if wish.when != When::Always {
-            let lately = lock(&self.lately).get(&place).filter(|answer| answer.expires > now).cloned();
+            let is_known = |known: &&(Instant, Answer)| known.0.elapsed() < LATELY && known.1.expires > now;
+            let lately = lock(&self.lately).get(&place).filter(is_known).map(|(_, answer)| answer.clone());
+            let is_new = lately.is_none();
             let found = match lately {
                 Some(answer) => Some(answer),
                 None => candidate.known(&**store, &plan.tenant).covering(&conditions, now)?,
@@ -309,14 +318,19 @@ impl Asker {
                     self.note_need(&plan.tenant, candidate.index, &answer);
                 }
                 if is_fresh || wish.when == When::Later {
-                    let status = Status { asked: Some(answer.asked.clone()), cached: true, answer: Some(answer.clone()), ..status };
-                    if is_fresh {
+                    let by_default = candidate.known(&**store, &plan.tenant).told(&answer).and_then(|(call, told)| {
+                        let call = &candidate.asks.calls[call];
+                        conditions.by_default(collection, call, &told)
+                    });
+                    let status = Status { asked: Some(answer.asked.clone()), by_default, cached: true, answer: Some(answer.clone()), ..status };
+                    if is_fresh && is_new {
                         let mut lately = lock(&self.lately);
                         if lately.len() >= MOST_LATELY {
                             lately.clear();
                         }
-                        lately.insert(place, answer);
-                    } else if let Ok((call, told)) = choose(candidate, &conditions) {
+                        lately.insert(place, (Instant::now(), answer));
+                    }
+                    if !is_fresh && let Ok((call, told)) = choose(candidate, &conditions) {
                         let asked = fetch::path(collection, &candidate.asks.calls[call], &told, &service.wildcard);
                         self.fly(store, &plan.tenant, candidate.index, (call, told, asked));
                     }
@@ -327,11 +341,12 @@ impl Asker {
         let (call, told) = match choose(candidate, &conditions) {
             Ok(chosen) => chosen,
             Err(missing) => {
-                let reason = format!("it needs a condition on {missing}");
+                let reason = format!("it needs {missing}");
                 return Ok(Step::Done(Status { reason: Some(reason), ..status }));
             }
         };
         let asked = fetch::path(collection, &candidate.asks.calls[call], &told, &service.wildcard);
+        let status = Status { by_default: conditions.by_default(collection, &candidate.asks.calls[call], &told), ..status };
         // what has just failed is not asked again at once
         if wish.when != When::Always {
             let known = candidate.known(&**store, &plan.tenant);
@@ -340,7 +355,6 @@ impl Asker {
                 return Ok(Step::Done(Status { asked: Some(asked), answer: Some(answer), cached: true, ..status }));
             }
         }
-        lock(&self.lately).remove(&place);
         let flight = self.fly(store, &plan.tenant, candidate.index, (call, told, asked.clone()));
         Ok(Step::Wait(Status { asked: Some(asked), ..status }, flight))
     }
@@ -366,19 +380,32 @@ impl Asker {
         let mut due: Vec<(u32, Place, Answer)> = Vec::new();
         lock(&self.needed).retain(|place, (answer, times)| {
             let soon = answer.expires - ahead(place.1).unwrap_or(0) <= now;
-            if soon && *times >= OFTEN && answer.expires > now {
+            let is_due = soon && *times >= OFTEN && answer.expires > now;
+            if is_due {
                 due.push((*times, place.clone(), answer.clone()));
             }
-            !soon
+            // those that are too many now have their turn later
+            !soon || is_due
         });
         due.sort_by_key(|(times, ..)| std::cmp::Reverse(*times));
-        for (_, (tenant, source, _), answer) in due.into_iter().take(MOST_AHEAD) {
-            let told = Candidate::of(catalogue, source).and_then(|candidate| candidate.known(&**store, &tenant).told(&answer));
-            if let Some((call, told)) = told {
-                self.fly(store, &tenant, source, (call, told, answer.asked));
+        for (_, place, answer) in due.into_iter().take(MOST_AHEAD) {
+            lock(&self.needed).remove(&place);
+            let (tenant, source, asked) = place;
+            let Some(candidate) = Candidate::of(catalogue, source) else { continue };
+            let known = candidate.known(&**store, &tenant);
+            // somebody may have asked meanwhile
+            let is_newest = !known.of(&asked)?.iter().any(|other| other.begun > answer.begun && other.state != State::Failed);
+            if let Some((call, told)) = known.told(&answer).filter(|_| is_newest) {
+                self.fly(store, &tenant, source, (call, told, asked));
             }
         }
         Ok(())
+    }
+
+    /// There is a new answer of a source: what was known of older ones is looked up again.
+    fn forget(&self, (tenant, source, asked): &Place) {
+        lock(&self.lately).retain(|(whose, own, _), _| whose != tenant || own != source);
+        lock(&self.needed).remove(&(tenant.clone(), *source, asked.clone()));
     }
 
     /// Asks a call on a thread of its own, if that is not on its way.
@@ -401,6 +428,7 @@ impl Asker {
                 Ok(Err(error)) => Answer::failed(&place.2, store.clock(), error.to_string()),
                 Err(_) => Answer::failed(&place.2, store.clock(), "asking it failed inside of stook".into()),
             };
+            asker.forget(&place);
             lock(&asker.flights).remove(&place);
             lock(&asker.newest).insert((place.0, source), answer.clone());
             *lock(&own.ended) = Some(answer);
@@ -410,7 +438,7 @@ impl Asker {
     }
 }
 
-/// The call that takes most of a query's conditions, and of those the cheapest; or the fields of which a condition is missing.
+/// The call that takes most of a query's conditions, and of those the cheapest; or the conditions that are missing.
 fn choose(candidate: &Candidate<'_>, conditions: &Conditions<'_>) -> std::result::Result<(usize, Told), String> {
     let mut best: Option<(usize, Told)> = None;
     let mut missing: Vec<String> = Vec::new();
@@ -424,7 +452,7 @@ fn choose(candidate: &Candidate<'_>, conditions: &Conditions<'_>) -> std::result
                     best = Some((place, told));
                 }
             }
-            Err(field) if !missing.contains(&field) => missing.push(field),
+            Err(wanted) if !missing.contains(&wanted) => missing.push(wanted),
             Err(_) => {}
         }
     }

@@ -1,0 +1,352 @@
+//! Services of other habits than those of the sample: what they are told, how their pages follow, how much they bear, and records that
+//! change under them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use stook_lab::random::Random;
+use stook_tests::Place;
+use stook_tests::http::Served;
+
+/// What a request asks: its path, and what stands behind it.
+struct Asked<'r> {
+    path: &'r str,
+    said: Vec<(String, String)>,
+}
+
+impl Asked<'_> {
+    fn all(&self, name: &str) -> Vec<&str> {
+        self.said.iter().filter(|(own, _)| own == name).map(|(_, value)| value.as_str()).collect()
+    }
+
+    fn number(&self, name: &str) -> usize {
+        self.all(name).first().map_or(0, |text| text.parse().expect("a number"))
+    }
+}
+
+type Answer = dyn Fn(&Asked<'_>) -> (&'static str, String) + Send + Sync;
+
+/// A request as it came: when, its target, who asks.
+type Came = (Instant, String, Option<String>);
+
+/// A service on a port of its own, which answers as a function says.
+struct Service {
+    url: String,
+    came: Arc<Mutex<Vec<Came>>>,
+    most_at_once: Arc<AtomicUsize>,
+}
+
+impl Service {
+    fn new(answer: impl Fn(&Asked<'_>) -> (&'static str, String) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let service = Self { url: format!("http://{}", listener.local_addr().unwrap()), came: Arc::default(), most_at_once: Arc::default() };
+        let (came, most, now, answer) = (service.came.clone(), service.most_at_once.clone(), Arc::new(AtomicUsize::new(0)), Arc::new(answer));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (came, most, now, answer) = (came.clone(), most.clone(), now.clone(), answer.clone());
+                std::thread::spawn(move || {
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    serve(stream, &came, &*answer);
+                    now.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        service
+    }
+
+    /// Targets that were asked for since this was asked last.
+    fn targets(&self) -> Vec<String> {
+        std::mem::take(&mut *self.came.lock().unwrap()).into_iter().map(|(_, target, _)| target).collect()
+    }
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(if byte == b'%' {
+            u8::from_str_radix(&format!("{}{}", rest.next().unwrap() as char, rest.next().unwrap() as char), 16).unwrap()
+        } else {
+            byte
+        });
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// One request of a connection, which is closed then.
+fn serve(mut stream: TcpStream, came: &Mutex<Vec<Came>>, answer: &Answer) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+    let Some(first) = lines.next() else { return };
+    let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+    let who = head.iter().find_map(|line| line.split_once(": ").filter(|(name, _)| name.eq_ignore_ascii_case("authorization")));
+    let target = first.split(' ').nth(1).unwrap().to_owned();
+    came.lock().unwrap().push((Instant::now(), target.clone(), who.map(|(_, who)| who.to_owned())));
+    let (path, said) = target.split_once('?').unwrap_or((&target, ""));
+    let said = said.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, value)| (decoded(name), decoded(value))).collect();
+    let (kind, body) = answer(&Asked { path, said });
+    let _ = write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+}
+
+const KIND: &str = "application/json";
+
+/// A catalogue of things that one service knows.
+fn definition(url: &str, service: &str, calls: &str) -> String {
+    format!(
+        "catalogue: things\nservices:\n  shop: {{ url: '{url}', ttl: 1h, {service} }}\nsources:\n  shop:\n    format: json\n    records: $.rows[*]\n    \
+         as_of: meta.received\n    into: thing\n    asks: {{ service: shop, calls: {calls} }}\ncollections:\n  thing:\n    key: id\n    fields:\n      id: text\n      \
+         kind: {{ type: text, index: equal }}\n      status: {{ type: text, index: equal }}\n      size: {{ type: integer, index: equal }}\n"
+    )
+}
+
+fn thing(number: usize) -> Json {
+    let (kind, status) = (["even", "odd"][number % 2], ["VALID", "GONE"][number / 10 % 2]);
+    json!({ "id": format!("t{number:02}"), "kind": kind, "status": status, "size": number })
+}
+
+/// Things that satisfy what was said of them.
+fn fitting(asked: &Asked<'_>, all: &[Json]) -> Vec<Json> {
+    let fits = |thing: &&Json| {
+        ["id", "kind", "status"].iter().all(|name| asked.all(name).is_empty() || asked.all(name).iter().any(|own| thing[*name] == *own))
+    };
+    all.iter().filter(fits).cloned().collect()
+}
+
+fn things(number: usize) -> Vec<Json> {
+    (0..number).map(thing).collect()
+}
+
+fn encoded(query: &str) -> String {
+    query.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// Keys that are found, and what the service had to say.
+#[track_caller]
+fn ask(stook: &Served, query: &str, more: &str) -> (Vec<String>, Json) {
+    let answer = stook.get(&format!("/v1/main/query?q={}&limit=1000{more}", encoded(query))).with(200);
+    let keys = answer["rows"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned());
+    (keys.collect(), answer["services"][0].clone())
+}
+
+#[test]
+fn a_service_is_told_what_its_arguments_take() {
+    let service = Service::new(|asked| {
+        let mut found = fitting(asked, &things(25));
+        if let Some(own) = asked.path.strip_prefix("/one/") {
+            found.retain(|thing| thing["id"] == own);
+        }
+        (KIND, json!({ "rows": found }).to_string())
+    });
+    let calls = "{ several: { get: /several, args: { id: { field: id, takes: list, required: true } }, cost: 1 }, \
+                 one: { get: '/one/{id}', args: { id: { field: id, required: true } } }, \
+                 named: { get: '/named?full=yes', args: { kind: { field: kind, shape: '^[a-z]+$', required: true }, status: { field: status, default: VALID } } } }";
+    let place = Place::new(&definition(&service.url, "attempts: 1", calls));
+    let stook = Served::new(&place, &["--workers", "1"]);
+    // one value stands in the path, several are repeated
+    assert_eq!((ask(&stook, "thing id=t03", "").0, service.targets()), (vec!["t03".into()], vec!["/one/t03".to_owned()]));
+    let (found, said) = ask(&stook, "thing id in [t04,t05,t99]", "");
+    assert_eq!((found, service.targets()), (vec!["t04".into(), "t05".into()], vec!["/several?id=t04&id=t05&id=t99".to_owned()]));
+    assert!(said["by_default"].is_null(), "{said}");
+    // fewer of them were answered before
+    assert_eq!((ask(&stook, "thing id in [t05,t99]", "").0, service.targets()), (vec!["t05".into()], vec![]));
+    // what is told without being asked for is said
+    let (found, said) = ask(&stook, "thing kind=odd", "");
+    assert_eq!(service.targets(), ["/named?full=yes&kind=odd&status=VALID"]);
+    assert!(found.contains(&"t01".to_owned()) && !found.contains(&"t11".to_owned()), "{found:?}");
+    assert_eq!(said["by_default"], "status=VALID", "{said}");
+    let (_, said) = ask(&stook, "thing kind=odd", "");
+    assert_eq!((&said["cached"], &said["by_default"]), (&json!(true), &json!("status=VALID")));
+    let (found, said) = ask(&stook, "thing kind=odd status=GONE", "");
+    assert_eq!((found.len(), service.targets()), (5, vec!["/named?full=yes&kind=odd&status=GONE".to_owned()]));
+    assert!(said["by_default"].is_null(), "{said}");
+    let said = place.run(&["query", "thing kind=even", "--ask", "always"]).exits(0).err;
+    assert!(said.contains("of status=VALID, as the query says nothing else"), "{said}");
+    service.targets();
+    // what it cannot be told is said
+    for (query, reason) in [
+        ("thing size=3", "it needs a condition on id or a condition on kind"),
+        ("thing id=t*", "it needs values of id or one value of id or a condition on kind"),
+        ("thing kind=Odd1", "it needs a condition on id or one value of its form of kind"),
+    ] {
+        let (_, said) = ask(&stook, query, "");
+        assert_eq!((&said["state"], &said["reason"]), (&json!("unasked"), &json!(reason)), "{query}");
+    }
+    assert_eq!(service.targets(), Vec::<String>::new());
+    // what stands in a path is one path
+    ask(&stook, "thing id='../a b?c'", "");
+    assert_eq!(service.targets(), ["/one/..%2Fa%20b%3Fc"]);
+    for (calls, message) in [
+        ("{ c: { get: '/{nobody}' } }", "`{nobody}` is no argument of this call"),
+        ("{ c: { get: '/{id', args: { id: { field: id, required: true } } } }", "a `{` without a `}`"),
+        ("{ c: { get: '/{id}', args: { id: id } } }", "`id` stands in the path"),
+        ("{ c: { get: '/{id}', args: { id: { field: id, takes: list, required: true } } } }", "`id` stands in the path"),
+    ] {
+        place.define(&definition(&service.url, "attempts: 1", calls));
+        place.run(&["check"]).exits(1).complains(&[message]);
+    }
+}
+
+/// A service that gives at most ten at once, whatever it is asked for, in each of the ways that pages follow.
+#[test]
+fn pages_follow_each_other_until_the_last() {
+    let of_page = |asked: &Asked<'_>, from: usize| -> Vec<Json> { fitting(asked, &things(25)).into_iter().skip(from).take(10).collect() };
+    let service = Service::new(move |asked| match asked.path {
+        "/offset" => (KIND, json!({ "rows": of_page(asked, asked.number("from")) }).to_string()),
+        "/odata" => {
+            let from = asked.number("$skip");
+            let mut page = json!({ "@odata.context": "$metadata", "rows": of_page(asked, from) });
+            if from + 10 < 25 {
+                page["@odata.nextLink"] = json!(format!("/odata?$skip={}", from + 10));
+            }
+            (KIND, page.to_string())
+        }
+        _ => {
+            // OAI-PMH: nothing stands beside a token but the verb
+            let token = asked.all("resumptionToken");
+            assert!(token.is_empty() || asked.said.len() == 2, "{:?}", asked.said);
+            assert!(!token.is_empty() || asked.all("set") == ["books"], "{:?}", asked.said);
+            let from = token.first().map_or(0, |token| token.trim_start_matches("from ").parse().unwrap());
+            let rows: String =
+                of_page(asked, from).iter().map(|thing| format!("<record><id>{}</id></record>", thing["id"].as_str().unwrap())).collect();
+            let next = if from + 10 < 25 { format!("<resumptionToken>from {}</resumptionToken>", from + 10) } else { "<resumptionToken/>".into() };
+            ("text/xml; charset=utf-8", format!("<OAI-PMH><ListRecords>{rows}{next}</ListRecords></OAI-PMH>"))
+        }
+    });
+    let offset = "{ all: { get: /offset, args: { kind: kind }, page: { offset: from, limit: most, size: 1000 } } }";
+    let odata = "{ all: { get: /odata, page: { next: '@odata.nextLink' } } }";
+    let oai = "{ all: { get: '/oai?verb=ListRecords&set=books', page: { token: resumptionToken } } }";
+    let xml = |text: String| {
+        text.replace("format: json", "format: xml")
+            .replace("records: $.rows[*]", "records: record")
+            .replace("id: text", "id: { path: id, type: text }")
+    };
+    for (definition, first, requests) in [
+        (definition(&service.url, "attempts: 1", offset), "/offset?from=0&most=1000", 3),
+        (definition(&service.url, "attempts: 1", odata), "/odata", 3),
+        (xml(definition(&service.url, "attempts: 1", oai)), "/oai?verb=ListRecords&set=books", 3),
+    ] {
+        let place = Place::new(&definition);
+        let found = place.run(&["query", "thing | grep id", "--limit", "0", "--format", "csv"]).exits(0).text();
+        assert_eq!(found.lines().count(), 26, "{first}: {found}");
+        let targets = service.targets();
+        assert_eq!((targets[0].as_str(), targets.len()), (first, requests), "{targets:?}");
+    }
+    // a page that is shorter than it was asked for may not be the last; one that is shorter than the first is
+    let place = Place::new(&definition(&service.url, "attempts: 1", offset));
+    place.ok(&["query", "thing kind=odd"]);
+    assert_eq!(service.targets().len(), 2);
+}
+
+#[test]
+fn a_service_is_asked_no_faster_than_it_bears_and_told_who_asks() {
+    let service = Service::new(|asked| {
+        std::thread::sleep(Duration::from_millis(50));
+        (KIND, json!({ "rows": fitting(asked, &things(25)) }).to_string())
+    });
+    let calls = "{ all: { get: /all, args: { id: id } } }";
+    let place = Place::new(&definition(&service.url, "rate: 10, parallel: 2, credentials: SHOP", calls));
+    place.run(&["query", "thing id=t01"]).exits(2).complains(&["SHOP_TOKEN"]);
+    let output = place.command(&["query", "thing id=t01", "--ask", "always"]).env("SHOP_USER", "u").env("SHOP_PASSWORD", "p").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let came = std::mem::take(&mut *service.came.lock().unwrap());
+    assert_eq!(came.iter().map(|(_, _, who)| who.as_deref()).collect::<Vec<_>>(), [Some("Basic dTpw")]);
+    let place = Place::new(&definition(&service.url, "rate: 10, parallel: 2", calls));
+    let stook = Served::new(&place, &["--workers", "1"]);
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let stook = &stook;
+            scope.spawn(move || ask(stook, &format!("thing id=t{number:02}"), ""));
+        }
+    });
+    let came = service.came.lock().unwrap();
+    let times: Vec<Instant> = came.iter().map(|(at, ..)| *at).collect();
+    assert_eq!(times.len(), 8);
+    let took = times[7].duration_since(times[0]);
+    assert!(took >= Duration::from_millis(650), "ten in a second: {took:?}");
+    assert!(service.most_at_once.load(Ordering::SeqCst) <= 2);
+}
+
+/// An answer that is needed all the time is asked for once before it is old, not again and again.
+#[test]
+fn what_is_asked_ahead_is_asked_once() {
+    let service = Service::new(|asked| (KIND, json!({ "rows": fitting(asked, &things(25)) }).to_string()));
+    let place = Place::new(&definition(&service.url, "ahead: 3s", "{ all: { get: /all } }").replace("ttl: 1h", "ttl: 4s"));
+    let stook = Served::new(&place, &["--workers", "1"]);
+    let until = Instant::now() + Duration::from_secs(7);
+    while Instant::now() < until {
+        assert_eq!(ask(&stook, "thing kind=odd", "").0.len(), 12);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // one to begin with, then one a second at most
+    let asked = service.targets().len();
+    assert!((2..=8).contains(&asked), "{asked}");
+}
+
+/// The law where records change: an answer has what the service was last heard to say, and nothing is left out because a narrower
+/// question was asked between.
+#[test]
+fn what_changes_between_questions_is_not_lost() {
+    for seed in 0..4 {
+        let all: Arc<Mutex<Vec<Json>>> = Arc::new(Mutex::new(things(12)));
+        let own = all.clone();
+        let service = Service::new(move |asked| (KIND, json!({ "rows": fitting(asked, &own.lock().unwrap()) }).to_string()));
+        let place = Place::new(&definition(&service.url, "attempts: 1", "{ all: { get: /all, args: { id: id, kind: kind, status: status } } }"));
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let mut random = Random::new(seed);
+        // the status of each as it was heard of last; of those that were not among an answer where they were before, which it is not
+        let mut heard: BTreeMap<String, Result<String, Vec<String>>> = BTreeMap::new();
+        let (mut asks, mut spared) = (0, 0);
+        for step in 0..150 {
+            if random.per_mille(250) {
+                let place = random.below(12) as usize;
+                all.lock().unwrap()[place]["status"] = json!(*random.one(&["VALID", "GONE", "LOST"]));
+                continue;
+            }
+            let status = random.per_mille(500).then(|| *random.one(&["VALID", "GONE", "LOST"]));
+            let kind = random.per_mille(500).then(|| *random.one(&["even", "odd"]));
+            let id = random.per_mille(200).then(|| format!("t{:02}", random.below(12)));
+            let mut query = "thing".to_owned();
+            for (name, value) in [("status", status), ("kind", kind), ("id", id.as_deref())] {
+                query.extend(value.map(|value| format!(" {name}={value}")));
+            }
+            let always = random.per_mille(200);
+            let (found, said) = ask(&stook, &query, if always { "&ask=always" } else { "" });
+            assert_eq!(said["state"], "complete", "{said}");
+            let was_asked = !service.targets().is_empty();
+            (asks, spared) = (asks + u32::from(was_asked), spared + u32::from(!was_asked));
+            let mut expected = Vec::new();
+            for thing in all.lock().unwrap().iter() {
+                let name = thing["id"].as_str().unwrap().to_owned();
+                if kind.is_some_and(|kind| thing["kind"] != kind) || id.as_ref().is_some_and(|id| *id != name) {
+                    continue;
+                }
+                let now = thing["status"].as_str().unwrap();
+                let is_told = status.is_none_or(|status| status == now);
+                if was_asked && is_told {
+                    heard.insert(name.clone(), Ok(now.to_owned()));
+                } else if was_asked && let (Some(status), Some(own)) = (status, heard.get_mut(&name)) {
+                    match own {
+                        Ok(own) if own != status => {}
+                        Ok(_) => *own = Err(vec![status.to_owned()]),
+                        Err(not) => not.push(status.to_owned()),
+                    }
+                }
+                match (heard.get(&name), status) {
+                    (Some(Ok(own)), wanted) if wanted.is_none_or(|wanted| wanted == own) => expected.push(name),
+                    // it is known not to be that; anything else has to be asked
+                    (Some(Err(not)), wanted) if !was_asked => {
+                        assert!(not.iter().any(|not| wanted == Some(not)), "seed {seed}, step {step}: {query}, {name} is not {not:?}");
+                    }
+                    _ => {}
+                }
+            }
+            assert_eq!(found, expected, "seed {seed}, step {step}: {query} {said}");
+        }
+        assert!(asks > 10 && spared > 10, "{asks} {spared}");
+    }
+}
