@@ -131,7 +131,7 @@ fn what_two_services_know_is_one_answer() {
         // only a service that is told enough is asked
         let files = asked.get("file", "").1;
         assert_eq!(state(&files, "catalog_file")["state"], "unasked");
-        assert_eq!(state(&files, "catalog_file")["reason"], "it needs a condition on block or dataset");
+        assert_eq!(state(&files, "catalog_file")["reason"], "it needs a condition on name or block or dataset");
         let block = all_blocks(&data).into_iter().find(|block| block.catalogued).unwrap();
         let files = asked.whole(&format!("file block={} | count(key)", block.name), "");
         assert_eq!(files["rows"][0]["count(key)"], block.files);
@@ -516,6 +516,19 @@ fn clients_of_the_original_are_answered() {
         let total = cache(&format!("block dataset={} | sum(block.size), count(block.name)", dataset.name), "").json();
         assert_eq!(total["data"][1], json!({ "function": "count", "key": "block.name", "result": { "value": blocks.len() } }));
         assert_eq!((&total["incache"], &total["nresults"]), (&json!(true), &json!(2)));
+        let spoken = "file dataset=/a/b/c size>5 nevents between [1,9] block in [x,y] | grep file.size<7";
+        let parts = json!({
+            "fields": ["file"],
+            "spec": { "dataset": "/a/b/c", "size": { "$gt": 5 }, "nevents": { "$gte": 1, "$lte": 9 }, "block": { "$in": ["x", "y"] } },
+            "filters": { "grep": ["file.size<7"] },
+        });
+        let parsed = loop {
+            let reply = cache(spoken, "");
+            if reply.text().starts_with('{') {
+                break reply.json()["mongo_query"].clone();
+            }
+        };
+        assert_eq!(parsed, parts);
         // the rest as it is wrong
         assert_eq!(cache("block dataset=", "").status, 400);
         assert_eq!(cache(&query, "&pid=00000000000000000000000000000000").status, 400);
@@ -763,6 +776,12 @@ fn replicas_and_lumi_sections_are_asked_for_one_by_one() {
                 "max(replica.files)": copies.iter().map(|copy| copy.files).max(),
             })
         );
+        // one file, of which nothing is here yet
+        let (place_of, own) = blocks.iter().find(|(_, block)| block.catalogued).unwrap();
+        let file = data.files(&dataset, *place_of).next().unwrap();
+        let answer = asked.whole(&format!("lumi file={}", file.name), "");
+        let sections = file.lumis.iter().map(|(_, lumi)| json!({ "lumis.lumi": shown(lumi) }));
+        assert_eq!(sorted(answer["rows"].as_array().unwrap().clone()), sorted(sections.collect()), "{}", own.name);
         // files, each with a row for each of its runs
         let files: Vec<_> = blocks.iter().filter(|(_, block)| block.catalogued).flat_map(|(place, _)| data.files(&dataset, *place)).collect();
         let answer = asked.whole(&format!("file,run,lumi dataset={}", dataset.name), "");

@@ -193,9 +193,9 @@ pub enum Command {
     Sample {
         /// What kind.
         name: SampleName,
-        /// How many.
-        #[arg(long, default_value_t = 1_000, value_name = "N")]
-        records: u64,
+        /// How many [default: 1000, of datasets 50000].
+        #[arg(long, value_name = "N")]
+        records: Option<u64>,
         /// How many days, of satellites.
         #[arg(long, default_value_t = 1, value_name = "D")]
         days: u64,
@@ -850,6 +850,13 @@ pub enum SampleName {
     Datasets,
     Machines,
     Sentinel,
+}
+
+impl SampleName {
+    /// How many are made without being told.
+    pub fn size(self) -> u64 {
+        if self == Self::Datasets { 50_000 } else { 1_000 }
+    }
 }
 
 /// Orders of keys in a sample.

@@ -102,9 +102,11 @@ fn run(arguments: &Arguments) -> Outcome {
         }
         Command::Export { collection, format, output, tenant } => ask::export(&place, collection, *format, output.as_deref(), tenant),
         Command::Lab { command } => lab::lab(command),
-        Command::Sample { name, records, seed, serve: Some(address), .. } => definition::serve_sample(*name, *records, *seed, *address),
+        Command::Sample { name, records, seed, serve: Some(address), .. } => {
+            definition::serve_sample(*name, records.unwrap_or(name.size()), *seed, *address)
+        }
         Command::Sample { name, records, days, seed, keys, first, output, serve: None } => {
-            let size = if *name == arguments::SampleName::Sentinel { *days } else { *records };
+            let size = if *name == arguments::SampleName::Sentinel { *days } else { records.unwrap_or(name.size()) };
             definition::sample(*name, size, *seed, *keys, *first, output.as_deref())
         }
         Command::Completions { shell } => {

@@ -299,16 +299,22 @@ async fn catalog_files(State(services): Shared, Query(arguments): Arguments) -> 
         return answer;
     }
     let data = services.data;
-    let block = arguments.get("block").cloned();
+    let file = arguments.get("file").cloned();
+    // files are called after their blocks
+    let of_file = file.as_ref().and_then(|file| {
+        let (block, _) = file.strip_prefix("/store")?.rsplit_once('/')?;
+        block.rsplit_once('/').map(|(dataset, id)| format!("{dataset}#{id}"))
+    });
+    let block = arguments.get("block").cloned().or(of_file);
     let dataset = block.as_ref().and_then(|block| block.split('#').next()).or(arguments.get("dataset").map(String::as_str)).unwrap_or_default();
     let Some(number) = data.number_of(dataset) else { return array(fault, std::iter::empty()) };
     let dataset = data.dataset(number);
     let found = (0..BLOCKS).flat_map(move |place| {
         let own = data.block(&dataset, place);
         let is_wanted = own.catalogued && block.as_ref().is_none_or(|block| *block == own.name);
-        let files: Vec<String> =
-            if is_wanted { data.files(&dataset, place).map(|file| datasets::file_json(&own, &file).to_string()).collect() } else { Vec::new() };
-        files
+        let all = data.files(&dataset, place).take_while(|_| is_wanted);
+        let wanted = all.filter(|own| file.as_ref().is_none_or(|file| *file == own.name));
+        wanted.map(|file| datasets::file_json(&own, &file).to_string()).collect::<Vec<String>>()
     });
     array(fault, found)
 }

@@ -21,7 +21,7 @@ use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::ask::{Status, When, Wish};
-use stook_query::{Comparison, Compiled, Item, Stage};
+use stook_query::{Comparison, Compiled, Item, Operator, Stage};
 use stook_store::plan::{Column, Plan};
 use stook_store::{Detail, Tenant};
 
@@ -88,19 +88,50 @@ fn shown(app: &App, ask: &Ask, tenant: &Tenant, query: &str, compiled: &Compiled
     Ok(Json::Object(shown))
 }
 
+/// What a condition compares with, in the database language of the original.
+fn compared(condition: &Comparison) -> Json {
+    let values: Vec<Json> = condition
+        .values
+        .iter()
+        .map(|value| {
+            let text = value.pieces.join("*");
+            text.parse::<i64>().map_or_else(|_| json!(text), |number| json!(number))
+        })
+        .collect();
+    let first = values.first().cloned().unwrap_or_default();
+    match condition.operator {
+        Operator::Equal => first,
+        Operator::NotEqual => json!({ "$ne": first }),
+        Operator::Less => json!({ "$lt": first }),
+        Operator::AtMost => json!({ "$lte": first }),
+        Operator::Greater => json!({ "$gt": first }),
+        Operator::AtLeast => json!({ "$gte": first }),
+        Operator::In => json!({ "$in": values }),
+        Operator::Between => json!({ "$gte": first, "$lte": values.last() }),
+        Operator::Last => json!({ "$last": first }),
+    }
+}
+
 /// A query in its parts, as clients of the original expect it.
 fn parsed(text: &str, collection: &str) -> Json {
     let Ok(query) = stook_query::parse(text) else { return json!({}) };
     let whole = |path: &str| if path.contains('.') { path.to_owned() } else { format!("{collection}.{path}") };
-    let values = |condition: &Comparison| condition.values.iter().map(|value| value.pieces.join("*")).collect::<Vec<_>>().join(",");
-    let spec: Map<String, Json> = query.lookup.conditions.iter().map(|condition| (condition.path.text.clone(), values(condition).into())).collect();
+    let mut spec = Map::new();
+    for condition in &query.lookup.conditions {
+        let own = compared(condition);
+        match (spec.get_mut(&condition.path.text), own) {
+            // two bounds of one field
+            (Some(Json::Object(known)), Json::Object(own)) => known.extend(own),
+            (_, own) => drop(spec.insert(condition.path.text.clone(), own)),
+        }
+    }
     let (mut filters, mut aggregators) = (Map::new(), Vec::new());
     let mut grep: Vec<String> = Vec::new();
     for stage in &query.stages {
         match stage {
             Stage::Grep(items) => grep.extend(items.iter().map(|item| match item {
                 Item::Column(path) => whole(&path.text),
-                Item::Condition(condition) => format!("{}={}", whole(&condition.path.text), values(condition)),
+                Item::Condition(condition) => format!("{}{}", whole(&condition.path.text), &text[condition.path.span.end..condition.span.end]),
             })),
             Stage::Sort(order) => {
                 let shown = order.iter().map(|(path, descending)| format!("{}{}", whole(&path.text), if *descending { "-" } else { "" }));
@@ -118,7 +149,9 @@ fn parsed(text: &str, collection: &str) -> Json {
     if !grep.is_empty() {
         filters.insert("grep".into(), json!(grep));
     }
-    let mut parts = json!({ "fields": [collection], "spec": spec });
+    let also = query.lookup.also.iter().map(|(path, _)| path.text.as_str());
+    let fields: Vec<&str> = std::iter::once(collection).chain(also).collect();
+    let mut parts = json!({ "fields": fields, "spec": spec });
     if !filters.is_empty() {
         parts["filters"] = filters.into();
     }

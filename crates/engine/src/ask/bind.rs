@@ -85,19 +85,19 @@ impl<'p> Conditions<'p> {
         Some(assumed.collect::<Vec<_>>().join(" ")).filter(|assumed| !assumed.is_empty())
     }
 
-    /// The condition that an argument needs, in words.
-    fn wanted(&self, collection: &Collection, arg: &CallArg) -> String {
+    /// The condition that an argument needs.
+    fn wanted(&self, collection: &Collection, arg: &CallArg) -> Wanted {
         let name = &collection.fields[arg.field].name;
         if self.on(arg.field).next().is_none() {
-            return format!("a condition on {name}");
+            return Wanted::Any(name.clone());
         }
         let form = if arg.shape.is_some() { " of its form" } else { "" };
-        match arg.takes {
+        Wanted::Form(match arg.takes {
             Takes::Value => format!("one value{form} of {name}"),
             Takes::Pattern => format!("a value or a pattern{form} of {name}"),
             Takes::List => format!("values{form} of {name}"),
             Takes::From | Takes::To => format!("a bound of {name}"),
-        }
+        })
     }
 
     /// Whether an answer to what a call was told is enough for the query.
@@ -122,7 +122,7 @@ impl<'p> Conditions<'p> {
     ///
     /// # Errors
     /// Which condition the call needs and the query has not.
-    pub fn bind(&self, collection: &Collection, call: &Call, wanted: impl Fn(usize) -> bool) -> Result<Told, String> {
+    pub fn bind(&self, collection: &Collection, call: &Call, wanted: impl Fn(usize) -> bool) -> Result<Told, Wanted> {
         let mut told = Told::new();
         let mut in_part = false;
         for (place, arg) in call.args.iter().enumerate() {
@@ -139,6 +139,15 @@ impl<'p> Conditions<'p> {
         }
         Ok(told)
     }
+}
+
+/// A condition that a call needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// One on this field.
+    Any(String),
+    /// Another one than the query has, in words.
+    Form(String),
 }
 
 /// The field that is the key, where it is text.

@@ -17,7 +17,7 @@ pub use answer::{Answer, State};
 use crate::Result;
 use crate::settle::Rules;
 use answer::Known;
-use bind::{Conditions, Told};
+use bind::{Conditions, Told, Wanted};
 use fetch::Limits;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
@@ -441,7 +441,7 @@ impl Asker {
 /// The call that takes most of a query's conditions, and of those the cheapest; or the conditions that are missing.
 fn choose(candidate: &Candidate<'_>, conditions: &Conditions<'_>) -> std::result::Result<(usize, Told), String> {
     let mut best: Option<(usize, Told)> = None;
-    let mut missing: Vec<String> = Vec::new();
+    let mut missing: Vec<Wanted> = Vec::new();
     for (place, call) in candidate.asks.calls.iter().enumerate() {
         match conditions.bind(candidate.collection, call, |_| true) {
             Ok(told) => {
@@ -456,5 +456,10 @@ fn choose(candidate: &Candidate<'_>, conditions: &Conditions<'_>) -> std::result
             Err(_) => {}
         }
     }
-    best.ok_or_else(|| missing.join(" or "))
+    best.ok_or_else(|| {
+        let fields: Vec<&str> = missing.iter().filter_map(|wanted| if let Wanted::Any(field) = wanted { Some(&**field) } else { None }).collect();
+        let any = (!fields.is_empty()).then(|| format!("a condition on {}", fields.join(" or ")));
+        let forms = missing.iter().filter_map(|wanted| if let Wanted::Form(words) = wanted { Some(words.clone()) } else { None });
+        any.into_iter().chain(forms).collect::<Vec<_>>().join(", or ")
+    })
 }

@@ -334,7 +334,7 @@ pub fn run_json(data: &Datasets, run: &Run) -> Json {
 /// Begin and end of what transfers answer.
 pub const TRANSFERS: (&str, &str) = ("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<phedex request_timestamp=\"1290000000\">\n", "</phedex>\n");
 
-/// What all services know, as files.
+/// What all services know, as files, and what the blocks are when both services have been heard.
 ///
 /// # Errors
 /// When they cannot be written.
@@ -348,12 +348,15 @@ pub fn write(data: &Datasets, folder: &Path) -> io::Result<()> {
         }
         out.flush()
     };
-    let (mut blocks, mut replicas) = (create("blocks.ndjson")?, create("replicas.xml")?);
+    let (mut blocks, mut replicas, mut known) = (create("blocks.ndjson")?, create("replicas.xml")?, create("truth.ndjson")?);
     replicas.write_all(TRANSFERS.0.as_bytes())?;
     let mut text = String::new();
     for dataset in (0..data.records).map(|number| data.dataset(number)) {
         for block in data.blocks(&dataset) {
             text.clear();
+            if block.catalogued || block.transferable {
+                writeln!(known, "{}", truth(data, &block))?;
+            }
             if block.catalogued {
                 block_json(data, &block, &mut text);
                 text.push('\n');
@@ -368,6 +371,7 @@ pub fn write(data: &Datasets, folder: &Path) -> io::Result<()> {
     }
     replicas.write_all(TRANSFERS.1.as_bytes())?;
     blocks.flush()?;
+    known.flush()?;
     replicas.flush()?;
     list("datasets.ndjson", &mut (0..data.records).map(|number| dataset_json(&data.dataset(number))))?;
     list("sites.ndjson", &mut (0..SITES).map(|number| site_json(&data.site(number))))?;
