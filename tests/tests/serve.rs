@@ -471,6 +471,12 @@ fn tokens_say_who_calls_and_what_is_allowed() {
     assert!(listed.contains("\"short\"") && !listed.contains(secret));
     assert_eq!(of(&admin).send("DELETE", &format!("/v1/main/tokens/{}", made["id"]), &[], b"").status, 204);
     assert_eq!(of(secret).get("/v1/main/thing/a").status, 401);
+    // taking back the last one opens nothing
+    for token in place.json(&["token", "ls", "--json"]).as_array().unwrap() {
+        place.ok(&["token", "revoke", &token["id"].to_string()]);
+    }
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!((of(&admin).get("/v1/main/thing/a").status, stook.client(None).get("/v1/main/thing/a").status), (401, 401));
     let file = std::fs::read(place.store()).unwrap();
     assert!(!file.windows(secret.len()).any(|bytes| bytes == secret.as_bytes()), "the secret is not stored");
 }
@@ -487,59 +493,128 @@ fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// Every operation of the document, asked by another tenant's admin: nothing there is found, shown or changed.
-#[test]
-fn no_route_shows_or_changes_what_is_another_tenants() {
-    let definition = std::fs::read_to_string(repository().join("examples/authorities/catalogue.yaml")).unwrap();
-    let place = Place::new(&definition);
-    place.import(&[&place.file("names.mrc", authorities(5, 1, 1)), "--tenant", "acme"]);
-    place.import(&[&place.file("items.csv", "barcode,lccn\nb1,x\n"), "--tenant", "acme", "--profile", "stock"]);
+/// Every operation of the document, asked by another tenant's admin: nothing there is found, shown or changed. `fill` gives values of
+/// parameters in paths, `watched` are paths of what must stay as it is, `secret` is a word of it.
+fn nothing_is_shown_to_others(place: &Place, fill: &dyn Fn(&str, &str) -> String, watched: &[&str], secret: &str) -> usize {
     let token = |tenant: &str| place.ok(&["token", "create", "--role", "admin", "--tenant", tenant]).trim().to_owned();
-    let (theirs, own) = (token("acme"), token("rival"));
-    let stook = Served::new(&place, &["--workers", "1"]).with_token(&theirs);
-    let before = (stook.get("/v1/acme/item/b1").with(200), stook.get("/v1/acme/query?q=authority").with(200), stook.get("/v1/acme/jobs").with(200));
-    let heading = before.1["rows"][0]["heading"].as_str().unwrap();
+    let (theirs, own) = (token("main"), token("rival"));
+    let stook = Served::new(place, &["--workers", "1"]).with_token(&theirs);
+    let state = || -> Vec<Json> { watched.iter().map(|path| stook.get(path).with(200)).collect() };
+    let before = state();
+    assert!(before.iter().any(|answer| answer.to_string().contains(secret)), "{secret}: {before:?}");
     let document = stook.get("/openapi.json").with(200);
     let rival = stook.client(Some(&own));
     let mut asked = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
-            if !path.contains("{tenant}") {
+            if ["/healthz", "/readyz", "/metrics/history"].contains(&path.as_str()) {
                 continue;
             }
             asked += 1;
-            let key = if path.contains("/item") { "b1" } else { "n%20%2000000001%20" };
-            let fill = |tenant: &str| path.replace("{tenant}", tenant).replace("{key}", key).replace("{job}", "1").replace("{token}", "1");
-            let query: Vec<String> = operation["parameters"]
-                .as_array()
-                .unwrap()
+            let parameters: Vec<&Json> = operation["parameters"].as_array().into_iter().flatten().collect();
+            let query: Vec<String> = parameters
                 .iter()
                 .filter(|parameter| parameter["in"] == "query" && parameter["required"] == true)
-                .map(|parameter| format!("{}={}", parameter["name"].as_str().unwrap(), if parameter["name"] == "q" { "authority" } else { key }))
+                .map(|parameter| parameter["name"].as_str().unwrap())
+                .map(|name| format!("{name}={}", fill(path, name)))
                 .collect();
             let body = match operation["operationId"].as_str().unwrap() {
-                "query_long" => json!({"q": "authority"}),
+                "query_long" => json!({"q": fill(path, "q")}),
                 "lookup" => json!({"collection": "item", "keys": ["b1"]}),
                 "pick" => json!({"query": "item", "transition": "check_in"}),
                 "check_out_item" => json!({"patron": "x"}),
                 "create_token" => json!({"role": "read", "name": "x"}),
                 _ => json!({}),
             };
+            let filled = |tenant: &str| {
+                let mut out = path.replace("{tenant}", tenant);
+                while let Some((before, rest)) = out.clone().split_once('{') {
+                    let (name, after) = rest.split_once('}').unwrap();
+                    out = format!("{before}{}{after}", fill(path, name));
+                }
+                out
+            };
             let send = |path: &str| {
                 let media = if method == "patch" { "application/merge-patch+json" } else { "application/json" };
                 let body = if operation.get("requestBody").is_some() { body.to_string() } else { String::new() };
                 rival.send(&method.to_uppercase(), &format!("{path}?{}", query.join("&")), &[("content-type", media)], body.as_bytes())
             };
-            assert_eq!(send(&fill("acme")).status, 404, "{method} {path}");
+            if path.contains("{tenant}") {
+                assert_eq!(send(&filled("main")).status, 404, "{method} {path}");
+            }
             // under its own name it sees nothing of the other
-            let answer = send(&fill("rival"));
-            assert!(!answer.text().contains(heading), "{method} {path}: {}", answer.text());
+            let answer = send(&filled("rival"));
+            assert!(!answer.text().contains(secret), "{method} {path}: {}", answer.text());
             assert!(answer.status < 500, "{method} {path}: {}", answer.text());
         }
     }
-    assert!(asked > 30, "{asked}");
-    let after = (stook.get("/v1/acme/item/b1").with(200), stook.get("/v1/acme/query?q=authority").with(200), stook.get("/v1/acme/jobs").with(200));
-    assert_eq!(before, after);
+    // nor is it told what is counted of others
+    let counted = rival.get("/metrics").text();
+    assert!(counted.contains("tenant=\"rival\"") && !counted.contains("tenant=\"main\"") && !counted.contains("stook_state{"), "{counted}");
+    assert_eq!(rival.get("/metrics/history").status, 403);
+    assert_eq!(rival.get("/v1").with(200), json!({"tenants": [{"name": "rival"}]}));
+    for page in ["home", "search", "record", "coverage", "import", "job", "document", "tags", "lab", "metrics", "tokens", "facets", "download"] {
+        assert_eq!(rival.get(&format!("/t/main/{page}")).status, 404, "{page}");
+        assert!(!rival.get(&format!("/t/rival/{page}")).text().contains(secret), "{page}");
+    }
+    assert_eq!(before, state());
+    asked
+}
+
+fn example(name: &str) -> String {
+    std::fs::read_to_string(repository().join(format!("examples/{name}/catalogue.yaml"))).unwrap()
+}
+
+#[test]
+fn no_route_shows_or_changes_what_is_another_tenants() {
+    let place = Place::new(&example("authorities"));
+    place.import(&[&place.file("names.mrc", authorities(5, 1, 1))]);
+    place.import(&[&place.file("items.csv", "barcode,lccn\nb1,x\n"), "--profile", "stock"]);
+    let heading = place.json(&["query", "authority | grep heading", "--limit", "1", "--format", "json"])[0]["heading"].as_str().unwrap().to_owned();
+    let fill = |path: &str, name: &str| match name {
+        "key" if path.contains("/item") => "b1".to_owned(),
+        "key" => "n%20%2000000001%20".to_owned(),
+        "q" => "authority".to_owned(),
+        "job" | "token" | "document" | "chunk" => "1".to_owned(),
+        _ => "x".to_owned(),
+    };
+    let watched = ["/v1/main/item/b1", "/v1/main/query?q=authority", "/v1/main/jobs", "/v1/main/item/b1/log"];
+    assert!(nothing_is_shown_to_others(&place, &fill, &watched, &heading) > 30);
+
+    let place = Place::new(&example("businesses"));
+    place.register(20);
+    let one = |query: &str| place.json(&["query", query, "--limit", "1", "--format", "json"])[0].clone();
+    let version = one("version | grep key, ref, name");
+    let (key, number, name) = (version["key"].as_str().unwrap(), version["ref"].as_str().unwrap(), version["name"].as_str().unwrap());
+    let id = one(&format!("business key={number} | grep id"))["id"].as_str().unwrap().to_owned();
+    let fill = |path: &str, name: &str| match name {
+        "key" if path.contains("/version") => key.replace('/', "%2F"),
+        "key" => number.to_owned(),
+        "id" => id.clone(),
+        "ref" => number.to_owned(),
+        "q" => "version".to_owned(),
+        "job" | "token" | "document" | "chunk" => "1".to_owned(),
+        _ => "x".to_owned(),
+    };
+    let watched =
+        [format!("/v1/main/business/{number}"), "/v1/main/query?q=version".into(), "/v1/main/jobs".into(), "/v1/main/query?q=enrolment".into()];
+    assert!(nothing_is_shown_to_others(&place, &fill, &watched.each_ref().map(String::as_str), name) > 40);
+
+    let place = Place::new(&example("machines"));
+    let folder = place.path("machines").display().to_string();
+    place.ok(&["sample", "machines", "--records", "5", "-o", &folder]);
+    place.import(&[&format!("{folder}/machines.ndjson"), "--source", "enlist"]);
+    place.ok(&["tag", "create", "secretly", "--comment", "for nobody else"]);
+    let key = place.json(&["query", "machine | grep key", "--limit", "1", "--format", "json"])[0]["key"].as_str().unwrap().to_owned();
+    let fill = |_: &str, name: &str| match name {
+        "key" => key.clone(),
+        "tag" => "secretly".to_owned(),
+        "q" => "machine".to_owned(),
+        "job" | "token" | "document" | "chunk" => "1".to_owned(),
+        _ => "x".to_owned(),
+    };
+    let watched = [format!("/v1/main/machine/{key}"), "/v1/main/tags/machine".into(), "/v1/main/jobs".into()];
+    assert!(nothing_is_shown_to_others(&place, &fill, &watched.each_ref().map(String::as_str), "for nobody else") > 30);
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub fn serve(place: &Place, arguments: &Serve) -> Outcome {
     let listener = listener.map_err(|error| Failure::new(format!("{}: {error}", arguments.listen)))?;
     let address = listener.local_addr()?;
     eprintln!("serving {} on http://{address} with {}; /docs says how to ask", catalogue.name, count(workers as u64, "import worker"));
-    if loopback && store.tokens()?.is_empty() {
+    if loopback && !store.has_had_tokens()? {
         eprintln!("there is no token: whoever is on this machine may do everything; `stook token create` ends that");
     } else if store.tokens()?.is_empty() {
         eprintln!("there is no token, so nobody is answered; make one: stook token create --role admin");

@@ -12,7 +12,7 @@ use crate::tags::Tagger;
 use crate::transition::strict_from_json;
 use serde_json::{Map, Value as Json};
 use std::sync::{Arc, Mutex, PoisonError};
-use stook_catalogue::definition::{API_NAME, Catalogue, Collection, KeyRule, Matched, Unmatched};
+use stook_catalogue::definition::{API_NAME, Catalogue, Collection, Field, KeyRule, Matched, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, Hash, MAX_CONTRIBUTORS, Origin, Retired, Said, pack, put_bytes, put_value, unpack};
@@ -292,12 +292,19 @@ impl Desk {
             (Action::Patch(_), Some(Said::Values(former))) => values.clone_from_slice(former),
             _ => {}
         }
-        for (value, said) in values.iter_mut().zip(&self.said) {
+        for (index, (value, said)) in values.iter_mut().zip(&self.said).enumerate() {
             if let Some(said) = said {
-                *value = said.clone();
+                *value = self.patched(&collection.fields[index], value).unwrap_or_else(|| said.clone());
             }
         }
         Said::Values(values.into())
+    }
+
+    /// What a patch makes of the members of an object (RFC 7396); nothing where it is none.
+    fn patched(&self, field: &Field, former: &Value) -> Option<Value> {
+        let Action::Patch(fields) = &self.edit.action else { return None };
+        let patch = fields.values.get(&field.name).filter(|patch| patch.is_object() && !fields.clear.contains(&field.name))?;
+        strict_from_json(&merged(former.to_json(&field.ty), patch), &field.ty).and_then(|value| check(value, &field.ty, &field.one_of)).ok()
     }
 
     /// What is wrong with the record as it would be.
@@ -327,6 +334,19 @@ impl Desk {
         };
         collection.fields.iter().zip(&self.said).any(|(field, said)| said.is_some() && names.contains(&field.name.as_str()))
     }
+}
+
+/// JSON Merge Patch (RFC 7396): members of objects are replaced, null takes one away.
+fn merged(former: Json, patch: &Json) -> Json {
+    let Json::Object(patch) = patch else { return patch.clone() };
+    let mut members = if let Json::Object(members) = former { members } else { Map::new() };
+    for (name, patch) in patch {
+        let former = members.remove(name).unwrap_or_default();
+        if !patch.is_null() {
+            members.insert(name.clone(), merged(former, patch));
+        }
+    }
+    Json::Object(members)
 }
 
 impl Conditions {
@@ -456,5 +476,34 @@ impl Unit for EditUnit {
 
     fn log(&mut self) -> Vec<Logged> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The examples of RFC 7396, appendix A.
+    #[test]
+    fn patches_are_merged_as_the_standard_says() {
+        for (former, patch, expected) in [
+            (json!({"a":"b"}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"b"}), json!({"b":"c"}), json!({"a":"b","b":"c"})),
+            (json!({"a":"b"}), json!({"a":null}), json!({})),
+            (json!({"a":"b","b":"c"}), json!({"a":null}), json!({"b":"c"})),
+            (json!({"a":["b"]}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"c"}), json!({"a":["b"]}), json!({"a":["b"]})),
+            (json!({"a":{"b":"c"}}), json!({"a":{"b":"d","c":null}}), json!({"a":{"b":"d"}})),
+            (json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]})),
+            (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
+            (json!({"a":"b"}), json!(["c"]), json!(["c"])),
+            (json!({"a":"foo"}), json!(null), json!(null)),
+            (json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1})),
+            (json!([1, 2]), json!({"a":"b","c":null}), json!({"a":"b"})),
+            (json!({}), json!({"a":{"bb":{"ccc":null}}}), json!({"a":{"bb":{}}})),
+        ] {
+            assert_eq!(merged(former.clone(), &patch), expected, "{former} {patch}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use base64::Engine;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 use stook_store::access::{NewToken, Role, Token};
 use stook_store::{DEFAULT_TENANT, Store, Tenant};
@@ -75,6 +76,8 @@ pub struct Tokens {
     known: RwLock<HashMap<[u8; 32], Caller>>,
     /// Whether only this machine can reach the server: then it may be used without a token while there is none.
     loopback: bool,
+    /// Whether there has ever been one: taking back the last one opens nothing.
+    begun: AtomicBool,
 }
 
 impl Tokens {
@@ -83,7 +86,7 @@ impl Tokens {
     /// # Errors
     /// When the store fails.
     pub fn read(store: &dyn Store, loopback: bool) -> stook_store::Result<Self> {
-        let tokens = Self { known: RwLock::default(), loopback };
+        let tokens = Self { known: RwLock::default(), loopback, begun: AtomicBool::new(false) };
         tokens.refresh(store)?;
         Ok(tokens)
     }
@@ -95,7 +98,10 @@ impl Tokens {
     pub fn refresh(&self, store: &dyn Store) -> stook_store::Result<()> {
         let caller =
             |Token { id, token, .. }: Token| (token.digest, Caller { name: token.name.into(), token: id, tenant: token.tenant, role: token.role });
-        let fresh = store.tokens()?.into_iter().map(caller).collect();
+        let fresh: HashMap<_, _> = store.tokens()?.into_iter().map(caller).collect();
+        if !self.begun.load(Ordering::SeqCst) && (!fresh.is_empty() || store.has_had_tokens()?) {
+            self.begun.store(true, Ordering::SeqCst);
+        }
         if let Ok(mut known) = self.known.write() {
             *known = fresh;
         }
@@ -104,7 +110,7 @@ impl Tokens {
 
     /// Whether a request needs no token.
     pub fn are_open(&self) -> bool {
-        self.loopback && self.known.read().is_ok_and(|known| known.is_empty())
+        self.loopback && !self.begun.load(Ordering::SeqCst)
     }
 
     /// Who sends a request with these headers.

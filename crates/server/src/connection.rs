@@ -1,7 +1,12 @@
 //! Connections: accepting, what a slow or silent peer may do, ending in order.
 
+use crate::pace::{Pace, Paced};
 use crate::{App, log, router};
 use axum::Router;
+use axum::body::Body;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -15,7 +20,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::Sleep;
 
 /// Longest head of a request.
 const HEAD_BYTES: usize = 64 << 10;
@@ -67,8 +71,9 @@ pub async fn serve_routes(app: Arc<App>, service: Router, listener: TcpListener,
         };
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(app.options.stall).max_buf_size(HEAD_BYTES).max_headers(HEADERS);
-        let stream = TokioIo::new(Patient { stream, stall: app.options.stall, waiting: None });
-        let connection = graceful.watch(builder.serve_connection(stream, TowerToHyperService::new(service.clone())));
+        let stream = TokioIo::new(Patient { stream, pace: Pace::new(app.options.stall) });
+        let patient = PatientService { routes: TowerToHyperService::new(service.clone()), stall: app.options.stall };
+        let connection = graceful.watch(builder.serve_connection(stream, patient));
         let app = app.clone();
         tokio::spawn(async move {
             app.metrics.connections().inc();
@@ -122,25 +127,32 @@ async fn refuse(mut stream: TcpStream) {
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer)).await;
 }
 
-/// A stream that gives up a peer that takes nothing for a while.
+/// Routes that give up a peer that sends its body too slowly.
+struct PatientService {
+    routes: TowerToHyperService<Router>,
+    stall: Duration,
+}
+
+impl Service<Request<Incoming>> for PatientService {
+    type Response = <TowerToHyperService<Router> as Service<Request<Body>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Body>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Body>>>::Future;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.routes.call(request.map(|body| Paced::body(body, self.stall)))
+    }
+}
+
+/// A stream that gives up a peer that takes too slowly what it asked for.
 struct Patient {
     stream: TcpStream,
-    stall: Duration,
-    waiting: Option<Pin<Box<Sleep>>>,
+    pace: Pace,
 }
 
 impl Patient {
-    fn watched<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.waiting = None;
-            return polled;
-        }
-        let stall = self.stall;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
-        match waiting.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
+    fn watched<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>, bytes: impl FnOnce(&T) -> u64) -> Poll<io::Result<T>> {
+        let bytes = |result: &io::Result<T>| result.as_ref().map_or(0, bytes);
+        self.pace.watch(context, polled, bytes).map(|watched| watched.and_then(|polled| polled))
     }
 }
 
@@ -153,12 +165,12 @@ impl AsyncRead for Patient {
 impl AsyncWrite for Patient {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watched(context, polled)
+        self.watched(context, polled, |bytes| *bytes as u64)
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.watched(context, polled)
+        self.watched(context, polled, |bytes| *bytes as u64)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -167,11 +179,11 @@ impl AsyncWrite for Patient {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(context);
-        self.watched(context, polled)
+        self.watched(context, polled, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.watched(context, polled)
+        self.watched(context, polled, |()| 0)
     }
 }

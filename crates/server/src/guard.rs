@@ -6,13 +6,15 @@ use crate::admission::Class;
 use crate::log::{self, Logged};
 use crate::metrics::{Counted, StageName};
 use crate::problem::Problem;
+use crate::records::blocking;
 use crate::request::Ctx;
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +22,10 @@ use std::time::{Duration, Instant};
 use stook_catalogue::diagnostic::did_you_mean;
 use stook_store::access::Role;
 use stook_store::{DEFAULT_TENANT, StoreError, Tenant};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Bytes of a body that are read at most, whatever is done with them.
+const DRAINED: usize = 16 << 20;
 
 /// The number of a request, in answers and in the log.
 pub const REQUEST_ID: &str = "x-request-id";
@@ -130,7 +136,50 @@ async fn within<T>(time: Duration, patience: &AtomicU64, future: impl Future<Out
     }
 }
 
+/// Bytes of bodies that are read at once before their requests have a place.
+pub const MOST_GATHERED: usize = 64 << 20;
+
+/// A request with all of its body, so that who sends slowly has no place meanwhile.
+async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
+    if request.body().is_end_stream() {
+        return Ok(request);
+    }
+    let (head, body) = request.into_parts();
+    let (mut bytes, mut length, mut room) = (Vec::new(), 0, None::<OwnedSemaphorePermit>);
+    let mut stream = body.into_data_stream();
+    while let Some(next) = stream.next().await {
+        let next = next.map_err(Problem::unread)?;
+        length += next.len();
+        if length > app.options.body {
+            // some more is read, so that its sender hears of it
+            if length > DRAINED {
+                break;
+            }
+            continue;
+        }
+        let more = app.gathered.clone().try_acquire_many_owned(next.len() as u32);
+        let more = more.map_err(|_| Problem::busy("too many bodies are on their way; try again"))?;
+        match &mut room {
+            Some(room) => room.merge(more),
+            None => room = Some(more),
+        }
+        bytes.extend_from_slice(&next);
+    }
+    if length > app.options.body {
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {} bytes", app.options.body)));
+    }
+    Ok(Request::from_parts(head, Body::new(Holding { body: Body::from(bytes), _place: room })))
+}
+
 async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, patience: &AtomicU64, request: Request, next: Next) -> Response {
+    let request = match class {
+        Class::Interactive => gathered(app, request).await,
+        Class::Bulk | Class::Watch => Ok(request),
+    };
+    let request = match request {
+        Ok(request) => request,
+        Err(problem) => return problem.into_response(),
+    };
     let place = match app.gate(class).enter().await {
         Ok(place) => place,
         Err(problem) => return problem.into_response(),
@@ -225,8 +274,13 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem>
 }
 
 /// Everything that is counted.
+///
+/// # Errors
+/// Who is not an admin is refused.
 pub async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    app.tokens.caller(request.headers())?.need(Role::Admin)?;
+    let caller = app.tokens.caller(request.headers())?;
+    caller.need(Role::Admin)?;
+    let only = only_of(&app, &caller).await?;
     let metrics = &app.metrics;
     for (what, value) in [
         ("interactive_in_work", app.interactive.in_work()),
@@ -248,8 +302,29 @@ pub async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Re
             metrics.set(what, chunks.iter().filter(|chunk| chunk.state == state).count() as u64);
         }
     }
-    let text = metrics.text();
+    let text = match only {
+        Some(tenant) => of_tenant(&metrics.text(), tenant.as_str()),
+        None => metrics.text(),
+    };
     Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
+}
+
+/// The tenant of which a caller is told and no other; nothing for who may see all, or where there is no other.
+///
+/// # Errors
+/// When the store fails.
+pub async fn only_of(app: &Arc<App>, caller: &Caller) -> Result<Option<Tenant>, Problem> {
+    let Some(own) = caller.tenant.clone().filter(|_| !app.tokens.are_open()) else { return Ok(None) };
+    let store = app.store.clone();
+    let all = blocking(move || store.tenants()).await?;
+    Ok(if all.iter().all(|tenant| *tenant == own) { None } else { Some(own) })
+}
+
+/// What is counted of a tenant.
+fn of_tenant(text: &str, tenant: &str) -> String {
+    let label = format!("tenant=\"{tenant}\"");
+    let is_own = |line: &&str| line.starts_with('#') || line.split_once('{').is_some_and(|(_, rest)| rest.contains(&label));
+    text.lines().filter(is_own).map(|line| format!("{line}\n")).collect()
 }
 
 /// The path is known, the method is not one of its.

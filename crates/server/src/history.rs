@@ -1,6 +1,7 @@
 //! How the last hour was: a point for every ten seconds, kept in memory.
 
 use crate::App;
+use crate::guard::only_of;
 use crate::problem::Problem;
 use crate::records::json_answer;
 use axum::extract::{Request, State};
@@ -149,9 +150,14 @@ pub async fn keep(app: Arc<App>) {
 /// The points, the oldest first.
 ///
 /// # Errors
-/// Who is not an admin is refused.
+/// Who is not an admin is refused, and who is one of a tenant beside others.
 pub async fn get(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    app.tokens.caller(request.headers())?.need(Role::Admin)?;
+    let caller = app.tokens.caller(request.headers())?;
+    caller.need(Role::Admin)?;
+    if only_of(&app, &caller).await?.is_some() {
+        let all = "this is of all tenants together: it needs a token of all, `stook token create --role admin --tenant '*'`";
+        return Err(Problem::new(StatusCode::FORBIDDEN, all));
+    }
     let points: Vec<Json> = app.history.0.lock().map(|points| points.iter().cloned().collect()).unwrap_or_default();
     Ok(json_answer(StatusCode::OK, json!({ "every": EVERY.as_secs(), "points": points }).to_string()))
 }

@@ -243,9 +243,8 @@ async fn tried(ctx: &Ctx, body: Body, name: &str, path: Option<String>, request:
             let file = folder.path().join(name);
             let mut out = std::fs::File::create(&file).map_err(failed)?;
             let (mut stream, mut taken) = (body.into_data_stream(), 0);
-            let stalled = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the upload stood still");
-            while let Some(bytes) = tokio::time::timeout(ctx.app.options.stall, stream.next()).await.map_err(stalled)? {
-                let bytes = bytes.map_err(|error| Problem::bad(format!("the upload ended early: {error}")))?;
+            while let Some(bytes) = stream.next().await {
+                let bytes = bytes.map_err(Problem::unread)?;
                 taken += bytes.len() as u64;
                 if taken <= MOST_TRIED {
                     out.write_all(&bytes).map_err(failed)?;
@@ -300,16 +299,15 @@ async fn of_upload(ctx: &Ctx, body: Body, upload: Upload) -> Answer<Job> {
     let mut taken = 0;
     let mut over = None;
     loop {
-        let next = match tokio::time::timeout(ctx.app.options.stall, stream.next()).await {
+        let next = match stream.next().await {
             // nothing is the end; whoever cuts takes silence for a peer that has gone
-            Ok(None) => {
+            None => {
                 let _ = sender.send(Ok(Bytes::new())).await;
                 break;
             }
-            Ok(Some(Ok(bytes))) if bytes.is_empty() => continue,
-            Ok(Some(Ok(bytes))) => Ok(bytes),
-            Ok(Some(Err(error))) => Err(format!("the upload ended early: {error}")),
-            Err(_) => Err("the upload stood still".to_owned()),
+            Some(Ok(bytes)) if bytes.is_empty() => continue,
+            Some(Ok(bytes)) => Ok(bytes),
+            Some(Err(error)) => Err(format!("the upload ended early: {}", Problem::unread(error).detail)),
         };
         taken += next.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let next = if taken > limit { Err(too_long().detail) } else { next };

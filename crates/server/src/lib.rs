@@ -19,6 +19,7 @@ mod jobs;
 mod log;
 pub mod metrics;
 pub mod openapi;
+mod pace;
 mod pages;
 mod problem;
 mod query;
@@ -126,6 +127,8 @@ pub struct App {
     pub(crate) interactive: Gate,
     pub(crate) bulk: Gate,
     pub(crate) watch: Gate,
+    /// Bytes of bodies that are read before their requests have a place.
+    pub(crate) gathered: Arc<Semaphore>,
     pub(crate) options: Options,
     pub(crate) openapi: bytes::Bytes,
     evaluators: Mutex<Vec<Evaluator>>,
@@ -155,6 +158,7 @@ impl App {
             interactive: Gate::new(options.interactive),
             bulk: Gate::new(options.bulk),
             watch: Gate::new(options.watch),
+            gathered: Arc::new(Semaphore::new(guard::MOST_GATHERED)),
             catalogue,
             store,
             reads,

@@ -48,6 +48,18 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
+    /// A body that did not come, or did not come in time.
+    pub fn unread(error: axum::Error) -> Self {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        while let Some(own) = cause {
+            if own.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::TimedOut) {
+                return Self::new(StatusCode::REQUEST_TIMEOUT, "the body came too slowly");
+            }
+            cause = own.source();
+        }
+        Self::bad(format!("the body could not be read: {error}"))
+    }
+
     /// Not now; the caller is told when to try again.
     pub fn busy(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).header(header::RETRY_AFTER, HeaderValue::from_static("1"))

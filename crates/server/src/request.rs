@@ -5,11 +5,11 @@ use crate::access::Caller;
 use crate::guard::Guarded;
 use crate::metrics::Counted;
 use crate::problem::{Answer, Problem};
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
-use futures_util::StreamExt;
+use bytes::Bytes;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,9 +17,6 @@ use stook_catalogue::definition::Collection;
 use stook_catalogue::diagnostic::did_you_mean;
 use stook_catalogue::key::Key;
 use stook_store::Tenant;
-
-/// Bytes of a body that are read at most, whatever is done with them.
-const DRAINED: usize = 16 << 20;
 
 /// A request, its body aside.
 pub struct Ctx {
@@ -118,23 +115,9 @@ impl Ctx {
         serde_json::from_slice(&bytes).map_err(|error| Problem::bad(format!("the body is not JSON: {error}")))
     }
 
-    /// The whole body. Of one that is too long some more is read, so that its sender hears of it.
-    async fn bytes(&self, body: Body) -> Answer<Vec<u8>> {
-        let limit = self.app.options.body;
-        let too_long = || Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {limit} bytes"));
-        let (mut bytes, mut length) = (Vec::new(), 0);
-        let mut stream = body.into_data_stream();
-        while let Some(next) = stream.next().await {
-            let next = next.map_err(|error| Problem::bad(format!("the body could not be read: {error}")))?;
-            length += next.len();
-            if length > DRAINED {
-                return Err(too_long());
-            }
-            if length <= limit {
-                bytes.extend_from_slice(&next);
-            }
-        }
-        if length > limit { Err(too_long()) } else { Ok(bytes) }
+    /// The whole body, whose length the guard has looked at.
+    async fn bytes(&self, body: Body) -> Answer<Bytes> {
+        to_bytes(body, usize::MAX).await.map_err(Problem::unread)
     }
 
     /// The body as a JSON object.

@@ -651,6 +651,12 @@ pub trait Store: Send + Sync {
     /// When the database fails.
     fn tokens(&self) -> Result<Vec<Token>>;
 
+    /// Whether there has ever been a token.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn has_had_tokens(&self) -> Result<bool>;
+
     /// Revokes a token; false when there is none with this number.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ pub struct Vitals {
     pub rows: u64,
     /// How long they took, from their beginnings until they were committed; those of several connections overlap.
     pub writing: Duration,
-    /// Units that wait for somebody to write them.
+    /// Units that wait for somebody to write them, and questions that wait for a connection.
     pub waiting: u64,
     /// Connections that are open.
     pub connections: u64,

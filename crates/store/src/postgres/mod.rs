@@ -319,6 +319,10 @@ impl Store for PostgresStore {
         })
     }
 
+    fn has_had_tokens(&self) -> Result<bool> {
+        self.ask(|session| Ok(session.one("SELECT EXISTS(SELECT 1 FROM api_tokens)", &[])?.get(0)))
+    }
+
     fn revoke_token(&self, id: u64) -> Result<bool> {
         let sql = "UPDATE api_tokens SET revoked = $1 WHERE id = $2 AND revoked IS NULL";
         self.write(|session, stamp| Ok(session.execute(sql, &[&stamp, &(id as i64)])? == 1))
@@ -419,8 +423,8 @@ impl Store for PostgresStore {
         let sql =
             "SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'i')";
         let bytes: i64 = self.ask(|session| Ok(session.one(sql, &[&self.bench.pool.schema()])?.get(0)))?;
-        let (connections, idle) = self.bench.pool.standing();
-        let (waiting, written) = (self.writer.waiting(), self.bench.written.vitals());
+        let (connections, idle, asking) = self.bench.pool.standing();
+        let (waiting, written) = (self.writer.waiting() + asking, self.bench.written.vitals());
         Ok(Vitals { waiting, connections, connections_in_use: connections - idle, bytes: bytes as u64, ..written })
     }
 

@@ -202,6 +202,7 @@ impl Session {
 struct Idle {
     sessions: Vec<Session>,
     open: usize,
+    waiting: u64,
 }
 
 /// A bounded number of connections.
@@ -222,7 +223,7 @@ pub struct Pooled<'p> {
 
 impl Pool {
     pub fn new(config: Config, schema: String, wait: Duration, most: usize) -> Self {
-        Self { config, schema, wait, most, idle: Mutex::new(Idle { sessions: Vec::new(), open: 0 }), returned: Condvar::new() }
+        Self { config, schema, wait, most, idle: Mutex::new(Idle { sessions: Vec::new(), open: 0, waiting: 0 }), returned: Condvar::new() }
     }
 
     /// The schema all tables are in.
@@ -258,14 +259,16 @@ impl Pool {
             if left.is_zero() {
                 return Err(StoreError::Busy(self.wait.as_secs()).into());
             }
+            idle.waiting += 1;
             idle = self.returned.wait_timeout(idle, left).unwrap_or_else(PoisonError::into_inner).0;
+            idle.waiting -= 1;
         }
     }
 
-    /// Connections that are open, and those of them that nobody uses.
-    pub fn standing(&self) -> (u64, u64) {
+    /// Connections that are open, those of them that nobody uses, and how many wait for one.
+    pub fn standing(&self) -> (u64, u64, u64) {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        (idle.open as u64, idle.sessions.len() as u64)
+        (idle.open as u64, idle.sessions.len() as u64, idle.waiting)
     }
 
     /// A connection of its own that hears what is told on a channel.

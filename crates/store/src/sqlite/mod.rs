@@ -393,6 +393,10 @@ impl Store for SqliteStore {
         })
     }
 
+    fn has_had_tokens(&self) -> Result<bool> {
+        self.with_reader(|connection| connection.query_row("SELECT EXISTS(SELECT 1 FROM api_tokens)", [], |row| row.get(0)).map_err(failure))
+    }
+
     fn revoke_token(&self, id: u64) -> Result<bool> {
         self.write(move |connection, stamp| {
             let sql = "UPDATE api_tokens SET revoked = ? WHERE id = ? AND revoked IS NULL";

@@ -127,13 +127,17 @@ pub fn tokens_are_listed_until_they_are_revoked(place: &Place) {
     let desk = Desk::open(place, ITEMS);
     let token = |byte: u8, tenant: Option<Tenant>, role| NewToken { digest: [byte; 32], tenant, role, name: format!("t{byte}") };
     let (all, one) = (token(1, None, Role::Admin), token(2, Some(tenant("acme")), Role::Read));
+    assert!(!desk.store.has_had_tokens().expect("asked"));
     let first = desk.store.create_token(all.clone()).expect("written");
     let second = desk.store.create_token(one.clone()).expect("written");
     let listed: Vec<(u64, NewToken)> = desk.store.tokens().expect("listed").into_iter().map(|token| (token.id, token.token)).collect();
     assert_eq!(listed, [(first, all), (second, one.clone())]);
     assert!(desk.store.revoke_token(first).expect("revoked"));
     assert!(!desk.store.revoke_token(first).expect("asked"), "it is revoked already");
-    assert_eq!(desk.reopen(place).store.tokens().expect("listed").into_iter().map(|token| token.token).collect::<Vec<_>>(), [one]);
+    let desk = desk.reopen(place);
+    assert_eq!(desk.store.tokens().expect("listed").into_iter().map(|token| token.token).collect::<Vec<_>>(), [one]);
+    assert!(desk.store.revoke_token(second).expect("revoked"));
+    assert!(desk.store.tokens().expect("listed").is_empty() && desk.store.has_had_tokens().expect("asked"));
 }
 
 pub fn versions_are_those_that_reading_gives(place: &Place) {

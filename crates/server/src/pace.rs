@@ -1,0 +1,119 @@
+//! How slowly a peer may send or take: it stands still for a limited time, and is not slower than a rate on the whole. Who sends a byte
+//! now and then holds nothing for ever.
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::time::Sleep;
+
+/// Bytes that a peer moves in a second at least, the time aside that it may stand still.
+const RATE: u64 = 8 << 10;
+
+/// How long a peer was waited for, and what it has moved.
+pub struct Pace {
+    stall: Duration,
+    waited: Duration,
+    moved: u64,
+    since: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Pace {
+    /// For a peer that may stand still so long.
+    pub fn new(stall: Duration) -> Self {
+        Self { stall, waited: Duration::ZERO, moved: 0, since: None, timer: None }
+    }
+
+    /// What was polled, and how many bytes that are; an error when the peer is too slow.
+    pub fn watch<T>(&mut self, context: &mut Context<'_>, polled: Poll<T>, bytes: impl FnOnce(&T) -> u64) -> Poll<io::Result<T>> {
+        match polled {
+            Poll::Ready(value) => {
+                self.timer = None;
+                self.waited += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+                self.moved = self.moved.saturating_add(bytes(&value));
+                Poll::Ready(Ok(value))
+            }
+            Poll::Pending => {
+                self.since.get_or_insert_with(Instant::now);
+                let earned = self.stall + Duration::from_millis(self.moved.saturating_mul(1_000) / RATE);
+                let left = earned.saturating_sub(self.waited).min(self.stall);
+                let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(left)));
+                timer.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+/// The body of a request, sent at a pace.
+pub struct Paced {
+    body: Body,
+    pace: Pace,
+}
+
+impl Paced {
+    /// A body whose peer may stand still so long; none where there is none.
+    pub fn body<B>(body: B, stall: Duration) -> Body
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        if body.is_end_stream() { Body::empty() } else { Body::new(Self { body: Body::new(body), pace: Pace::new(stall) }) }
+    }
+}
+
+impl HttpBody for Paced {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let length = |frame: &Option<Result<Frame<Bytes>, axum::Error>>| match frame {
+            Some(Ok(frame)) => frame.data_ref().map_or(0, |data| data.len() as u64),
+            _ => 0,
+        };
+        self.pace.watch(context, polled, length).map(|watched| watched.unwrap_or_else(|slow| Some(Err(axum::Error::new(slow)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_stands_still_or_trickles_is_too_slow() {
+        let stall = Duration::from_millis(100);
+        // how long a peer is borne that moves so many bytes every few milliseconds
+        let borne = async |bytes: u64, every: u64| {
+            let (mut pace, began) = (Pace::new(stall), Instant::now());
+            loop {
+                let wait = std::pin::pin!(tokio::time::sleep(Duration::from_millis(every)));
+                let mut wait = wait;
+                let moved = std::future::poll_fn(|context| {
+                    let polled = wait.as_mut().poll(context).map(|()| bytes);
+                    pace.watch(context, polled, |bytes| *bytes)
+                });
+                if moved.await.is_err() || began.elapsed() > Duration::from_secs(1) {
+                    return began.elapsed();
+                }
+            }
+        };
+        let still = borne(1 << 20, 100_000).await;
+        assert!((100..500).contains(&still.as_millis()), "{still:?}");
+        let trickle = borne(1, 20).await;
+        assert!((100..600).contains(&trickle.as_millis()), "{trickle:?}");
+        assert!(borne(1 << 10, 20).await > Duration::from_secs(1), "it is slow, and fast enough");
+    }
+}
