@@ -9,7 +9,7 @@ use crate::chunk::map::check;
 use crate::{EngineError, Result};
 use serde_json::{Map, Value as Json, json};
 use std::sync::{Arc, Mutex, PoisonError};
-use stook_catalogue::definition::{Argument, Catalogue, Collection, Transition};
+use stook_catalogue::definition::{Argument, Catalogue, Collection, Refusal, Transition};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_json};
@@ -179,7 +179,7 @@ impl Ask {
         let collection = &catalogue.collections[self.collection];
         let transition = &collection.transitions[self.transition];
         let scope = Scope { ask: self, collection, record, key, now };
-        match scope.refusals(evaluator, transition) {
+        match scope.refusals(evaluator, &transition.refuse) {
             Err(reason) => return Decision::Refused(vec![Reason { code: 422, text: reason }]),
             Ok(reasons) if !reasons.is_empty() => return Decision::Refused(reasons),
             Ok(_) => {}
@@ -228,9 +228,9 @@ impl Scope<'_> {
         cel::Value::Map(cel::objects::Map { map: Arc::new(typed.collect()) })
     }
 
-    fn refusals(&self, evaluator: &Evaluator, transition: &Transition) -> std::result::Result<Vec<Reason>, String> {
+    fn refusals<'r>(&self, evaluator: &Evaluator, refuse: impl IntoIterator<Item = &'r Refusal>) -> std::result::Result<Vec<Reason>, String> {
         let mut reasons = Vec::new();
-        for refusal in &transition.refuse {
+        for refusal in refuse {
             if !evaluator.holds(&refusal.when, |name| self.variable(name)).map_err(|error| self.trouble("refuse", &refusal.when, &error))? {
                 continue;
             }
@@ -276,6 +276,18 @@ impl Scope<'_> {
         let write = RecordWrite { collection, key, expect: Some(self.record.version), change: Change::State { state, state_set } };
         Ok(Changed { write, logged, answer })
     }
+}
+
+/// Which transitions a record refuses now whatever they are told, by name, with every reason; those without one may be done.
+pub fn refused_now(ask: &Ask, collection: &Collection, evaluator: &Evaluator, record: &StoredRecord, now: i64) -> Vec<(String, Vec<String>)> {
+    let scope = Scope { ask, collection, record, key: &record.key, now };
+    let of = |transition: &Transition| {
+        let own = transition.refuse.iter().filter(|refusal| !refusal.when.variables().iter().any(|name| name == "args"));
+        // what cannot be told now is told to who tries
+        let reasons = scope.refusals(evaluator, own).unwrap_or_default();
+        (transition.name.clone(), reasons.into_iter().map(|reason| reason.text).collect())
+    };
+    collection.transitions.iter().map(of).collect()
 }
 
 /// A transition on its way into the store.

@@ -9,6 +9,8 @@ use stook_store::{Result, Tenant};
 
 /// How old a number may be.
 pub const FRESH: Duration = Duration::from_secs(5);
+/// When a rate would say nothing any more.
+const LONG_AGO: Duration = Duration::from_secs(60);
 /// Records on which contributors disagree are counted up to so many.
 pub const MOST_CONFLICTS: u64 = 1_000;
 /// Numbers that are kept before all are forgotten.
@@ -23,6 +25,8 @@ pub struct Counts(Mutex<HashMap<(String, usize), (Instant, Numbers)>>);
 pub struct Numbers {
     /// Records.
     pub records: u64,
+    /// How many more there were in a second, since they were counted before; nothing where that is long ago.
+    pub rate: Option<f64>,
     /// Those on which contributors disagree, [`MOST_CONFLICTS`] at most; nothing where that is not flagged.
     pub conflicts: Option<u64>,
 }
@@ -49,7 +53,10 @@ impl Counts {
         };
         let compares = app.catalogue.collections[collection].compares().then_some(());
         let conflicts = compares.map(disagree).transpose()?.map(|found| found.rows.len() as u64);
-        let number = Numbers { records: app.store.count(&all)?, conflicts };
+        let records = app.store.count(&all)?;
+        let before = known.filter(|(at, _)| at.elapsed() < LONG_AGO);
+        let rate = before.map(|(at, before)| (records as f64 - before.records as f64) / at.elapsed().as_secs_f64());
+        let number = Numbers { records, rate, conflicts };
         if let Ok(mut known) = self.0.lock() {
             if known.len() >= MOST {
                 known.clear();

@@ -68,13 +68,16 @@ async fn job(ctx: &Ctx) -> Answer<Job> {
 
 /// The tenant's newest jobs.
 pub async fn list(mut ctx: Ctx) -> Answer {
-    let limit = ctx.params.number("limit", 1, 1_000)?.unwrap_or(20) as usize;
+    let limit = ctx.params.number("limit", 1, MOST_JOBS)?.unwrap_or(20) as usize;
+    let troubled = ctx.params.flag("troubled")?;
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    let jobs = blocking(move || app.store.jobs(Some(&tenant), limit)).await?;
+    let looked_at = if troubled { MOST_JOBS as usize } else { limit };
+    let jobs = blocking(move || app.store.jobs(Some(&tenant), looked_at)).await?;
     let now = ctx.app.store.clock();
-    let jobs: Vec<Json> = jobs.iter().map(|job| shown(job, now)).collect();
+    let is_wanted = |job: &&Job| !troubled || job.chunks_dead > 0 || job.state == JobState::Failed;
+    let jobs: Vec<Json> = jobs.iter().filter(is_wanted).take(limit).map(|job| shown(job, now)).collect();
     Ok(json_answer(StatusCode::OK, json!({ "jobs": jobs }).to_string()))
 }
 
@@ -226,6 +229,8 @@ async fn of_file(ctx: &Ctx, path: &str, profile: Option<String>, source: Option<
     .await
 }
 
+/// Most jobs that are listed, or looked at.
+pub const MOST_JOBS: u64 = 1_000;
 /// Documents of a dry run.
 const TRIED: Wanted = Wanted { documents: 1_000, troubles: 100 };
 /// Bytes that are taken for it.

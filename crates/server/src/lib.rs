@@ -226,7 +226,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/tokens", get(tokens::list).post(tokens::create))
         .route("/v1/{tenant}/tokens/{token}", delete(tokens::revoke));
     let mut v1 = v1.merge(routes::router(&app.catalogue));
-    let mut bulk = Router::new().route("/v1/{tenant}/import", post(jobs::create));
+    let rows = get(query::export_rows).layer(CompressionLayer::new());
+    let mut bulk = Router::new().route("/v1/{tenant}/import", post(jobs::create)).route("/v1/{tenant}/export", rows);
     for (index, collection) in app.catalogue.collections.iter().enumerate() {
         v1 = v1.merge(of_collection(index, collection));
         let export = move |ctx: Ctx| query::export(ctx.about(index));

@@ -2,6 +2,7 @@
 //! Asked for with a token, it shows that token's tenant. A page shows the same to people.
 
 use crate::App;
+use crate::jobs::MOST_JOBS;
 use crate::problem::{PROBLEM_JSON, Problem};
 use crate::query::{MOST_OFFSET, MOST_ROWS, MOST_TYPED, MOST_WAIT};
 use crate::records::{MOST_KEYS, json_answer};
@@ -423,6 +424,12 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .json(200, "Rows.", rows())
         .json(202, "Rows that are here; services are still asked.", rows());
     add("/v1/{tenant}/query".into(), "post", asked.guarded());
+    let export = Operation::new("export", "catalogue", "All rows of a query, as they are read; services are not asked")
+        .parameter("q", "query", true, query.clone(), "The query.")
+        .query("format", json!({ "enum": ["ndjson", "csv"] }), "The format; ndjson when it is not given.")
+        .answer(200, "Rows.", "application/x-ndjson", json!({}))
+        .answer(200, "Rows.", "text/csv", json!({}));
+    add("/v1/{tenant}/export".into(), "get", export.guarded());
     let keys = json!({ "type": "array", "maxItems": MOST_KEYS, "items": { "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES } });
     let body = json!({ "type": "object", "properties": { "collection": { "type": "string" }, "keys": keys }, "required": ["collection", "keys"], "additionalProperties": false });
     let found = json!({ "type": "object", "properties": { "records": { "type": "array", "items": { "type": ["object", "null"] } } }, "required": ["records"] });
@@ -465,11 +472,10 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER });
         Operation::new(id, "jobs", summary).parameter("job", "path", true, number, "The job's number.")
     };
-    let jobs = Operation::new("jobs", "jobs", "The newest jobs").query("limit", counted(1_000), "Most jobs.").json(
-        200,
-        "Jobs.",
-        list("jobs", reference("job")),
-    );
+    let jobs = Operation::new("jobs", "jobs", "The newest jobs")
+        .query("limit", counted(MOST_JOBS), "Most jobs.")
+        .query("troubled", json!({ "type": "boolean" }), "Only those that failed or have dead chunks, of the newest 1 000.")
+        .json(200, "Jobs.", list("jobs", reference("job")));
     add("/v1/{tenant}/jobs".into(), "get", jobs.guarded());
     add("/v1/{tenant}/jobs/{job}".into(), "get", job("job", "One job").json(200, "The job.", reference("job")).guarded());
     let journal = job("journal", "What became of a job's documents")

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::value::Value;
+use stook_engine::EngineError;
 use stook_engine::aggregate::by_source;
 use stook_engine::ask::{Status, When, Wish};
 use stook_engine::export::{self, Format};
@@ -40,14 +41,16 @@ pub const MOST_TYPED: usize = 4_000;
 const LONGEST: usize = 16_384;
 
 /// How rows are written.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Form {
+    #[default]
     Json,
     Csv,
     Ndjson,
 }
 
 /// A page of a query.
+#[derive(Default)]
 struct Page {
     query: String,
     idx: u64,
@@ -132,8 +135,8 @@ fn shown(headings: &[Heading], row: &[Value]) -> Map<String, Json> {
 fn as_lines(form: Form, headings: &[Heading], rows: &[Vec<Value>]) -> Option<([(HeaderName, &'static str); 1], String)> {
     let (media, text) = match form {
         Form::Json => return None,
-        Form::Csv => ("text/csv; charset=utf-8; header=present", csv(headings, rows)),
-        Form::Ndjson => ("application/x-ndjson", rows.iter().map(|row| Json::Object(shown(headings, row)).to_string() + "\n").collect()),
+        Form::Csv => (CSV, csv(headings, rows)),
+        Form::Ndjson => (NDJSON, rows.iter().map(|row| Json::Object(shown(headings, row)).to_string() + "\n").collect()),
     };
     Some(([(header::CONTENT_TYPE, media)], text))
 }
@@ -343,22 +346,82 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
 }
 
 fn csv(headings: &[Heading], rows: &[Vec<Value>]) -> String {
-    let quoted = |text: &str| {
+    let head = csv_line(headings.iter().map(|heading| heading.name.clone()));
+    rows.iter().fold(head, |text, row| text + &csv_line(row.iter().zip(headings).map(|(value, heading)| value.show(&heading.ty))))
+}
+
+fn csv_line(cells: impl Iterator<Item = String>) -> String {
+    let quoted = |text: String| {
         let plain = !text.contains(['"', ',', '\n', '\r']);
-        if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
+        if plain { text } else { format!("\"{}\"", text.replace('"', "\"\"")) }
     };
-    let line = |cells: Vec<String>| cells.join(",") + "\r\n";
-    let head = line(headings.iter().map(|heading| quoted(&heading.name)).collect());
-    let cells = |row: &Vec<Value>| row.iter().zip(headings).map(|(value, heading)| quoted(&value.show(&heading.ty))).collect();
-    rows.iter().fold(head, |text, row| text + &line(cells(row)))
+    cells.map(quoted).collect::<Vec<_>>().join(",") + "\r\n"
+}
+
+/// All rows of a query as they are read, `?q=QUERY&format=ndjson|csv`. Services are not asked.
+pub async fn export_rows(mut ctx: Ctx) -> Answer {
+    let Some(query) = ctx.params.one("q")? else { return Err(Problem::bad("say ?q=QUERY, for example ?q=authority%20heading=Smith*")) };
+    let form = match ctx.params.one("format")?.as_deref() {
+        None | Some("ndjson") => Form::Ndjson,
+        Some("csv") => Form::Csv,
+        Some(_) => return Err(Problem::bad("format is ndjson or csv")),
+    };
+    ctx.params.end()?;
+    let page = Page { query: query.clone(), limit: MOST_ROWS, form, ..Page::default() };
+    if let Some(response) = of_all(&ctx, &page).await? {
+        return Ok(response);
+    }
+    let compiled = compiled(&ctx, &query).await?;
+    ctx.reaches_store();
+    let app = ctx.app.clone();
+    let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
+        let failed = |error: std::io::Error| StoreError::Other(error.to_string());
+        if form == Form::Csv {
+            out.write_all(csv(&compiled.headings, &[]).as_bytes()).map_err(failed)?;
+        }
+        let mut line = |row: Vec<Value>| {
+            let line = match form {
+                Form::Csv => csv_line(row.iter().zip(&compiled.headings).map(|(value, heading)| value.show(&heading.ty))),
+                _ => Json::Object(shown(&compiled.headings, &row)).to_string() + "\n",
+            };
+            out.write_all(line.as_bytes()).map_err(failed)
+        };
+        if compiled.aggregates.is_empty() {
+            return Ok(app.store.visit(&compiled.plan, &mut line)?);
+        }
+        Ok(line(app.store.aggregate(&compiled.plan, &compiled.aggregates)?)?)
+    };
+    Ok(streamed(if form == Form::Csv { CSV } else { NDJSON }, write))
+}
+
+/// Media types of rows.
+const CSV: &str = "text/csv; charset=utf-8; header=present";
+const NDJSON: &str = "application/x-ndjson";
+
+/// An answer that is sent while it is written. Where that fails its end is missing, which the peer sees.
+fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Result<(), EngineError> + Send + 'static) -> Response {
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
+    tokio::task::spawn_blocking(move || {
+        let mut out = std::io::BufWriter::with_capacity(64 << 10, Sending(sender.clone()));
+        let written = write(&mut out);
+        let flushed = out.flush();
+        if let Err(error) = written.map_err(|error| error.to_string()).and_then(|()| flushed.map_err(|error| error.to_string())) {
+            let _ = sender.blocking_send(Err(std::io::Error::other(error)));
+        }
+    });
+    let stream = futures_util::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+    // whoever compresses asks once more behind the end
+    let mut response = Response::new(Body::from_stream(stream.fuse()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    response
 }
 
 /// A whole collection, as it is read: `?format=ndjson|csv|marc|marcxml`.
 pub async fn export(mut ctx: Ctx) -> Answer {
     let collection = ctx.collection();
     let (format, media) = match ctx.params.one("format")?.as_deref() {
-        None | Some("ndjson") => (Format::Ndjson, "application/x-ndjson"),
-        Some("csv") => (Format::Csv, "text/csv; charset=utf-8; header=present"),
+        None | Some("ndjson") => (Format::Ndjson, NDJSON),
+        Some("csv") => (Format::Csv, CSV),
         Some("marc") => (Format::Marc, "application/marc"),
         Some("marcxml") => (Format::MarcXml, "application/marcxml+xml"),
         Some(_) => return Err(Problem::bad("format is ndjson, csv, marc or marcxml")),
@@ -369,23 +432,11 @@ pub async fn export(mut ctx: Ctx) -> Answer {
         return Err(Problem::bad("the collection keeps no documents; it needs `raw: keep`"));
     }
     ctx.reaches_store();
-    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    tokio::task::spawn_blocking(move || {
+    Ok(streamed(media, move |out| {
         let name = &app.catalogue.collections[collection].name;
-        let mut out = std::io::BufWriter::with_capacity(64 << 10, Sending(sender.clone()));
-        let exported = export::export(&app.catalogue, &*app.store, &tenant, name, format, &mut out, &mut |_| {});
-        let flushed = out.flush();
-        if let Err(error) = exported.map_err(|error| error.to_string()).and_then(|_| flushed.map_err(|error| error.to_string())) {
-            // the peer sees that the answer is cut off
-            let _ = sender.blocking_send(Err(std::io::Error::other(error)));
-        }
-    });
-    let stream = futures_util::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
-    // whoever compresses asks once more behind the end
-    let mut response = Response::new(Body::from_stream(stream.fuse()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
-    Ok(response)
+        export::export(&app.catalogue, &*app.store, &tenant, name, format, out, &mut |_| {}).map(|_| ())
+    }))
 }
 
 /// Writes what a peer is sent. One that is slow makes the writer wait.

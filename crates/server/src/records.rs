@@ -16,6 +16,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::show_timestamp;
 use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
 use stook_engine::record as engine_record;
+use stook_engine::transition::{Arguments, Ask, refused_now};
 use stook_store::access::Role;
 use stook_store::{Detail, StoreError, Version};
 
@@ -110,6 +111,8 @@ pub async fn overview(mut ctx: Ctx) -> Answer {
         .map(|(index, collection)| {
             let fields: Map<String, Json> =
                 collection.shown_fields().map(|(_, field)| (field.name.clone(), field.golden_type().to_string().into())).collect();
+            let indexed = collection.shown_fields().filter(|(_, field)| field.index.ordered || field.index.contains);
+            let indexed: Vec<&str> = indexed.map(|(_, field)| field.name.as_str()).collect();
             let state: Map<String, Json> = collection.states.iter().map(|state| (state.name.clone(), state.ty.to_string().into())).collect();
             let transitions: Vec<&str> = collection.transitions.iter().map(|transition| transition.name.as_str()).collect();
             let arguments: Map<String, Json> =
@@ -118,6 +121,7 @@ pub async fn overview(mut ctx: Ctx) -> Answer {
                 "name": collection.name,
                 "key": collection.key_text,
                 "fields": fields,
+                "indexed": indexed,
                 "links": links(&ctx.app.catalogue, index),
                 "tags": collection.tags.is_some(),
                 "state": state,
@@ -135,6 +139,9 @@ pub async fn overview(mut ctx: Ctx) -> Answer {
         settling = Some(owes);
         for (collection, number) in collections.iter_mut().zip(numbers) {
             collection["records"] = number.records.into();
+            if let Some(rate) = number.rate {
+                collection["rate"] = rate.into();
+            }
             if let Some(conflicts) = number.conflicts {
                 collection["conflicts"] = conflicts.into();
             }
@@ -271,8 +278,14 @@ pub async fn explain(mut ctx: Ctx) -> Answer {
     let deleted = ctx.params.flag("deleted")?;
     ctx.params.end()?;
     let tenant = ctx.tenant.clone();
+    let (caller, role) = (ctx.caller.name.to_string(), ctx.caller.role.name());
     let show = move |app: &App, found: engine_record::WholeRecord<'_>| {
         let mut explained = found.explain(&app.catalogue, &*app.store, &tenant)?;
+        if !found.collection.transitions.is_empty() && found.stored.alive {
+            let ask = Ask { tenant: tenant.clone(), collection, transition: 0, args: Arguments::default(), caller, role, call: None };
+            let refused = app.with_evaluator(|evaluator| refused_now(&ask, found.collection, evaluator, &found.stored, app.store.clock()));
+            explained["transitions"] = refused.into_iter().map(|(name, reasons)| (name, Json::from(reasons))).collect::<Map<_, _>>().into();
+        }
         if found.collection.tags.is_some() {
             explained["tags"] = stook_query::carried(&app.catalogue, &*app.store, &tenant, collection, &found.stored.key)?.into();
         }

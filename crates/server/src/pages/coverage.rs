@@ -167,11 +167,11 @@ fn bars(visit: &Visit, name: &str, rows: &[&Json], planned: Option<(f64, f64)>) 
     }
 }
 
-fn bar(share: Option<f64>) -> Markup {
-    let Some(share) = share else { return html! {} };
-    let width = share.clamp(0.0, 100.0);
+fn bar(percent: Option<f64>) -> Markup {
+    let Some(percent) = percent else { return html! {} };
+    let width = percent.clamp(0.0, 100.0);
     html! {
-        svg.bar viewBox="0 0 100 10" width="160" height="12" preserveAspectRatio="none" role="img" aria-label={ (format!("{share:.1} percent")) } {
+        svg.bar viewBox="0 0 100 10" width="160" height="12" preserveAspectRatio="none" role="img" aria-label={ (share(percent)) " percent" } {
             rect.missing width="100" height="10" {}
             rect.there width=(format!("{width:.2}")) height="10" {}
         }

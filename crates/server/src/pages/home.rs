@@ -4,6 +4,7 @@ use super::shown::{count, items, members, moment, named, state, text};
 use super::visit::{View, Visit};
 use crate::counts::MOST_CONFLICTS;
 use crate::problem::Answer;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -14,26 +15,56 @@ pub async fn front(visit: Visit) -> Response {
     Redirect::to(&visit.to("home", &[])).into_response()
 }
 
-/// Collections with their numbers, and the newest jobs.
+/// Who needs somebody, collections with their numbers, services, and the newest jobs.
 pub async fn page(visit: Arc<Visit>) -> Answer<View> {
+    Ok(View::new("Home", now(&visit).await?.shown(&visit)))
+}
+
+/// `?known=HASH`: the same as a part of a page, where it is another now.
+pub async fn part(visit: Visit) -> Response {
+    match now(&visit).await {
+        Ok(Standing { hash, .. }) if visit.param("known") == Some(&hash) => StatusCode::NO_CONTENT.into_response(),
+        standing => visit.answer(standing.map(|standing| View { part: true, ..View::new("", standing.shown(&visit)) })),
+    }
+}
+
+/// How things stand.
+struct Standing {
+    body: Markup,
+    /// Whether it will soon be otherwise.
+    goes_on: bool,
+    hash: String,
+}
+
+impl Standing {
+    /// It asks for itself again, soon where something goes on. What has not changed is left as it is, with what has the focus.
+    fn shown(&self, visit: &Visit) -> Markup {
+        let again = if self.goes_on { "every 2s" } else { "every 15s" };
+        html! { div hx-get=(visit.to("home/now", &[("known", &self.hash)])) hx-trigger=(again) hx-swap="outerHTML" { (self.body) } }
+    }
+}
+
+async fn now(visit: &Visit) -> Answer<Standing> {
     let overview = visit.ask("", &[("counts", "true")]).await?;
     let jobs = visit.ask("/jobs", &[("limit", "10")]).await?;
-    let row = |collection: &'_ Json| {
-        (named(collection, "name").to_owned(), collection["records"].as_u64().unwrap_or(0), members(&collection["fields"]).count())
-    };
+    let troubled = visit.ask("/jobs", &[("limit", "10"), ("troubled", "true")]).await?;
     let services = visit.ask("/services", &[]).await?;
     let tenants = visit.ask_at("/v1").await?;
-    let rows: Vec<(String, u64, usize)> = items(&overview["collections"]).iter().map(row).collect();
-    let needs: Vec<&Json> = items(&jobs["jobs"]).iter().filter(|job| job["chunks_dead"].as_u64() > Some(0) || job["state"] == "failed").collect();
+    let needs = items(&troubled["jobs"]);
+    let failing: Vec<&Json> = items(&services["services"]).iter().filter(|service| service["state"] == "failed").collect();
+    let goes_on = overview["settling"] == true || items(&jobs["jobs"]).iter().any(|job| job["finished"].is_null());
     let disagree: Vec<(&str, u64)> = items(&overview["collections"])
         .iter()
         .filter_map(|collection| Some((named(collection, "name"), collection["conflicts"].as_u64().filter(|conflicts| *conflicts > 0)?)))
         .collect();
     let body = html! {
-        @if !needs.is_empty() || !disagree.is_empty() {
+        @if !needs.is_empty() || !disagree.is_empty() || !failing.is_empty() {
             section.problem {
                 h2 { "Needs somebody" }
                 ul {
+                    @for service in &failing {
+                        li { "The service " (named(service, "service")) " (" (named(service, "source")) ") fails: " (text(named(service, "reason"))) }
+                    }
                     @for (name, conflicts) in &disagree {
                         li {
                             "Sources disagree on "
@@ -43,9 +74,9 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
                             "."
                         }
                     }
-                    @for job in &needs {
+                    @for job in needs {
                         li {
-                            (job_link(&visit, job)) ": "
+                            (job_link(visit, job)) ": "
                             @if let Some(dead) = job["chunks_dead"].as_u64().filter(|dead| *dead > 0) { (count(dead)) " chunks are dead " }
                             (named(job, "reason"))
                         }
@@ -57,12 +88,14 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             h2 { "Collections" }
             @if overview["settling"] == true { p.quiet { "What follows from the newest changes is still being settled." } }
             table {
-                thead { tr { th scope="col" { "collection" } th.number scope="col" { "records" } th.number scope="col" { "fields" } } }
+                thead { tr { th scope="col" { "collection" } th.number scope="col" { "records" } th.number scope="col" { "more in a second" } th.number scope="col" { "fields" } } }
                 tbody {
-                    @for (name, number, fields) in &rows {
+                    @for own in items(&overview["collections"]) {
                         tr {
-                            th scope="row" { a href=(visit.to("search", &[("q", name)])) { (name) } }
-                            td.number { (count(*number)) } td.number { (fields) }
+                            th scope="row" { a href=(visit.to("search", &[("q", named(own, "name"))])) { (named(own, "name")) } }
+                            td.number { (count(own["records"].as_u64().unwrap_or(0))) }
+                            td.number { @if let Some(rate) = own["rate"].as_f64().filter(|rate| rate.abs() >= 0.5) { (if rate < 0.0 { "−" } else { "" }) (count(rate.abs() as u64)) } }
+                            td.number { (members(&own["fields"]).count()) }
                         }
                     }
                 }
@@ -80,25 +113,13 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             }
         }
         @if !items(&services["services"]).is_empty() { section { h2 { "Services" } (services_table(items(&services["services"]))) } }
-        section { h2 { "Newest imports" } (newest(&visit, items(&jobs["jobs"]))) }
-    };
-    Ok(View::new("Home", body))
-}
-
-/// The newest imports. A part of a page.
-pub async fn jobs(visit: Arc<Visit>) -> Answer<View> {
-    let jobs = visit.ask("/jobs", &[("limit", "10")]).await?;
-    Ok(View { part: true, ..View::new("", newest(&visit, items(&jobs["jobs"]))) })
-}
-
-/// Imports as rows, which are read again while one of them goes on.
-fn newest(visit: &Visit, jobs: &[Json]) -> Markup {
-    let goes_on = jobs.iter().any(|job| job["finished"].is_null());
-    html! {
-        div hx-get=[goes_on.then(|| visit.to("jobs", &[]))] hx-trigger=[goes_on.then_some("every 2s")] hx-swap="outerHTML" {
-            @if jobs.is_empty() { p.quiet { "Nothing has been imported yet." } } @else { (jobs_table(visit, jobs)) }
+        section {
+            h2 { "Newest imports" }
+            @if items(&jobs["jobs"]).is_empty() { p.quiet { "Nothing has been imported yet." } } @else { (jobs_table(visit, items(&jobs["jobs"]))) }
         }
-    }
+    };
+    let hash = blake3::hash(body.0.as_bytes()).to_hex()[..16].to_owned();
+    Ok(Standing { body, goes_on, hash })
 }
 
 /// Services that are asked, with what they said last.

@@ -74,13 +74,13 @@ pub fn frame(visit: &Visit, title: &str, body: &Markup) -> Markup {
             }
             @if visit.is_signed_in() {
                 form.inline method="post" action="/sign-out" {
-                    (csrf(visit)) span.quiet { (visit.caller.name) ", " (visit.caller.role.name()) } " "
+                    (csrf(visit)) span.quiet { bdi { (visit.caller.name) } ", " (visit.caller.role.name()) } " "
                     button.quiet { "Sign out" }
                 }
             }
         }
         main #main { h1 { (title) } (body) }
-        footer { a href=(json) { "These answers as JSON" } " · Stook " (env!("CARGO_PKG_VERSION")) }
+        footer { @if visit.is_read() { a href=(json) { "These answers as JSON" } " · " } "Stook " (env!("CARGO_PKG_VERSION")) }
     };
     document(&format!("{title} · {}", visit.catalogue()), &whole)
 }

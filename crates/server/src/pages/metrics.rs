@@ -1,7 +1,7 @@
 //! Metrics: what the server counts, as tables.
 
 use super::shown::{count, items};
-use super::visit::{View, Visit, bytes_of};
+use super::visit::{View, Visit};
 use crate::problem::Answer;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
@@ -12,8 +12,7 @@ use stook_lab::show::svg;
 /// Requests by route, stages of imports, and how things stand.
 pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     visit.caller.need(stook_store::access::Role::Admin)?;
-    let bytes = bytes_of(visit.get("/metrics").await).await?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = visit.ask_text("/metrics").await?;
     let samples: Vec<Sample<'_>> = text.lines().filter_map(Sample::of).collect();
     let (routes, stages) =
         (Timed::all(&samples, "stook_request_duration_seconds", "route"), Timed::all(&samples, "stook_stage_duration_seconds", "stage"));
@@ -31,11 +30,12 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
 }
 
 /// What is drawn together: a title, a unit, and what of each point.
-const CURVES: [(&str, &str, &[&str]); 7] = [
+const CURVES: [(&str, &str, &[&str]); 8] = [
     ("Requests", "in a second", &["requests", "failed"]),
     ("Times of answers", "seconds", &["p50", "p99"]),
     ("Queues", "waiting", &["in_work", "waiting", "chunks"]),
     ("Imports and settling", "in a second", &["documents", "settled"]),
+    ("Cache: found, of what was looked up", "share", &["hits"]),
     ("Store: questions and commits", "in a second", &["asked", "commits"]),
     ("Store: rows written", "in a second", &["written"]),
     ("Store: writing, of a second", "seconds", &["writing"]),

@@ -62,7 +62,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .merge(both("/t/{tenant}/metrics", page(metrics::page)))
         .merge(both("/t/{tenant}/tokens", page(tokens::page)))
         .route("/t/{tenant}", get(home::front))
-        .route("/t/{tenant}/jobs", page(home::jobs))
+        .route("/t/{tenant}/home/now", get(home::part))
         .route("/t/{tenant}/suggestions", page(search::suggestions))
         .route("/t/{tenant}/tags/preview", page(tags::preview))
         .merge(both("/t/{tenant}/facets", page(search::facets)))

@@ -46,7 +46,8 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
 
 /// State with the transitions that change it.
 fn states(visit: &Visit, own: &Json, explained: &Json, collection: &str, key: &str) -> Markup {
-    let transitions: Vec<&str> = items(&own["transitions"]).iter().filter_map(Json::as_str).collect();
+    let transitions: Vec<(&str, &[Json])> =
+        items(&own["transitions"]).iter().filter_map(|name| Some((name.as_str()?, items(&explained["transitions"][name.as_str()?])))).collect();
     html! {
         @if members(&explained["state"]).next().is_some() {
             section {
@@ -54,18 +55,21 @@ fn states(visit: &Visit, own: &Json, explained: &Json, collection: &str, key: &s
                 dl { @for (name, state) in members(&explained["state"]) { dt { (name) } dd { (value(&state["value"])) } } }
                 @if visit.may(Role::Write) {
                     div.actions {
-                        @for name in &transitions {
+                        @for (name, _) in transitions.iter().filter(|(_, reasons)| reasons.is_empty()) {
                             form method="post" action=(visit.to("transition", &[])) {
                                 (csrf(visit))
                                 input type="hidden" name="collection" value=(collection);
                                 input type="hidden" name="key" value=(key);
                                 input type="hidden" name="transition" value=(name);
-                                @for (argument, about) in members(&own["arguments"][*name]) {
+                                @for (argument, about) in members(&own["arguments"][name]) {
                                     label { (argument) " " (input(argument, about)) }
                                 }
                                 button { (name.replace('_', " ")) }
                             }
                         }
+                    }
+                    @for (name, reasons) in transitions.iter().filter(|(_, reasons)| !reasons.is_empty()) {
+                        p.quiet { "Not now: " (name.replace('_', " ")) ", because " (text(&reasons.iter().map(plain).collect::<Vec<_>>().join("; "))) "." }
                     }
                 }
             }
@@ -96,7 +100,7 @@ fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
         let won = items(&field["from"]).iter().any(|from| from == contributor);
         let lost = items(&field["lost"]).iter().find(|lost| named(lost, "contributor") == contributor);
         match (won, lost) {
-            (true, _) => html! { td.won { span aria-label="wins" { "✓" } } },
+            (true, _) => html! { td.won { span aria-label="wins" { "✓" } " " (value(field["said"].get(contributor).unwrap_or(&field["value"]))) } },
             (_, Some(lost)) => html! { td.lost { (value(&lost["value"])) } },
             _ => html! { td {} },
         }
@@ -145,11 +149,14 @@ fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
 
 fn why(field: &Json) -> String {
     let word = |name: &str| field[name].as_str();
-    match (word("derived"), word("rule")) {
+    let rule = match (word("derived"), word("rule")) {
         (Some(derived), _) => short(derived, 80),
         (_, Some(rule)) => rule.to_owned(),
         _ => String::new(),
-    }
+    };
+    let failed = word("failed").map(|reason| format!("it fails: {reason}"));
+    let stale = (field["stale"] == true).then(|| "it is being settled".to_owned());
+    std::iter::once(rule).chain(failed).chain(stale).collect::<Vec<_>>().join("; ")
 }
 
 /// Records of other collections whose links name this one.
@@ -196,7 +203,7 @@ fn history(log: &Json) -> Markup {
                         li {
                             (moment(&entry["at"])) " "
                             strong { (plain(&entry["transition"]).replace('_', " ")) } " "
-                            span.quiet { (plain(&entry["caller"])) }
+                            span.quiet { bdi { (plain(&entry["caller"])) } }
                             @let change = &entry["change"];
                             @for (name, after) in members(&change["after"]).filter(|(name, after)| change["before"][name.as_str()] != **after) {
                                 " " (name) ": " (value(&change["before"][name.as_str()])) " → " (value(after))
@@ -215,11 +222,12 @@ async fn document(visit: &Visit, collection: &str, key: &str, explained: &Json) 
         return html! {};
     }
     let path = visit.api(&format!("/{collection}/-/document"), &[("key", key)]);
-    let Ok(bytes) = bytes_of(visit.get(&path).await).await else { return html! {} };
-    html! {
-        @if !bytes.is_empty() {
-            details { summary { "The document as delivered, " (bytes.len()) " bytes" } (super::document::shown(&bytes)) }
+    match bytes_of(visit.get(&path).await).await {
+        Ok(bytes) if bytes.is_empty() => html! {},
+        Ok(bytes) => {
+            html! { details { summary { "The document as delivered, " (bytes.len()) " bytes" } p { a href=(path) { "To keep" } } (super::document::shown(&bytes)) } }
         }
+        Err(problem) => html! { p.quiet { "The document as delivered: " (problem.detail) ". " a href=(path) { "To keep" } } },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::layout::trouble;
 use super::shown::{count, items, named, plain, short, value};
-use super::visit::{View, Visit};
+use super::visit::{TOO_LONG, View, Visit};
 use crate::problem::Answer;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 /// Rows of a page.
 const ROWS: u64 = 50;
+/// Rows of a page of very long ones.
+const FEW: u64 = 5;
 /// Seconds that services are waited for; what they say later is there when somebody looks again.
 const WAIT: &str = "5";
 /// Columns that are shown of records with many fields.
-const COLUMNS: usize = 8;
-/// Most rows of a download.
-const DOWNLOADED: &str = "10000";
+const COLUMNS: usize = 7;
 /// Characters of rows that are shown as JSON.
 const MOST_JSON: usize = 200_000;
 /// Characters of a value that is a link.
@@ -31,10 +31,17 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         return Ok(View::new("Search", body));
     };
     let idx: u64 = visit.param("idx").and_then(|text| text.parse().ok()).unwrap_or(0);
-    // one more than is shown says whether there are more; all are counted behind the page, which takes longer
-    let params = [("q", query), ("idx", &idx.to_string()), ("limit", &(ROWS + 1).to_string()), ("wait", WAIT)];
-    let body = match visit.ask("/query", &params).await {
-        Ok(answer) => found(&visit, query, idx, &answer),
+    let asked = async |rows: u64| {
+        // one more than is shown says whether there are more; all are counted behind the page, which takes longer
+        let params = [("q", query), ("idx", &idx.to_string()), ("limit", &(rows + 1).to_string()), ("wait", WAIT)];
+        visit.ask("/query", &params).await
+    };
+    let (mut rows, mut answer) = (ROWS, asked(ROWS).await);
+    if answer.as_ref().is_err_and(|problem| problem.detail == TOO_LONG) {
+        (rows, answer) = (FEW, asked(FEW).await);
+    }
+    let body = match answer {
+        Ok(answer) => found(&Found { visit: &visit, query, idx, rows }, &overview, &answer),
         Err(problem) if problem.status.is_client_error() => {
             let meant = visit.ask("/suggest", &[("text", query)]).await.unwrap_or_default();
             html! { (trouble(&problem)) (suggested(&visit, &meant)) }
@@ -61,7 +68,11 @@ fn form(visit: &Visit, query: &str, overview: &Json) -> Markup {
 pub async fn total(visit: Arc<Visit>) -> Answer<View> {
     let params = [("q", visit.param("q").unwrap_or_default()), ("limit", "1"), ("total", "true"), ("ask", "never")];
     let answer = visit.ask("/query", &params).await?;
-    Ok(View { part: true, ..View::new("", html! { (count(answer["total"].as_u64().unwrap_or(0))) }) })
+    let shown = html! { (count(answer["total"].as_u64().unwrap_or(0))) };
+    Ok(match visit.param("whole") {
+        Some(_) => View::new(visit.param("q").unwrap_or_default(), html! { p { (shown) " rows." } }),
+        None => View { part: true, ..View::new("", shown) },
+    })
 }
 
 /// What can be asked, for who has asked nothing yet.
@@ -74,33 +85,63 @@ fn begin(visit: &Visit, overview: &Json) -> Markup {
     }
 }
 
-fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
+/// A page of what was found.
+struct Found<'v> {
+    visit: &'v Visit,
+    query: &'v str,
+    idx: u64,
+    /// How many rows it has at most.
+    rows: u64,
+}
+
+impl Found<'_> {
+    /// The same from another row on, or in another form.
+    fn with(&self, idx: u64, view: Option<&str>, all: bool) -> String {
+        let idx = idx.to_string();
+        let mut params = vec![("q", self.query)];
+        if idx != "0" {
+            params.push(("idx", &idx));
+        }
+        params.extend(view.map(|view| ("view", view)));
+        if all {
+            params.push(("all", "1"));
+        }
+        self.visit.to("search", &params)
+    }
+}
+
+fn found(own: &Found<'_>, overview: &Json, answer: &Json) -> Markup {
+    let Found { visit, query, idx, .. } = *own;
     let all = items(&answer["rows"]);
-    let rows = &all[..all.len().min(ROWS as usize)];
+    let rows = &all[..all.len().min(own.rows as usize)];
     let goes_on = all.len() > rows.len();
-    let page = |idx: u64| visit.to("search", &[("q", query), ("idx", &idx.to_string())]);
+    let (view, all_columns) = (visit.param("view").filter(|view| ["json", "plain"].contains(view)), visit.param("all").is_some());
+    let page = |idx: u64| own.with(idx, view, all_columns);
     let api = visit.api("/query", &[("q", query)]);
+    let tenant = if visit.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" --tenant {}", visit.tenant) };
     html! {
         p.quiet {
             @if rows.is_empty() { "Nothing was found." }
             @else if goes_on || idx > 0 {
                 (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of "
-                span hx-get=(visit.to("total", &[("q", query)])) hx-trigger="load" { "…" }
+                span hx-get=(visit.to("total", &[("q", query)])) hx-trigger="load" { a href=(visit.to("total", &[("q", query), ("whole", "1")])) { "all" } }
             } @else { (count(rows.len() as u64)) " found" }
             @if !rows.is_empty() {
-                " · " a href=(visit.to("search", &[("q", query), ("view", "json")])) { "JSON" }
-                " · " a href=(visit.to("search", &[("q", query), ("view", "plain")])) { "plain" }
+                @for (name, label) in [(None, "table"), (Some("json"), "JSON"), (Some("plain"), "plain")] {
+                    @if view != name { " · " a href=(own.with(idx, name, all_columns)) { (label) } }
+                }
                 " · " a href=(visit.to("download", &[("q", query), ("format", "csv")])) { "CSV" }
                 " · " a href=(visit.to("download", &[("q", query), ("format", "ndjson")])) { "NDJSON" }
-                @if visit.param("all").is_none() { " · " a href=(visit.to("search", &[("q", query), ("all", "1")])) { "all columns" } }
+                @if !all_columns && view.is_none() { " · " a href=(own.with(idx, None, true)) { "all columns" } }
             }
         }
         (services(visit, query, &answer["services"], &page(idx)))
-        @if visit.param("view") == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(rows).unwrap_or_default(), MOST_JSON)) } }
-        @else if visit.param("view") == Some("plain") { pre tabindex="0" { (short(&lines(answer, rows), MOST_JSON)) } }
+        @if own.rows < ROWS { p.quiet { "The rows are long, so there are only " (own.rows) " on a page." } }
+        @if view == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(rows).unwrap_or_default(), MOST_JSON)) } }
+        @else if view == Some("plain") { pre tabindex="0" { (short(&lines(answer, rows), MOST_JSON)) } }
         @else if !rows.is_empty() {
             div.results {
-                (table(visit, answer, rows, visit.param("all").is_some()))
+                (table(visit, overview, answer, rows, all_columns))
                 // rows of several collections have no fields in common
                 @if answer["collection"].is_string() { aside aria-label="Counts by field" hx-get=(visit.to("facets", &[("q", query), ("part", "1")])) hx-trigger="load" {
                     p.quiet { a href=(visit.to("facets", &[("q", query)])) { "Counts by field" } }
@@ -108,12 +149,12 @@ fn found(visit: &Visit, query: &str, idx: u64, answer: &Json) -> Markup {
             }
         }
         nav.pages aria-label="Pages of results" {
-            @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(ROWS))) { "← earlier" } }
-            @if goes_on { a rel="next" href=(page(idx + ROWS)) { "later →" } }
+            @if idx > 0 { a rel="prev" href=(page(idx.saturating_sub(own.rows))) { "← earlier" } }
+            @if goes_on { a rel="next" href=(page(idx + own.rows)) { "later →" } }
         }
         details.quiet {
             summary { "The same elsewhere" }
-            pre tabindex="0" { "stook query '" (query.replace('\'', "'\\''")) "'\ncurl -H 'Authorization: Bearer TOKEN' '…" (api) "'" }
+            pre tabindex="0" { "stook query" (tenant) " '" (query.replace('\'', "'\\''")) "'\ncurl -H 'Authorization: Bearer TOKEN' 'http://" (visit.host()) (api) "'" }
         }
     }
 }
@@ -137,15 +178,35 @@ fn services(visit: &Visit, query: &str, said: &Json, again: &str) -> Markup {
     }
 }
 
-/// Rows, with a link to each record. Of many columns the first that have values on this page are shown.
-fn table(visit: &Visit, answer: &Json, rows: &[Json], all: bool) -> Markup {
+/// Of many columns those that are shown, in the order of the definition: the key and what people look for first, lists and structs last.
+fn chosen<'n>(overview: &Json, answer: &Json, names: &[&'n str]) -> Vec<&'n str> {
+    let collection = items(&overview["collections"]).iter().find(|own| own["name"] == answer["collection"]).unwrap_or(&Json::Null);
+    let rank = |name: &str| {
+        let is_indexed = items(&collection["indexed"]).iter().any(|own| own == name);
+        let is_plain = collection["fields"][name].as_str().is_none_or(|ty| !ty.starts_with(['[', '{']) && ty != "json");
+        match (name, is_plain, is_indexed) {
+            ("key", ..) => 0,
+            (_, true, true) => 1,
+            (_, true, false) => 2,
+            (_, false, _) => 3,
+        }
+    };
+    let mut ranked: Vec<(usize, usize)> = names.iter().enumerate().map(|(place, name)| (rank(name), place)).collect();
+    ranked.sort_unstable();
+    let mut places: Vec<usize> = ranked.into_iter().take(COLUMNS).map(|(_, place)| place).collect();
+    places.sort_unstable();
+    places.into_iter().map(|place| names[place]).collect()
+}
+
+/// Rows, with a link to each record.
+fn table(visit: &Visit, overview: &Json, answer: &Json, rows: &[Json], all: bool) -> Markup {
     let names: Vec<&str> = items(&answer["columns"]).iter().filter_map(Json::as_str).collect();
     let collection = answer["collection"].as_str();
     let has_values = |name: &&str| rows.iter().any(|row| !row[*name].is_null());
     // a field that is the key says it again
     let repeats = |name: &&str| *name != "key" && rows.iter().all(|row| row[*name] == row["key"]);
-    let shown: Vec<&str> =
-        if all { names.clone() } else { names.iter().copied().filter(|name| has_values(name) && !repeats(name)).take(COLUMNS).collect() };
+    let told: Vec<&str> = names.iter().copied().filter(|name| has_values(name) && !repeats(name)).collect();
+    let shown = if all { names.clone() } else { chosen(overview, answer, &told) };
     let is_number = |name: &str| rows.iter().any(|row| row[name].is_number());
     html! {
         div.wide {
@@ -242,7 +303,7 @@ pub async fn events(visit: Visit) -> Response {
 /// `?q=QUERY`: what was found, to be kept.
 pub async fn download(visit: Visit) -> Response {
     let format = if visit.param("format") == Some("ndjson") { "ndjson" } else { "csv" };
-    let path = visit.api("/query", &[("q", visit.param("q").unwrap_or_default()), ("format", format), ("limit", DOWNLOADED)]);
+    let path = visit.api("/export", &[("q", visit.param("q").unwrap_or_default()), ("format", format)]);
     let mut response = visit.get(&path).await;
     if response.status().is_success() {
         let name = if format == "ndjson" { "attachment; filename=\"stook.ndjson\"" } else { "attachment; filename=\"stook.csv\"" };

@@ -20,6 +20,8 @@ use tower_service::Service;
 
 /// Longest answer of the API that is shown.
 const MOST_ANSWER: usize = 32 << 20;
+/// What is said of a longer one.
+pub const TOO_LONG: &str = "this is too long to be shown here; the API gives it";
 /// Longest form.
 const MOST_FORM: usize = 1 << 20;
 
@@ -53,6 +55,7 @@ pub struct Visit {
     /// The path and what stands behind it, without `.json`.
     pub place: String,
     wants_json: bool,
+    is_read: bool,
     /// What was asked of the API, and its answers.
     answers: Mutex<Vec<(String, Arc<Json>)>>,
 }
@@ -77,8 +80,8 @@ impl FromRequestParts<Arc<Pages>> for Visit {
         let params = Params::parse(query).map_err(problem)?;
         let shown = path.strip_suffix(".json").unwrap_or(&path);
         let place = if query.is_empty() { shown.to_owned() } else { format!("{shown}?{query}") };
-        let answers = Mutex::default();
-        Ok(Self { pages: pages.clone(), caller, tenant: tenant.as_str().to_owned(), own, params, place, wants_json, answers })
+        let (answers, is_read) = (Mutex::default(), parts.method == Method::GET);
+        Ok(Self { pages: pages.clone(), caller, tenant: tenant.as_str().to_owned(), own, params, place, wants_json, is_read, answers })
     }
 }
 
@@ -163,6 +166,16 @@ impl Visit {
         self.pages.app.options.runs.is_some()
     }
 
+    /// Whether it changes nothing, so that it can be asked for again.
+    pub fn is_read(&self) -> bool {
+        self.is_read
+    }
+
+    /// The address that the visitor knows this server by.
+    pub fn host(&self) -> &str {
+        self.own.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost")
+    }
+
     /// Whether there is something to sign out of.
     pub fn is_signed_in(&self) -> bool {
         self.own.contains_key(header::AUTHORIZATION)
@@ -186,6 +199,18 @@ impl Visit {
             answers.push((path.to_owned(), json.clone()));
         }
         Ok(json)
+    }
+
+    /// Asks the API for text, by the whole path.
+    ///
+    /// # Errors
+    /// What the API says.
+    pub async fn ask_text(&self, path: &str) -> Answer<String> {
+        let text = String::from_utf8_lossy(&bytes_of(self.get(path).await).await?).into_owned();
+        if let Ok(mut answers) = self.answers.lock() {
+            answers.push((path.to_owned(), Arc::new(text.clone().into())));
+        }
+        Ok(text)
     }
 
     /// Sends JSON to the API.
@@ -256,7 +281,7 @@ impl Visit {
 /// What the API says, or that the answer is too long.
 pub async fn bytes_of(response: Response) -> Answer<Bytes> {
     let status = response.status();
-    let too_long = |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the answer is too long to be shown: {error}"));
+    let too_long = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, TOO_LONG);
     let bytes = to_bytes(response.into_body(), MOST_ANSWER).await.map_err(too_long)?;
     if status.is_success() { Ok(bytes) } else { Err(Problem::of_json(status, &serde_json::from_slice(&bytes).unwrap_or_default())) }
 }
