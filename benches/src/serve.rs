@@ -422,7 +422,7 @@ fn beside_peer(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running
         }
         figures.ratio(&format!("{route}, file"), &cost, "req/CPU s", "Flask register", &peer_cost, 20.0);
         if on_server.is_some() {
-            figures.ratio(&format!("{route}, PostgreSQL, its CPU too"), &served_cost, "req/CPU s", "Flask register", &peer_cost, 1.0);
+            figures.ratio(&format!("{route}, PostgreSQL, its CPU too"), &served_cost, "req/CPU s", "Flask register", &peer_cost, 20.0);
         }
         // open loop at 0.9 of what the peer can do
         let rate = 0.9 * peer_rate.median();

@@ -179,8 +179,16 @@ fn transitions_come_one_after_the_other_and_are_logged() {
         let done: Vec<&str> = log["entries"].as_array().unwrap().iter().map(|entry| entry["transition"].as_str().unwrap()).collect();
         assert_eq!(done, ["give_back", "take"]);
         assert_eq!(log["entries"][1]["change"]["before"], json!({"status": "free", "holder": null, "count": 0}));
+        let (who, at) = (winners.iter().position(|status| *status == 200).unwrap(), log["entries"][1]["at"].as_str().unwrap());
+        assert_eq!(log["entries"][1]["change"]["after"], json!({"status": "taken", "holder": format!("w{who}"), "count": 1}));
+        assert!(log["entries"][1]["caller"] == "anonymous" && at.starts_with("20") && at.ends_with('Z'), "{log}");
+        // what may be done now is said with the record
+        let explained = stook.get("/v1/main/thing/a/explain").with(200);
+        assert_eq!(explained["transitions"]["take"], json!([]), "{explained}");
         // an import does not touch state, nor does a deletion forget it
         stook.call("POST", "/v1/main/thing/a/take", &json!({"who": "ann"})).with(200);
+        let explained = stook.get("/v1/main/thing/a/explain").with(200);
+        assert_eq!(explained["transitions"]["take"], json!(["it is taken"]), "{explained}");
         stook.call("PATCH", "/v1/main/thing/a", &json!({"title": "B"})).with(200);
         assert_eq!(stook.send("DELETE", "/v1/main/thing/a", &[], b"").status, 204);
         assert_eq!(stook.call("POST", "/v1/main/thing/a/give_back", &json!({})).status, 404);
@@ -384,6 +392,17 @@ fn uploads_become_jobs_that_can_be_watched_and_cancelled() {
             after = next;
         }
         assert_eq!(lines, 3_000);
+        // progress of one that runs, until it has ended
+        let job = stook.send("POST", "/v1/main/import?name=more&source=loc", &[], &authorities(20_000, 7, 400_001)).with(202);
+        let watched = stook.get(&format!("/v1/main/jobs/{}/events", job["id"])).text();
+        let numbers: Vec<u64> = watched
+            .split("\n\n")
+            .filter_map(|event| event.split_once("data: "))
+            .map(|(_, data)| serde_json::from_str::<Json>(data).unwrap()["documents"].as_u64().unwrap())
+            .collect();
+        assert!(numbers.is_sorted() && numbers.last() == Some(&20_000), "{watched}");
+        assert!(watched.contains("event: progress") && watched.trim_end().rsplit("event: ").next().unwrap().starts_with("ended"), "{watched}");
+        stook.call("POST", &format!("/v1/main/jobs/{}/cancel", job["id"]), &json!({})).with(409);
         let events = stook.get("/v1/main/jobs/1/events");
         assert!(events.text().starts_with("event: ended\ndata: {") && events.header("content-type") == Some("text/event-stream"));
         // a file of the server's folder, and none beside it
@@ -615,6 +634,60 @@ fn no_route_shows_or_changes_what_is_another_tenants() {
     };
     let watched = [format!("/v1/main/machine/{key}"), "/v1/main/tags/machine".into(), "/v1/main/jobs".into()];
     assert!(nothing_is_shown_to_others(&place, &fill, &watched.each_ref().map(String::as_str), "for nobody else") > 30);
+}
+
+/// Every parameter of every operation, one after the other, says what no parameter should: it is text, or it is refused with a reason.
+#[test]
+fn nothing_that_is_sent_is_more_than_text() {
+    let evil = ["'; DROP TABLE jobs; --", "\" OR \"\"=\"", "%' OR 1=1) --", "\\'; SELECT pg_sleep(9); --", "{{7*7}}${x}", "\u{202e}\u{1F4A3}"];
+    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    for name in ["authorities", "businesses", "machines"] {
+        for place in places(&example(name)) {
+            let stook = Served::new(&place, &["--workers", "1"]);
+            let document = stook.get("/openapi.json").with(200);
+            let mut sent = 0;
+            for (path, methods) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| !path.ends_with("/events")) {
+                for (method, operation) in methods.as_object().unwrap() {
+                    let all: Vec<(&str, &str, bool)> = operation["parameters"]
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .map(|own| (own["name"].as_str().unwrap(), own["in"].as_str().unwrap(), own["required"] == true))
+                        .collect();
+                    let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+                    let members: Vec<&String> = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
+                    let bodies = members.iter().map(|name| (name.as_str(), "body", false));
+                    for (number, (chosen, place_of, _)) in all.iter().copied().chain(bodies).enumerate() {
+                        let text = evil[number % evil.len()];
+                        let of = |name: &str| if (name, "body") != (chosen, place_of) && name == chosen { encoded(text) } else { "x".to_owned() };
+                        let mut target = path.replace("{tenant}", if chosen == "tenant" { "%27" } else { "main" });
+                        while let Some((before, rest)) = target.clone().split_once('{') {
+                            let (name, after) = rest.split_once('}').unwrap();
+                            target = format!("{before}{}{after}", of(name));
+                        }
+                        let said = all.iter().filter(|(name, place, required)| *place == "query" && (*required || *name == chosen));
+                        let query: Vec<String> = said.map(|(name, ..)| format!("{name}={}", of(name))).collect();
+                        let media = if method == "patch" { "application/merge-patch+json" } else { "application/json" };
+                        let mut headers = vec![("content-type", media)];
+                        let ascii: String = text.chars().filter(char::is_ascii).collect();
+                        if place_of == "header" {
+                            headers.push((chosen, &ascii));
+                        }
+                        let body = if place_of == "body" { json!({ chosen: text }).to_string() } else { String::new() };
+                        let reply =
+                            stook.client(None).send(&method.to_uppercase(), &format!("{target}?{}", query.join("&")), &headers, body.as_bytes());
+                        sent += 1;
+                        assert!(reply.status < 500, "{method} {path}, {chosen}: {} {}", reply.status, reply.text());
+                        if reply.status >= 400 && path.starts_with("/v1") {
+                            assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{method} {path}, {chosen}");
+                        }
+                    }
+                }
+            }
+            assert!(sent > 80, "{name}: {sent}");
+            assert_eq!(stook.get("/readyz").status, 200);
+        }
+    }
 }
 
 #[test]

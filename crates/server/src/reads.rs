@@ -93,6 +93,15 @@ struct Ask {
     answer: oneshot::Sender<Result<Vec<Option<Arc<Record>>>>>,
 }
 
+/// Lists of keys that somebody asks for: of records that have one of these values in a column.
+struct AskLists {
+    tenant: Tenant,
+    collection: usize,
+    column: Column,
+    values: Vec<Value>,
+    answer: oneshot::Sender<Result<Vec<Listed>>>,
+}
+
 /// What waits for a thread, taken together.
 struct Line<T> {
     waiting: Mutex<Vec<T>>,
@@ -129,6 +138,37 @@ impl<T> Line<T> {
     }
 }
 
+/// How many of those who wait are asked for at once.
+fn together<T>(waiting: &[T], most: usize, size: impl Fn(&T) -> usize) -> usize {
+    let mut all = 0;
+    let fits = |ask: &&T| {
+        all += size(ask);
+        all <= most
+    };
+    waiting.iter().take_while(fits).count()
+}
+
+/// Who is answered, and what with.
+type Answered<V> = (oneshot::Sender<Result<V>>, V);
+
+/// Answers all who asked together: each with its own of what was found, or that it failed.
+fn answer<T, F, V>(asks: Vec<T>, found: Result<F>, own: impl Fn(&F, T) -> Answered<V>, whom: impl Fn(T) -> oneshot::Sender<Result<V>>) {
+    match found {
+        Ok(found) => {
+            for ask in asks {
+                let (whom, own) = own(&found, ask);
+                let _ = whom.send(Ok(own));
+            }
+        }
+        Err(error) => {
+            let mut error = Some(error);
+            for ask in asks {
+                let _ = whom(ask).send(Err(error.take().unwrap_or_else(beside)));
+            }
+        }
+    }
+}
+
 /// The error of a question that was asked for several at once, for the others.
 fn beside() -> StoreError {
     StoreError::ReadOnly("another look-up failed beside this one".into())
@@ -138,6 +178,8 @@ fn beside() -> StoreError {
 const THREADS: usize = 2;
 /// Keys asked for at once.
 const TOGETHER: usize = 2_000;
+/// Values of which lists are asked for at once.
+const LISTS_TOGETHER: usize = 200;
 
 /// Look-ups through the cache.
 pub struct Reads {
@@ -151,6 +193,7 @@ struct Inner {
     cache: Option<Cache>,
     metrics: Arc<Metrics>,
     asks: Line<Ask>,
+    lists: Line<AskLists>,
     /// Requests that begin, where the stand is not at hand.
     beginners: Line<oneshot::Sender<Result<Option<Moment>>>>,
     near: bool,
@@ -164,11 +207,15 @@ impl Reads {
     pub fn new(catalogue: Arc<Catalogue>, store: Arc<dyn Store>, cache: u64, metrics: Arc<Metrics>) -> Result<Self> {
         let cache = if cache > 0 { Some(Cache::new(&*store, cache)?) } else { None };
         let near = store.is_near();
-        let inner = Arc::new(Inner { catalogue, store, cache, metrics, asks: Line::new(), beginners: Line::new(), near });
+        let inner = Arc::new(Inner { catalogue, store, cache, metrics, asks: Line::new(), lists: Line::new(), beginners: Line::new(), near });
         let mut threads = Vec::new();
-        for thread in 0..=THREADS {
+        for thread in 0..THREADS + 2 {
             let own = inner.clone();
-            let work = move || if thread == 0 { own.tell_moments() } else { own.serve() };
+            let work = move || match thread {
+                0 => own.tell_moments(),
+                1 => own.serve_lists(),
+                _ => own.serve(),
+            };
             let started = std::thread::Builder::new().name("reads".into()).spawn(work);
             threads.push(started.map_err(|error| StoreError::Other(error.to_string()))?);
         }
@@ -301,9 +348,9 @@ impl Looking<'_> {
                 Way::CacheOnly => return self.miss(),
                 Way::Directly => inner.find_keys(tenant, collection, column, &wanted)?,
                 Way::Together => {
-                    let (own, tenant) = (inner.clone(), tenant.clone());
-                    let found = tokio::task::spawn_blocking(move || own.find_keys(&tenant, collection, column, &wanted)).await;
-                    found.unwrap_or_else(|error| Err(StoreError::Other(error.to_string())))?
+                    let (answer, received) = oneshot::channel();
+                    inner.lists.join(AskLists { tenant: tenant.clone(), collection, column, values: wanted, answer });
+                    received.await.unwrap_or_else(|_| Err(ending()))?
                 }
             };
             for (index, list) in missing.into_iter().zip(found) {
@@ -321,6 +368,7 @@ impl Looking<'_> {
 impl Drop for Reads {
     fn drop(&mut self) {
         self.inner.asks.close();
+        self.inner.lists.close();
         self.inner.beginners.close();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -377,16 +425,38 @@ impl Inner {
         }
     }
 
+    fn serve_lists(&self) {
+        while let Some(asks) = self.lists.take(|asks| together(asks, LISTS_TOGETHER, |ask| ask.values.len())) {
+            let mut groups: HashMap<(Tenant, usize, Column), Vec<AskLists>> = HashMap::new();
+            for ask in asks {
+                groups.entry((ask.tenant.clone(), ask.collection, ask.column)).or_default().push(ask);
+            }
+            for ((tenant, collection, column), asks) in groups {
+                // each value once
+                let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+                let mut values = Vec::new();
+                for value in asks.iter().flat_map(|ask| &ask.values) {
+                    places.entry(packed(value)).or_insert_with(|| {
+                        values.push(value.clone());
+                        values.len() - 1
+                    });
+                }
+                let found = self.find_keys(&tenant, collection, column, &values);
+                answer(
+                    asks,
+                    found,
+                    |lists, ask| {
+                        let own = ask.values.iter().map(|value| lists[places[&packed(value)]].clone()).collect();
+                        (ask.answer, own)
+                    },
+                    |ask| ask.answer,
+                );
+            }
+        }
+    }
+
     fn serve(&self) {
-        let most = |asks: &[Ask]| {
-            let mut keys = 0;
-            let fits = |ask: &&Ask| {
-                keys += ask.keys.len();
-                keys <= TOGETHER
-            };
-            asks.iter().take_while(fits).count()
-        };
-        while let Some(asks) = self.asks.take(most) {
+        while let Some(asks) = self.asks.take(|asks| together(asks, TOGETHER, |ask| ask.keys.len())) {
             let mut groups: HashMap<(Tenant, usize), Vec<Ask>> = HashMap::new();
             for ask in asks {
                 groups.entry((ask.tenant.clone(), ask.collection)).or_default().push(ask);
@@ -397,21 +467,12 @@ impl Inner {
                 keys.dedup();
                 // what is current at the last moment is so for all
                 let now = asks.iter().map(|ask| ask.now).max().flatten();
-                match self.read(&tenant, collection, &keys, now) {
-                    Ok(found) => {
-                        for ask in asks {
-                            let own = ask.keys.iter().map(|key| found.get(key).cloned()).collect();
-                            let _ = ask.answer.send(Ok(own));
-                        }
-                    }
-                    Err(error) => {
-                        let mut error = Some(error);
-                        for ask in asks {
-                            let own = error.take().unwrap_or_else(beside);
-                            let _ = ask.answer.send(Err(own));
-                        }
-                    }
-                }
+                let found = self.read(&tenant, collection, &keys, now);
+                let own = |found: &HashMap<Key, Arc<Record>>, ask: Ask| {
+                    let own = ask.keys.iter().map(|key| found.get(key).cloned()).collect();
+                    (ask.answer, own)
+                };
+                answer(asks, found, own, |ask| ask.answer);
             }
         }
     }
