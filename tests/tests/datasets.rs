@@ -471,6 +471,40 @@ fn equal_questions_at_once_are_asked_once() {
 }
 
 /// The original's protocol: a ticket while services are asked, then the answer.
+/// A query that takes long says what is asked, and tells how it goes on until all have answered.
+#[test]
+fn long_queries_are_watched() {
+    let (services, data, definition) = services(40);
+    for place in Place::both(&definition) {
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let asked = Asked(&stook);
+        services.fault("transfer", Fault::Slow, 1);
+        let query = format!("block dataset={}", data.dataset(5).name);
+        let (status, first) = asked.get(&query, "&wait=0");
+        assert_eq!((status, &state(&first, "transfer_block")["state"]), (202, &json!("running")), "{first}");
+        assert_eq!(stook.get(&format!("/v1/other/query/asked/{}", first["id"].as_str().unwrap())).status, 404);
+        let watched = stook.get(&format!("/v1/main/query/events?q={}", encoded(&query)));
+        assert_eq!((watched.status, watched.header("content-type")), (200, Some("text/event-stream")));
+        let text = watched.text();
+        let events: Vec<(&str, Json)> = text
+            .split("\n\n")
+            .filter_map(|event| event.strip_prefix("event: ")?.split_once("\ndata: "))
+            .map(|(name, data)| (name, serde_json::from_str(data).unwrap()))
+            .collect();
+        let (name, last) = events.last().unwrap();
+        assert_eq!((*name, states(last).into_values().collect::<BTreeSet<_>>()), ("ended", BTreeSet::from(["complete".to_owned()])), "{text}");
+        // who comes back with the number is answered what was asked
+        let back = stook.get(&format!("/v1/main/query/asked/{}?wait=5", first["id"].as_str().unwrap())).with(200);
+        assert_eq!((&back["rows"], back.get("id")), (&asked.whole(&query, "")["rows"], None));
+        let never = stook.get("/v1/main/query/asked/00000000000000000000000000000000");
+        assert!(never.status == 404 && never.text().contains("ask it again"));
+        let blocks = all_blocks(&data).into_iter().filter(|block| block.dataset == data.dataset(5).name).count();
+        assert_eq!(asked.whole(&query, "")["rows"].as_array().unwrap().len(), blocks);
+        let first = stook.get("/v1/main/query/events?q=nothing");
+        assert_eq!(first.status, 400);
+    }
+}
+
 #[test]
 fn clients_of_the_original_are_answered() {
     let (services, data, definition) = services(100);

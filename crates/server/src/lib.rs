@@ -119,6 +119,7 @@ pub struct App {
     pub(crate) asker: Arc<Asker>,
     pub(crate) vocabularies: suggest::Vocabularies,
     pub(crate) counts: counts::Counts,
+    pub(crate) unanswered: query::Unanswered,
     pub(crate) history: history::History,
     /// Queries that may wait for services: others find a place while some of these are slow.
     pub(crate) waiting: Arc<Semaphore>,
@@ -153,6 +154,7 @@ impl App {
             asker: Asker::new(&catalogue),
             vocabularies: suggest::Vocabularies::default(),
             counts: counts::Counts::default(),
+            unanswered: query::Unanswered::default(),
             history: history::History::default(),
             waiting: Arc::new(Semaphore::new((options.interactive.most / 2).max(1))),
             interactive: Gate::new(options.interactive),
@@ -206,6 +208,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1", get(tenants::list))
         .route("/v1/{tenant}", get(records::overview))
         .route("/v1/{tenant}/query", get(query::get).post(query::post).layer(CompressionLayer::new()))
+        .route("/v1/{tenant}/query/asked/{id}", get(query::again).layer(CompressionLayer::new()))
         .route("/v1/{tenant}/query/facets", get(query::narrow))
         .route("/v1/{tenant}/query/completions", get(query::go_on))
         .route("/v1/{tenant}/suggest", get(suggest::get))

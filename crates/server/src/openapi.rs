@@ -358,7 +358,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
             .guarded(),
     );
     let service = || json!({ "type": "object", "properties": { "service": text(), "source": text(), "state": { "enum": ["complete", "partial", "failed", "running", "unasked"] }, "reason": text() }, "required": ["service", "source", "state"] });
-    let rows = || json!({ "type": "object", "properties": { "collection": text(), "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "by_source": { "type": "array", "items": { "type": "object" } }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() } }, "additionalProperties": false });
+    let rows = || json!({ "type": "object", "properties": { "collection": text(), "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "by_source": { "type": "array", "items": { "type": "object" } }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() }, "id": { "type": "string" } }, "additionalProperties": false });
     let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_OFFSET });
     let asking = || json!({ "enum": WHEN.map(|(name, _)| name) });
     let query = json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 });
@@ -396,6 +396,12 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .parameter("q", "query", true, query_text(), "The query.")
         .answer(200, "Events `progress` and `ended`, each with the state of every service.", "text/event-stream", json!({ "type": "string" }));
     add("/v1/{tenant}/query/events".into(), "get", events.guarded());
+    let again = Operation::new("query_again", "catalogue", "The answer to a query whose services had not answered yet")
+        .parameter("id", "path", true, json!({ "type": "string", "pattern": "^[0-9a-f]{32}$" }), "The number that 202 gave.")
+        .query("wait", json!({ "type": "integer", "minimum": 0, "maximum": MOST_WAIT }), "Seconds that services are waited for.")
+        .json(200, "Rows.", rows())
+        .json(202, "Rows that are here; services are still asked.", rows());
+    add("/v1/{tenant}/query/asked/{id}".into(), "get", again.guarded());
     let suggestion = json!({ "type": "object", "properties": { "query": text(), "score": { "type": "number" }, "reasons": { "type": "array", "items": text() } }, "required": ["query", "score", "reasons"] });
     let suggestions = json!({ "type": "object", "properties": { "suggestions": { "type": "array", "maxItems": 4, "items": suggestion }, "learning": { "type": "boolean", "description": "Whether values are still being read." } }, "required": ["suggestions", "learning"] });
     let free = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TEXT });

@@ -11,9 +11,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::value::Value;
@@ -22,7 +23,7 @@ use stook_engine::aggregate::by_source;
 use stook_engine::ask::{Status, When, Wish};
 use stook_engine::export::{self, Format};
 use stook_query::{Compiled, Completion, Everywhere, Heading, complete, everywhere, facets, may_be_everywhere, resolve};
-use stook_store::StoreError;
+use stook_store::{StoreError, Tenant};
 
 /// Most rows of a page.
 pub const MOST_ROWS: u64 = 10_000;
@@ -41,7 +42,7 @@ pub const MOST_TYPED: usize = 4_000;
 const LONGEST: usize = 16_384;
 
 /// How rows are written.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Form {
     #[default]
     Json,
@@ -49,8 +50,32 @@ enum Form {
     Ndjson,
 }
 
-/// A page of a query.
+/// Queries whose services had not answered yet, by tenant and number, for who comes back.
 #[derive(Default)]
+pub struct Unanswered(Mutex<HashMap<(Tenant, String), Page>>);
+
+/// Most of them before all are forgotten.
+const MOST_UNANSWERED: usize = 1_000;
+
+impl Unanswered {
+    fn keep(&self, tenant: &Tenant, id: &str, page: &Page) {
+        if let Ok(mut all) = self.0.lock() {
+            if all.len() >= MOST_UNANSWERED {
+                all.clear();
+            }
+            // services are asked already
+            let wish = Wish { when: When::Needed, ..page.wish };
+            all.insert((tenant.clone(), id.to_owned()), Page { wish, ..page.clone() });
+        }
+    }
+
+    fn find(&self, tenant: &Tenant, id: &str) -> Option<Page> {
+        self.0.lock().ok()?.get(&(tenant.clone(), id.to_owned())).cloned()
+    }
+}
+
+/// A page of a query.
+#[derive(Debug, Clone, Default)]
 struct Page {
     query: String,
     idx: u64,
@@ -225,11 +250,34 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
         ctx.patience.store(wait.as_millis() as u64, Ordering::Relaxed);
     }
     let app = ctx.app.clone();
-    blocking(move || {
+    let id = blake3::hash(format!("{page:?}").as_bytes()).to_hex()[..32].to_owned();
+    let (own, tenant, place) = (id.clone(), ctx.tenant.clone(), format!("/v1/{}/query/asked/{id}", ctx.tenant));
+    let mut response = blocking(move || {
         let said = if asks { Some(app.ask(&compiled, page.wish)?) } else { None };
-        answer(&app, &compiled, &page, said.as_deref())
+        let response = answer(&app, &compiled, &page, said.as_deref(), &own)?;
+        if response.status() == StatusCode::ACCEPTED {
+            app.unanswered.keep(&tenant, &own, &page);
+        }
+        Ok::<_, EngineError>(response)
     })
-    .await
+    .await?;
+    if let (StatusCode::ACCEPTED, Ok(place)) = (response.status(), HeaderValue::from_str(&place)) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
+}
+
+/// The answer to a query whose services had not answered: it waits for them again.
+pub async fn again(mut ctx: Ctx) -> Answer {
+    let wait = ctx.params.number("wait", 0, MOST_WAIT)?;
+    ctx.params.end()?;
+    let id = ctx.segment("id").to_owned();
+    let found = ctx.app.unanswered.find(&ctx.tenant, &id);
+    let mut page = found.ok_or_else(|| Problem::missing(format!("no query {id:?} waits for services here; ask it again")))?;
+    if let Some(wait) = wait {
+        page.wish.time = Some(Duration::from_secs(wait));
+    }
+    ask(ctx, page).await
 }
 
 /// `?q=QUERY`: values of fields among what it finds, with the queries that ask for those alone. Services are not asked.
@@ -302,7 +350,7 @@ fn after_key(compiled: &mut Compiled, after: &str, idx: u64) -> Answer<()> {
 }
 
 /// Rows, and what services had to say. Where one is still asked the answer is 202: the same query goes on waiting for it.
-fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) -> stook_engine::Result<Response> {
+fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>, id: &str) -> stook_engine::Result<Response> {
     let store = &*app.store;
     let is_running = said.is_some_and(|said| said.iter().any(is_running));
     let code = if is_running { StatusCode::ACCEPTED } else { StatusCode::OK };
@@ -323,6 +371,9 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
         if said.is_some() {
             body["services"] = shown_services();
         }
+        if is_running {
+            body["id"] = id.into();
+        }
         return Ok(json_answer(code, body.to_string()));
     }
     let rows = store.find(&compiled.plan)?.rows;
@@ -341,6 +392,9 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
     }
     if said.is_some() {
         body["services"] = shown_services();
+    }
+    if is_running {
+        body["id"] = id.into();
     }
     Ok(json_answer(code, body.to_string()))
 }
