@@ -94,6 +94,7 @@ pub fn run(setting: &Setting, figures: &mut Figures, large: bool) -> Result<()> 
             return Ok(());
         }
     }
+    vocabulary(&bench, figures)?;
     let hello = Running::start(&setting.own, &["hello", "400"], None)?;
     let mut first: Option<f64> = None;
     for (name, records) in SIZES.into_iter().chain(large.then_some(LARGE)) {
@@ -289,6 +290,73 @@ fn free_text(bench: &Bench<'_>, figures: &mut Figures, served: &Running, name: &
     }
     figures.at_most(&format!("{name}: free text, p99 at 1 client"), &one, "ms", 50.0);
     figures.at_most(&format!("{name}: free text, p99 at 20 clients"), &twenty, "ms", 100.0);
+    Ok(())
+}
+
+/// Different values of which words are learnt.
+const VALUES: u64 = 500_000;
+
+/// A word that can be spoken, another one for each number below a million.
+fn spoken(number: u64) -> String {
+    let mut rest = number * 7_919 % 1_000_003 + 1_000_003;
+    let mut word = String::new();
+    while rest > 0 {
+        word.push(char::from(b"bdfgklmnprstvz"[(rest % 14) as usize]));
+        rest /= 14;
+        word.push(char::from(b"aeiou"[(rest % 5) as usize]));
+        rest /= 5;
+    }
+    word
+}
+
+/// Free text where half a million values are all different: what knowing them takes, and how long a misspelt one is looked for.
+fn vocabulary(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
+    let failed = |error: std::io::Error| error.to_string();
+    let folder = bench.path("vocabulary");
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let definition = "catalogue: words\nsources:\n  s: { format: json, into: thing, as_of: meta.received }\ncollections:\n  thing:\n    key: id\n    \
+                      fields: { id: text, name: { type: text, index: [equal, prefix] } }\n";
+    std::fs::write(format!("{folder}/catalogue.yaml"), definition).map_err(failed)?;
+    let lines = (0..VALUES).map(|number| format!("{{\"id\":\"{number}\",\"name\":\"{}\"}}", spoken(number)));
+    let (values, store) = (bench.lines("values.ndjson", lines)?, bench.path("vocabulary.sqlite"));
+    bench.stook(&folder, &store, &["import", &values, "--source", "s"])?;
+    let served = bench.serve(&folder, &store, &["--workers", "0"])?;
+    let mut random = Random::new(1);
+    // one letter of it is another
+    let misspelt = |word: &str, random: &mut Random| {
+        let place = 1 + random.below(word.len() as u64 - 1) as usize;
+        format!("{}x{}", &word[..place], &word[place + 1..])
+    };
+    let text = |random: &mut Random| {
+        let words = [0, 1].map(|_| spoken(random.below(VALUES)));
+        words.map(|word| misspelt(&word, random)).join(" ")
+    };
+    let texts: Vec<String> = (0..PATHS).map(|_| format!("/v1/main/suggest?text={}", encoded(&text(&mut random)))).collect();
+    let paths = bench.lines("paths.txt", texts.into_iter())?;
+    let ready = bench.lines("ready.txt", std::iter::once("/v1/main/query?q=thing&limit=1".to_owned()))?;
+    bench.closed_loop(&served, &ready, "1")?;
+    let before = served.memory();
+    // they are learnt beside the first of these
+    let mut seconds = 0;
+    loop {
+        bench.closed_loop(&served, &paths, "1")?;
+        let shown = served.get("/v1/main/suggest?text=xy")?;
+        seconds += 1;
+        if shown.contains("\"learning\":false") {
+            break;
+        }
+        if seconds > 60 {
+            return Err("the values are never learnt".into());
+        }
+    }
+    let mut memory = Samples::default();
+    memory.push(served.memory() - before);
+    let mut one = Samples::default();
+    for _ in 0..ROUNDS {
+        one.push(bench.closed_loop(&served, &paths, "1")?.1);
+    }
+    figures.at_most("500 000 different values: memory of what is known of them", &memory, "MB", 100.0);
+    figures.at_most("500 000 different values: two misspelt words, p99 at 1 client", &one, "ms", 50.0);
     Ok(())
 }
 

@@ -57,15 +57,28 @@ impl Running {
         &self.address
     }
 
+    /// Memory that it has now, in MB.
+    pub fn memory(&self) -> f64 {
+        memory(self.child.id())
+    }
+
     /// What it counts of itself.
     ///
     /// # Errors
     /// When it does not say.
     pub fn metrics(&self) -> Result<String> {
+        self.get("/metrics")
+    }
+
+    /// What it answers, its head included.
+    ///
+    /// # Errors
+    /// When that is not 200.
+    pub fn get(&self, path: &str) -> Result<String> {
         let failed = |error: std::io::Error| error.to_string();
         let mut connection = std::net::TcpStream::connect(&self.address).map_err(failed)?;
         let token = self.token.iter().map(|token| format!("Authorization: {token}\r\n")).collect::<String>();
-        write!(connection, "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{token}\r\n", self.address).map_err(failed)?;
+        write!(connection, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{token}\r\n", self.address).map_err(failed)?;
         let mut text = String::new();
         connection.read_to_string(&mut text).map_err(failed)?;
         if text.starts_with("HTTP/1.1 200") { Ok(text) } else { Err(text) }

@@ -58,6 +58,7 @@ mod narrow;
 mod parse;
 mod suggest;
 mod tags;
+mod vocabulary;
 mod words;
 
 pub use compile::{Compiled, Heading, compile};

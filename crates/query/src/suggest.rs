@@ -5,10 +5,12 @@
 
 use crate::compile::compile;
 use crate::parse::parse;
+use crate::vocabulary::{Learner, Words};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Bound;
+use std::hash::{BuildHasher, RandomState};
+use std::rc::Rc;
 use stook_catalogue::definition::{Catalogue, Collection, Field, Index as FieldIndex};
 use stook_catalogue::links::Derivation;
 use stook_catalogue::value::{FieldType, Value, from_text};
@@ -21,8 +23,9 @@ pub const SUGGESTIONS: usize = 4;
 pub const MOST_TEXT: usize = 1_000;
 /// Most words of a text that are looked at.
 const MOST_WORDS: usize = 12;
-/// Most words that are learnt, and most whole values of a field.
-const MOST_LEARNT: usize = 400_000;
+/// Words of a field that are known to be learnt already; more are only looked for again.
+const MOST_SEEN: usize = 500_000;
+/// Most whole values of a field.
 const MOST_VALUES: usize = 2_000;
 /// Spelled less alike than this, words are not the same.
 const ALIKE: f64 = 0.7;
@@ -42,21 +45,12 @@ const SILENT: [&str; 26] = [
 pub struct Vocabulary {
     /// Fields that were learnt: collection and field.
     fields: Vec<(usize, usize)>,
-    /// Words inside values, in small letters.
-    words: BTreeMap<Box<str>, Learnt>,
+    /// Words inside values.
+    words: Words,
     /// Whole values of fields that have few, by field, in small letters with how they are written.
     values: HashMap<u16, BTreeMap<Box<str>, Box<str>>>,
     /// Whether there are records that were not read.
     is_partial: bool,
-}
-
-/// What is known of a word.
-#[derive(Debug)]
-struct Learnt {
-    /// How it is written, where that is not in small letters.
-    written: Option<Box<str>>,
-    /// The fields that have it, by their places.
-    fields: Vec<u16>,
 }
 
 /// A query that a text may mean.
@@ -85,7 +79,7 @@ impl Vocabulary {
     ///
     /// Cost: all values are read; words and values that are known already cost a look-up.
     pub fn learn(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, most: Option<u64>) -> Result<Self> {
-        let mut own = Self::default();
+        let (mut own, mut learner) = (Self::default(), Learner::default());
         for (collection, definition) in catalogue.collections.iter().enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
             for (field, found) in definition.fields.iter().enumerate() {
                 let is_indexed = found.index != FieldIndex::default() || definition.key_field() == Some(field);
@@ -94,13 +88,11 @@ impl Vocabulary {
                 }
                 let Ok(place) = u16::try_from(own.fields.len()) else { break };
                 own.fields.push((collection, field));
-                own.read(
-                    store,
-                    Plan { columns: vec![Column::Field(field)], any_order: true, limit: most, ..Plan::all(tenant.clone(), collection) },
-                    place,
-                )?;
+                let plan = Plan { columns: vec![Column::Field(field)], any_order: true, limit: most, ..Plan::all(tenant.clone(), collection) };
+                own.read(store, plan, place, &mut learner)?;
             }
         }
+        own.words = learner.finish();
         Ok(own)
     }
 
@@ -109,11 +101,12 @@ impl Vocabulary {
         !self.is_partial
     }
 
-    fn read(&mut self, store: &dyn Store, plan: Plan, place: u16) -> Result<()> {
+    fn read(&mut self, store: &dyn Store, plan: Plan, place: u16, learner: &mut Learner) -> Result<()> {
         let mut rows = 0;
         let mut values: Option<BTreeMap<Box<str>, Box<str>>> = Some(BTreeMap::new());
-        // what this field is known to have, as it is written
-        let (mut texts_seen, mut words_seen): (HashSet<Box<str>>, HashSet<Box<str>>) = Default::default();
+        // what this field is known to have, as it is written; words by their hashes, of which two may be the same once in a million years
+        let (mut texts_seen, mut words_seen): (HashSet<Box<str>>, HashSet<u64>) = Default::default();
+        let hasher = RandomState::new();
         store.visit(&plan, &mut |row| {
             rows += 1;
             let texts: Vec<&str> = match row.first() {
@@ -135,21 +128,14 @@ impl Vocabulary {
                     }
                 }
                 for word in words_of(text) {
-                    if words_seen.contains(word) {
+                    let hash = hasher.hash_one(word);
+                    if words_seen.contains(&hash) {
                         continue;
                     }
-                    if words_seen.len() < MOST_LEARNT {
-                        words_seen.insert(word.into());
+                    if words_seen.len() < MOST_SEEN {
+                        words_seen.insert(hash);
                     }
-                    let small = word.to_lowercase();
-                    if let Some(learnt) = self.words.get_mut(small.as_str()) {
-                        if learnt.fields.last() != Some(&place) {
-                            learnt.fields.push(place);
-                        }
-                    } else if self.words.len() < MOST_LEARNT {
-                        let written = (small != word).then(|| word.into());
-                        self.words.insert(small.into(), Learnt { written, fields: vec![place] });
-                    }
+                    learner.learn(word, place);
                 }
             }
             Ok(())
@@ -204,9 +190,9 @@ struct Guess {
 pub fn suggest(vocabulary: &Vocabulary, catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, text: &str) -> Result<Vec<Suggestion>> {
     let tokens = tokens(text);
     let mut found: Vec<Suggestion> = Vec::new();
-    let exact = RefCell::default();
+    let (exact, near) = (RefCell::default(), RefCell::default());
     for (index, collection) in catalogue.collections.iter().enumerate().filter(|(_, collection)| collection.rows_of.is_none()) {
-        let reader = Reader { vocabulary, catalogue, store, tenant, index, collection, found: &exact };
+        let reader = Reader { vocabulary, catalogue, store, tenant, index, collection, found: &exact, near: &near };
         found.extend(reader.suggestion(&tokens)?);
     }
     found.retain(|own| {
@@ -273,6 +259,9 @@ fn tokens(text: &str) -> Vec<String> {
     joined
 }
 
+/// Words by their places, with how much they are alike.
+type Near = Rc<[(usize, f64)]>;
+
 struct Reader<'r> {
     vocabulary: &'r Vocabulary,
     catalogue: &'r Catalogue,
@@ -282,6 +271,8 @@ struct Reader<'r> {
     collection: &'r Collection,
     /// Fields that have a value, by collection and value: the store is asked once.
     found: &'r RefCell<HashMap<(usize, String), Option<String>>>,
+    /// Words that are spelled nearly like one of the text: they are looked for once.
+    near: &'r RefCell<HashMap<String, Near>>,
 }
 
 impl Reader<'_> {
@@ -419,7 +410,8 @@ impl Reader<'_> {
                 continue;
             }
             let parts: Vec<&str> = words_of(small).collect();
-            let known = |word: &str| self.vocabulary.words.get(word).is_some_and(|learnt| learnt.fields.contains(&place));
+            let words = &self.vocabulary.words;
+            let known = |word: &str| words.find(word).is_some_and(|own| words.is_of(own, place));
             if !parts.is_empty() && parts.iter().all(|part| known(part)) {
                 let written = self.as_written(small);
                 guess(
@@ -446,7 +438,8 @@ impl Reader<'_> {
         for part in words_of(small) {
             let Some((before, behind)) = rest.split_once(part) else { continue };
             written.push_str(before);
-            written.push_str(self.vocabulary.words.get(part).and_then(|learnt| learnt.written.as_deref()).unwrap_or(part));
+            let known = self.vocabulary.words.find(part).map(|own| self.vocabulary.words.written(own));
+            written.push_str(known.as_deref().unwrap_or(part));
             rest = behind;
         }
         written + rest
@@ -454,15 +447,15 @@ impl Reader<'_> {
 
     /// A word of a field's values that is spelled nearly so, and begins with the same letter.
     fn spelled(&self, small: &str, place: u16) -> Option<(String, f64)> {
-        let length = small.chars().count();
-        let first = small.get(..small.chars().next()?.len_utf8())?;
-        let from = self.vocabulary.words.range::<str, _>((Bound::Included(first), Bound::Unbounded));
-        let near = from
-            .take_while(|(word, _)| word.starts_with(first))
-            .filter(|(word, learnt)| word.chars().count().abs_diff(length) <= 2 && learnt.fields.contains(&place));
-        let scored = near.map(|(word, _)| (word, strsim::normalized_damerau_levenshtein(small, word)));
-        let (word, score) = scored.max_by(|a, b| a.1.total_cmp(&b.1).then_with(|| b.0.cmp(a.0))).filter(|(_, score)| *score >= ALIKE)?;
-        Some((self.as_written(word), score))
+        let words = &self.vocabulary.words;
+        let near = self.near.borrow().get(small).cloned();
+        let near = near.unwrap_or_else(|| {
+            let found: Near = words.near(small, ALIKE).into();
+            self.near.borrow_mut().insert(small.to_owned(), found.clone());
+            found
+        });
+        let (own, score) = near.iter().find(|(own, _)| words.is_of(*own, place))?;
+        Some((words.written(*own).into_owned(), *score))
     }
 
     /// The indexed field that has exactly this value.

@@ -1,0 +1,256 @@
+//! Words that values have, close together: half a million of them take some ten megabytes, and one that is misspelt is found in
+//! milliseconds.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Most words that are learnt.
+const MOST: usize = 1_000_000;
+
+/// Words in small letters, in their order, each with how it is written and the fields that have it.
+#[derive(Debug, Default)]
+pub struct Words {
+    /// One behind the other.
+    text: String,
+    /// Where each begins, and where the last one ends.
+    starts: Vec<u32>,
+    /// Which letters each has: those of two words that are alike are nearly the same.
+    letters: Vec<u32>,
+    cases: Vec<Case>,
+    /// How those are written that have a case of their own, by place.
+    written: HashMap<u32, Box<str>>,
+    /// Of each the place of its fields in `sets`.
+    fields: Vec<u32>,
+    sets: Vec<Vec<u16>>,
+}
+
+/// How a word is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    Small,
+    Capital,
+    Large,
+    Own,
+}
+
+fn capital(small: &str) -> String {
+    let mut letters = small.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+impl Case {
+    fn of(small: &str, written: &str) -> Self {
+        if small == written {
+            Self::Small
+        } else if capital(small) == written {
+            Self::Capital
+        } else if small.to_uppercase() == written {
+            Self::Large
+        } else {
+            Self::Own
+        }
+    }
+}
+
+/// Letters as bits; what is no small Latin letter or digit shares the last ones.
+fn letters_of(word: &str) -> u32 {
+    word.chars().fold(0, |bits, letter| {
+        bits | match letter {
+            'a'..='z' => 1 << (letter as u32 - 'a' as u32),
+            _ => 1 << (26 + letter as u32 % 6),
+        }
+    })
+}
+
+impl Words {
+    fn len(&self) -> usize {
+        self.letters.len()
+    }
+
+    fn word(&self, place: usize) -> &str {
+        &self.text[self.starts[place] as usize..self.starts[place + 1] as usize]
+    }
+
+    /// The place of the first word that is not less.
+    fn bound(&self, word: &str) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.word(middle) < word { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// The place of a word.
+    pub fn find(&self, word: &str) -> Option<usize> {
+        let place = self.bound(word);
+        (place < self.len() && self.word(place) == word).then_some(place)
+    }
+
+    /// Whether a field has a word.
+    pub fn is_of(&self, place: usize, field: u16) -> bool {
+        self.sets[self.fields[place] as usize].contains(&field)
+    }
+
+    /// A word as it is written.
+    pub fn written(&self, place: usize) -> Cow<'_, str> {
+        let small = self.word(place);
+        match self.cases[place] {
+            Case::Small => small.into(),
+            Case::Capital => capital(small).into(),
+            Case::Large => small.to_uppercase().into(),
+            Case::Own => self.written.get(&(place as u32)).map_or(small, |written| written).into(),
+        }
+    }
+
+    /// Words that are spelled nearly like one and begin with the same letter, each with how much it is alike, from `least` on; the most
+    /// alike come first.
+    ///
+    /// Cost: a look at the letters of all words that begin so, and a comparison with those that have nearly the same.
+    pub fn near(&self, word: &str, least: f64) -> Vec<(usize, f64)> {
+        let Some(first) = word.chars().next() else { return Vec::new() };
+        let (from, until) = (self.bound(first.encode_utf8(&mut [0; 4])), self.behind(first));
+        let (length, letters) = (word.chars().count(), letters_of(word));
+        let mut found: Vec<(usize, f64)> = Vec::new();
+        for place in from..until {
+            // every edit changes two letters at most, and no more edits are allowed than a share of the longer word
+            let most = (1.0 - least) * (length + 2) as f64;
+            if f64::from((self.letters[place] ^ letters).count_ones()) > 2.0 * most {
+                continue;
+            }
+            let other = self.word(place);
+            if other.chars().count().abs_diff(length) > 2 {
+                continue;
+            }
+            let score = strsim::normalized_damerau_levenshtein(word, other);
+            if score >= least {
+                found.push((place, score));
+            }
+        }
+        found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        found
+    }
+
+    /// The place behind the words that begin with a letter.
+    fn behind(&self, first: char) -> usize {
+        let (mut low, mut high) = (self.bound(first.encode_utf8(&mut [0; 4])), self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.word(middle).starts_with(first) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+}
+
+/// Words as they are learnt.
+#[derive(Default)]
+pub struct Learner {
+    words: HashMap<Box<str>, Learnt>,
+    sets: Vec<Vec<u16>>,
+    known_sets: HashMap<Vec<u16>, u32>,
+}
+
+struct Learnt {
+    case: Case,
+    written: Option<Box<str>>,
+    fields: u32,
+}
+
+impl Learner {
+    /// A field has a word, which is written so.
+    pub fn learn(&mut self, written: &str, field: u16) {
+        let small = written.to_lowercase();
+        let before = self.words.get(small.as_str()).map(|learnt| learnt.fields);
+        let mut set = before.map_or_else(Vec::new, |set| self.sets[set as usize].clone());
+        if set.contains(&field) || (before.is_none() && self.words.len() >= MOST) {
+            return;
+        }
+        set.push(field);
+        let fields = match self.known_sets.get(&set) {
+            Some(known) => *known,
+            None => {
+                let new = self.sets.len() as u32;
+                self.sets.push(set.clone());
+                self.known_sets.insert(set, new);
+                new
+            }
+        };
+        match self.words.get_mut(small.as_str()) {
+            Some(learnt) => learnt.fields = fields,
+            None => {
+                let case = Case::of(&small, written);
+                let written = (case == Case::Own).then(|| written.into());
+                self.words.insert(small.into(), Learnt { case, written, fields });
+            }
+        }
+    }
+
+    /// All of them, in their order.
+    pub fn finish(self) -> Words {
+        let mut all: Vec<(Box<str>, Learnt)> = self.words.into_iter().collect();
+        all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut words = Words { sets: self.sets, starts: Vec::with_capacity(all.len() + 1), ..Words::default() };
+        words.starts.push(0);
+        for (place, (small, learnt)) in all.into_iter().enumerate() {
+            words.text.push_str(&small);
+            words.starts.push(words.text.len() as u32);
+            words.letters.push(letters_of(&small));
+            words.cases.push(learnt.case);
+            words.fields.push(learnt.fields);
+            words.written.extend(learnt.written.map(|written| (place as u32, written)));
+        }
+        words.text.shrink_to_fit();
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_as_they_are_written() {
+        let mut learner = Learner::default();
+        for (word, field) in [("Smith", 0), ("smith", 1), ("CMSSW", 1), ("iPod", 2), ("Ökonom", 0), ("ab1", 3), ("straße", 1), ("Smith", 0)] {
+            learner.learn(word, field);
+        }
+        let words = learner.finish();
+        let written = |small: &str| words.find(small).map(|place| words.written(place).into_owned());
+        for (small, wanted) in [("smith", "Smith"), ("cmssw", "CMSSW"), ("ipod", "iPod"), ("ökonom", "Ökonom"), ("straße", "straße")] {
+            assert_eq!(written(small).as_deref(), Some(wanted));
+        }
+        assert_eq!((written("smit"), written("z")), (None, None));
+        let smith = words.find("smith").unwrap_or_default();
+        assert!(words.is_of(smith, 0) && words.is_of(smith, 1) && !words.is_of(smith, 2));
+    }
+
+    /// What is left out before it is compared would not have been alike.
+    #[test]
+    fn what_is_near_is_what_a_comparison_with_all_finds() {
+        let mut random = 1_u64;
+        let mut next = move |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        let mut word = || -> String { (0..2 + next(9)).map(|_| ['a', 'b', 'c', 'd', 'é', '1'][next(6) as usize]).collect() };
+        let mut learner = Learner::default();
+        let all: Vec<String> = (0..3_000).map(|_| word()).collect();
+        all.iter().for_each(|word| learner.learn(word, 0));
+        let words = learner.finish();
+        for _ in 0..100 {
+            let wanted = word();
+            let mut expected: Vec<String> = (0..words.len())
+                .map(|place| words.word(place))
+                .filter(|own| own.chars().next() == wanted.chars().next() && own.chars().count().abs_diff(wanted.chars().count()) <= 2)
+                .filter(|own| strsim::normalized_damerau_levenshtein(&wanted, own) >= 0.7)
+                .map(str::to_owned)
+                .collect();
+            let near = words.near(&wanted, 0.7);
+            assert!(near.is_sorted_by(|a, b| a.1 >= b.1));
+            let mut found: Vec<String> = near.into_iter().map(|(place, _)| words.word(place).to_owned()).collect();
+            expected.sort();
+            found.sort();
+            assert_eq!(found, expected, "{wanted}");
+        }
+    }
+}
