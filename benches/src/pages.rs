@@ -6,6 +6,7 @@ use crate::process::{Result, execute, stook};
 use crate::serve::Running;
 use std::path::Path;
 use stook_lab::measure::run::Run;
+use stook_lab::postgres::Server;
 
 const ROUNDS: usize = 3;
 const RECORDS: &str = "1000000";
@@ -15,14 +16,29 @@ const TYPED: [&str; 8] = ["au", "authority", "authority head", "authority headin
 pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let (catalogue, store, names) = (setting.root.join("examples/authorities").display().to_string(), path("own.sqlite"), path("names.mrc"));
+    let (catalogue, names) = (setting.root.join("examples/authorities").display().to_string(), path("names.mrc"));
     execute(&setting.stook, &["sample", "authorities", "--records", RECORDS, "-o", &names])?;
-    stook(&setting.stook, &catalogue, &store, &["import", &names, "--profile", "upsert"])?;
-    let keys = stook(&setting.stook, &catalogue, &store, &["query", "authority | grep key", "--limit", "5000", "--format", "csv"])?.output;
-    let write = |name: &str, text: String| std::fs::write(path(name), text).map_err(|error| format!("{name}: {error}"));
+    on_store(setting, figures, folder.path(), (&catalogue, &path("own.sqlite"), ""), &names)?;
+    match Server::start(&["shared_buffers=1GB"]) {
+        Ok(server) => {
+            let store = server.url("postgres");
+            stook(&setting.stook, &catalogue, &store, &["prepare"])?;
+            on_store(setting, figures, folder.path(), (&catalogue, &store, "PostgreSQL: "), &names)
+        }
+        Err(reason) => {
+            println!("skipped: {reason}; no figures on PostgreSQL");
+            Ok(())
+        }
+    }
+}
+
+fn on_store(setting: &Setting, figures: &mut Figures, folder: &Path, (catalogue, store, label): (&str, &str, &str), names: &str) -> Result<()> {
+    stook(&setting.stook, catalogue, store, &["import", names, "--profile", "upsert"])?;
+    let keys = stook(&setting.stook, catalogue, store, &["query", "authority | grep key", "--limit", "5000", "--format", "csv"])?.output;
+    let write = |name: &str, text: String| std::fs::write(folder.join(name), text).map_err(|error| format!("{name}: {error}"));
     write("keys.csv", keys)?;
     write("typed.txt", TYPED.map(|text| format!("{text}\n")).concat())?;
-    let served = Running::start(&setting.stook, &["-C", &catalogue, "--store", &store, "serve", "--listen", "127.0.0.1:0", "--workers", "0"], None)?;
+    let served = Running::start(&setting.stook, &["-C", catalogue, "--store", store, "serve", "--listen", "127.0.0.1:0", "--workers", "0"], None)?;
     let url = format!("http://{}", served.address());
     let pages = [
         ("home", "/t/main/home", 50.0),
@@ -34,6 +50,8 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         ("imports", "/t/main/import", 50.0),
         ("a journal", "/t/main/job?id=1", 50.0),
         ("metrics", "/t/main/metrics", 50.0),
+        ("tokens", "/t/main/tokens", 50.0),
+        ("the API", "/docs", 50.0),
         ("search as you type", "/t/main/suggestions?q={typed}", 30.0),
     ];
     // what there is to be suggested is learnt with the first question
@@ -42,17 +60,19 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     for (name, page, bar) in pages {
         let mut tails = Samples::default();
         for _ in 0..ROUNDS {
-            tails.push(tail(setting, folder.path(), &format!("{url}{page}"))?);
+            tails.push(tail(setting, folder, &format!("{url}{page}"))?);
         }
-        figures.at_most(&format!("{name}, p95"), &tails, "ms", bar);
+        figures.at_most(&format!("{label}{name}, p95"), &tails, "ms", bar);
     }
-    let mut bytes = 0.0;
-    for path in ["/t/main/home", "/assets/stook.css", "/assets/stook.js", "/assets/htmx-2.0.11.min.js"] {
-        bytes += size(setting, folder.path(), &format!("{url}{path}"))?;
+    if label.is_empty() {
+        let mut bytes = 0.0;
+        for path in ["/t/main/home", "/assets/stook.css", "/assets/stook.js", "/assets/htmx-2.0.11.min.js"] {
+            bytes += size(setting, folder, &format!("{url}{path}"))?;
+        }
+        let mut all = Samples::default();
+        all.push(bytes / 1e3);
+        figures.at_most("first load", &all, "kB", 150.0);
     }
-    let mut all = Samples::default();
-    all.push(bytes / 1e3);
-    figures.at_most("first load", &all, "kB", 150.0);
     Ok(())
 }
 

@@ -162,12 +162,26 @@ fn pages_are_for_who_may_see_them() {
         // who is not known signs in, and programs are told so
         let nobody = stook.client(None);
         for path in ["/", "/t/main/home", "/t/main/search?q=thing", "/t/nobody/home"] {
-            assert_eq!((nobody.get(path).status, nobody.get(path).header("location")), (303, Some("/sign-in")), "{path}");
+            let sent = nobody.get(path);
+            assert!(sent.status == 303 && sent.header("location").is_some_and(|place| place.starts_with("/sign-in")), "{path}: {sent:?}");
         }
         assert_eq!((nobody.get("/t/main/home.json").status, nobody.send("POST", "/t/main/transition", &[], b"").status), (401, 401));
         let wrong = nobody.send("POST", "/sign-in", &[], b"token=stook_wrong%0d%0aset-cookie:x");
         assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
         assert_eq!(nobody.send("GET", "/t/main/home", &[("cookie", "stook=wrong; other=1")], b"").status, 303);
+        // where somebody wanted to go, if that is theirs; nobody is signed in by another site
+        let enter = |to: &str, site: &str| {
+            let form = format!("token={read}&to={to}");
+            let sent = nobody.send("POST", "/sign-in", &[("sec-fetch-site", site)], form.as_bytes());
+            (sent.status, sent.header("location").map(str::to_owned))
+        };
+        assert_eq!(nobody.get("/t/main/search?q=thing").header("location"), Some("/sign-in?to=%2Ft%2Fmain%2Fsearch%3Fq%3Dthing"));
+        assert_eq!(enter("%2Ft%2Fmain%2Fsearch%3Fq%3Dthing", "same-origin"), (303, Some("/t/main/search?q=thing".into())));
+        for away in ["https:%2F%2Fevil.example", "%2F%2Fevil.example", "%2Ft%2Fother%2Fhome", "%2Ft%2Fmain%2Fa%0d%0ax:y"] {
+            assert_eq!(enter(away, "none"), (303, Some("/t/main/home".into())), "{away}");
+        }
+        assert_eq!(enter("", "cross-site"), (403, None));
+        assert_eq!(Visitor::new(&stook, &admin).get("/t/main/coverage?collection=nope").status, 404);
         // every page says what may be loaded, and gives its answers as JSON
         let own = Visitor::new(&stook, &admin);
         let pages = [
@@ -380,4 +394,50 @@ fn a_library_is_looked_at_without_a_token_on_the_same_machine_only() {
     let first: usize =
         ["/t/main/home", "/assets/stook.css", "/assets/stook.js", "/assets/htmx-2.0.11.min.js"].iter().map(|path| open.get(path).body.len()).sum();
     assert!(first <= 150_000, "the first load is {first} bytes");
+}
+
+/// Chunks that are dead: said at home and with their import, made smaller and tried again by an admin, by nobody else.
+#[test]
+fn dead_chunks_are_made_smaller_and_tried_again() {
+    let place = Place::new(THINGS);
+    let (write, admin) = (token(&place, "write"), token(&place, "admin"));
+    let lines: String = (0..300).map(|number| json!({ "k": format!("d{number}"), "name": "n" }).to_string() + "\n").collect();
+    let file = place.file("things.ndjson", &lines);
+    place.ok(&["import", &file, "--source", "s", "--detach"]);
+    let modified = std::fs::metadata(&file).unwrap().modified().unwrap();
+    // it is another file when it is read
+    std::fs::write(&file, "{}\n").unwrap();
+    place.run(&["work", "--drain"]);
+    assert!(place.queue().iter().all(|chunk| chunk["state"] == "dead"), "{:?}", place.queue());
+    let stook = Served::new(&place, &["--workers", "1"]);
+    let (writer, own) = (Visitor::new(&stook, &write), Visitor::new(&stook, &admin));
+    assert!(own.get("/t/main/home").text().contains("3 chunks are dead"), "{}", own.get("/t/main/home").text());
+    let shown = own.get("/t/main/job?id=1").text();
+    assert!(shown.contains("dead chunk") && shown.contains("has changed since the job was made") && shown.contains("<button>rechunk"), "{shown}");
+    assert!(!writer.get("/t/main/job?id=1").text().contains("<button>rechunk"));
+    let rechunk = format!("id=1&do=rechunk&chunk={}&documents=50", place.queue()[0]["ordinal"]);
+    assert_eq!(own.post("/t/main/job/change", &rechunk).status, 403, "not from our page");
+    assert_eq!(writer.post("/t/main/job/change", &format!("{rechunk}&csrf={}", writer.mark())).status, 403);
+    for wrong in ["id=1&do=rechunk&chunk=0&documents=x", "id=../1&do=retry", "id=1&do=burn"] {
+        assert_eq!(own.post("/t/main/job/change", &format!("{wrong}&csrf={}", own.mark())).status, 400, "{wrong}");
+    }
+    // the file is back as it was
+    std::fs::write(&file, &lines).unwrap();
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
+    assert_eq!(own.post("/t/main/job/change", &format!("{rechunk}&csrf={}", own.mark())).status, 303);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let client = stook.client(Some(&admin));
+    loop {
+        let job: Json = client.get("/v1/main/jobs/1").with(200);
+        if job["chunks_dead"].as_u64() > Some(0) {
+            own.post("/t/main/job/change", &format!("id=1&do=retry&csrf={}", own.mark()));
+        }
+        if job["state"] == "completed" {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "{job}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(client.get("/v1/main/query?q=thing%20name=n&total=true&limit=1").with(200)["total"], 300);
+    assert!(!own.get("/t/main/home").text().contains("chunks are dead"));
 }

@@ -141,9 +141,6 @@ pub const MOST_GATHERED: usize = 64 << 20;
 
 /// A request with all of its body, so that who sends slowly has no place meanwhile.
 async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
-    if request.body().is_end_stream() {
-        return Ok(request);
-    }
     let (head, body) = request.into_parts();
     let (mut bytes, mut length, mut room) = (Vec::new(), 0, None::<OwnedSemaphorePermit>);
     let mut stream = body.into_data_stream();
@@ -172,13 +169,14 @@ async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
 }
 
 async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, patience: &AtomicU64, request: Request, next: Next) -> Response {
-    let request = match class {
-        Class::Interactive => gathered(app, request).await,
-        Class::Bulk | Class::Watch => Ok(request),
-    };
-    let request = match request {
-        Ok(request) => request,
-        Err(problem) => return problem.into_response(),
+    let request = if class == Class::Interactive && !request.body().is_end_stream() {
+        // most requests have none, and no room for what reads one
+        match Box::pin(gathered(app, request)).await {
+            Ok(request) => request,
+            Err(problem) => return problem.into_response(),
+        }
+    } else {
+        request
     };
     let place = match app.gate(class).enter().await {
         Ok(place) => place,

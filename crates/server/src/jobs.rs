@@ -158,7 +158,7 @@ pub async fn cancel(ctx: Ctx) -> Answer {
     }
     let (app, caller) = (ctx.app.clone(), ctx.caller.name.clone());
     let ended = blocking(move || {
-        app.store.end_job(job.id, JobState::Cancelled, &format!("cancelled by {caller}"))?;
+        app.store.end_job(job.id, JobState::Cancelled, &format!("cancelled by {}", if caller.is_empty() { "somebody" } else { &caller }))?;
         app.store.job(job.id)
     });
     Ok(json_answer(StatusCode::OK, shown(&ended.await?, ctx.app.store.clock()).to_string()))

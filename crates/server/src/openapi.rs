@@ -3,6 +3,7 @@
 
 use crate::App;
 use crate::jobs::MOST_JOBS;
+use crate::pages::layout;
 use crate::problem::{PROBLEM_JSON, Problem};
 use crate::query::{MOST_OFFSET, MOST_ROWS, MOST_TYPED, MOST_WAIT};
 use crate::records::{MOST_KEYS, json_answer};
@@ -11,7 +12,8 @@ use crate::runs::NAME;
 use crate::tags::MOST_RECORDS;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
+use maud::{PreEscaped, html};
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use stook_catalogue::definition::{Argument, Catalogue, Collection, Field, KeyRule};
@@ -840,19 +842,13 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1d2429;background:#fdfcf9}\
-code,pre{font:14px/1.45 ui-monospace,monospace}pre{background:#f1eee6;padding:.7rem 1rem;overflow:auto;border-radius:4px}\
-details{border-top:1px solid #ddd6c5;padding:.3rem 0}summary{cursor:pointer}summary b{display:inline-block;min-width:4.5rem;color:#7a4b00}\
-h2{margin:2rem 0 .3rem}td{padding:.1rem 1rem .1rem 0;vertical-align:top}\
-@media(prefers-color-scheme:dark){body{color:#e8e4da;background:#191b1d}pre{background:#24272a}details{border-color:#3a3d40}summary b{color:#e0a64a}a{color:#9cc4ff}}";
-
 /// The same document as a page to read.
 pub async fn page(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let document: Json = serde_json::from_slice(&app.openapi).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let title = escaped(&app.catalogue.name);
     let mut out = format!(
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>{title}: the API</title><style>{STYLE}</style>\
-         <h1>{title}</h1><p>{} Send a token as <code>Authorization: Bearer TOKEN</code>. The whole as <a href=\"/openapi.json\">OpenAPI 3.1</a>.</p>",
+        "<h1>{title}</h1><p>{} Send a token as <code>Authorization: Bearer TOKEN</code>. The whole as <a href=\"/openapi.json\">OpenAPI 3.1</a>; \
+         <a href=\"/\">pages</a> to look at.</p>",
         escaped(document["info"]["description"].as_str().unwrap_or_default())
     );
     let mut by_tag: Vec<(String, Vec<String>)> = Vec::new();
@@ -869,10 +865,9 @@ pub async fn page(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     for (tag, entries) in by_tag {
         out.push_str(&format!("<h2>{}</h2>{}", escaped(&tag), entries.concat()));
     }
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
-    let headers =
-        [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, policy), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
-    Ok((headers, out).into_response())
+    // what is not of this program is escaped above
+    let body = html! { main.api { (PreEscaped(out)) } };
+    Ok(layout::html(StatusCode::OK, layout::document(&format!("{}: the API", app.catalogue.name), &body)))
 }
 
 fn shown_operation(path: &str, method: &str, operation: &Json) -> String {

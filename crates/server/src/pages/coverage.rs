@@ -2,7 +2,7 @@
 
 use super::shown::{count, items, kind, members, named, plain, state, value};
 use super::visit::{View, Visit};
-use crate::problem::Answer;
+use crate::problem::{Answer, Problem};
 use maud::{Markup, html};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -24,6 +24,9 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     let coverages: Vec<&Json> = items(&overview["collections"]).iter().filter(|own| named(own, "name").contains('.')).collect();
     let chosen = visit.param("collection").or_else(|| coverages.first().map(|own| named(own, "name")));
     let own = coverages.iter().find(|own| Some(named(own, "name")) == chosen);
+    if let (None, Some(name)) = (own, visit.param("collection")) {
+        return Err(Problem::missing(format!("there is no coverage {name:?}")));
+    }
     let Some(own) = own else {
         return Ok(View::new("Coverage", html! { p.quiet { "This catalogue measures no coverage." } }));
     };
@@ -68,7 +71,11 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         }
         @if own["fields"].get("status").is_some() {
             p.quiet {
-                "Only " @for word in ["Missing", "Partial", "Complete"] { a href=(visit.to("coverage", &[("collection", name), ("status", word)])) { (word) } " " }
+                "Only " @for word in [None, Some("Missing"), Some("Partial"), Some("Complete")] {
+                    @let params = [visit.param("parent").map(|parent| ("parent", parent)), word.map(|word| ("status", word))];
+                    @let params: Vec<(&str, &str)> = std::iter::once(("collection", name)).chain(params.into_iter().flatten()).collect();
+                    a href=(visit.to("coverage", &params)) aria-current=[(visit.param("status") == word).then_some("true")] { (word.unwrap_or("all")) } " "
+                }
                 "· " a href=(visit.to("search", &[("q", &query)])) { "as rows" }
             }
         }

@@ -77,7 +77,11 @@ async fn now(visit: &Visit) -> Answer<Standing> {
                     @for job in needs {
                         li {
                             (job_link(visit, job)) ": "
-                            @if let Some(dead) = job["chunks_dead"].as_u64().filter(|dead| *dead > 0) { (count(dead)) " chunks are dead " }
+                            @match job["chunks_dead"].as_u64().unwrap_or(0) {
+                                0 => {},
+                                1 => "a chunk is dead; ",
+                                dead => { (count(dead)) " chunks are dead; " },
+                            }
                             (named(job, "reason"))
                         }
                     }

@@ -9,7 +9,7 @@ mod document;
 mod home;
 mod import;
 mod lab;
-mod layout;
+pub mod layout;
 mod metrics;
 mod record;
 mod search;

@@ -3,7 +3,8 @@
 use super::visit::{CARRIED, Form};
 use super::{Pages, layout};
 use crate::problem::Problem;
-use axum::extract::State;
+use crate::request::Params;
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
@@ -37,12 +38,13 @@ pub async fn front(State(pages): State<Arc<Pages>>, sent: HeaderMap) -> Response
     }
 }
 
-/// Where a token is given.
-pub async fn form(State(pages): State<Arc<Pages>>) -> Response {
-    shown(&pages, StatusCode::OK, None)
+/// `?to=PATH`: where a token is given, and where it leads.
+pub async fn form(State(pages): State<Arc<Pages>>, RawQuery(query): RawQuery) -> Response {
+    let params = Params::parse(query.as_deref().unwrap_or_default()).unwrap_or_default();
+    shown(&pages, StatusCode::OK, None, params.first("to").unwrap_or_default())
 }
 
-fn shown(pages: &Pages, status: StatusCode, wrong: Option<&str>) -> Response {
+fn shown(pages: &Pages, status: StatusCode, wrong: Option<&str>, to: &str) -> Response {
     let body = html! {
         main.narrow {
             h1 { (pages.app.catalogue.name) }
@@ -51,6 +53,7 @@ fn shown(pages: &Pages, status: StatusCode, wrong: Option<&str>) -> Response {
             form method="post" action="/sign-in" {
                 label for="token" { "Token" }
                 input #token type="password" name="token" autocomplete="current-password" required autofocus;
+                input type="hidden" name="to" value=(to);
                 button { "Sign in" }
             }
         }
@@ -60,7 +63,11 @@ fn shown(pages: &Pages, status: StatusCode, wrong: Option<&str>) -> Response {
 
 /// Takes a token.
 pub async fn enter(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form) -> Response {
-    let token = form.get("token").unwrap_or_default().trim();
+    // nobody is signed in by somebody else's page
+    if sent.get("sec-fetch-site").is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none")) {
+        return layout::bare(&Problem::new(StatusCode::FORBIDDEN, "this form is not of these pages: sign in here"));
+    }
+    let (token, to) = (form.get("token").unwrap_or_default().trim(), form.get("to").unwrap_or_default());
     let mut own = headers(&sent);
     let plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     let bearer = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| plain && !token.is_empty());
@@ -70,14 +77,16 @@ pub async fn enter(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form)
     });
     match caller {
         Ok(caller) => {
-            let mut response = Redirect::to(&format!("/t/{}/home", caller.own_tenant())).into_response();
+            let own = format!("/t/{}/", caller.own_tenant());
+            let is_own = to.bytes().all(|byte| byte.is_ascii_graphic()) && to.starts_with(if caller.tenant.is_some() { &own } else { "/t/" });
+            let mut response = Redirect::to(if is_own { to.to_owned() } else { format!("{own}home") }.as_str()).into_response();
             // checked above: letters, digits, - and _
             if let Ok(cookie) = HeaderValue::from_str(&format!("{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict")) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
             response
         }
-        Err(_) => shown(&pages, StatusCode::UNAUTHORIZED, Some("This token is not known; it may have been revoked.")),
+        Err(_) => shown(&pages, StatusCode::UNAUTHORIZED, Some("This token is not known; it may have been revoked."), to),
     }
 }
 

@@ -71,7 +71,10 @@ impl FromRequestParts<Arc<Pages>> for Visit {
         let caller = match pages.app.tokens.caller(&own) {
             Ok(caller) => caller,
             Err(refused) if wants_json || parts.method != Method::GET => return Err(problem(refused)),
-            Err(_) => return Err(Redirect::to("/sign-in").into_response()),
+            Err(_) => {
+                let place = parts.uri.path_and_query().map_or("", |place| place.as_str());
+                return Err(Redirect::to(&with_params("/sign-in", &[("to", place)])).into_response());
+            }
         };
         let values = RawPathParams::from_request_parts(parts, pages).await.map_err(|_| problem(Problem::bad("the path is not UTF-8")))?;
         let named = values.iter().find(|(name, _)| *name == "tenant").map_or("", |(_, value)| value);
