@@ -147,6 +147,11 @@ impl Visitor {
     }
 }
 
+/// How many records there are.
+fn all_records(stook: &Served, token: &str) -> u64 {
+    stook.client(Some(token)).get("/v1/main/query?q=records&limit=1&total=true").with(200)["total"].as_u64().unwrap()
+}
+
 const THINGS: &str = "catalogue: things\nsources:\n  s: { format: json, into: thing, as_of: meta.received }\ncollections:\n  thing:\n    key: k\n    fields: { k: text, \
                       name: { type: text, index: equal }, more: json, list: [text], size: integer }\n    state: { status: { type: text, seed: \"'free'\" } }\n    \
                       transitions: { take: { set: { status: \"'taken'\" } } }\n    tags: {}\n";
@@ -287,6 +292,8 @@ fn pages_are_for_who_may_see_them() {
         assert_eq!(kept.lines().count(), 12_001);
         let kept = writer.get("/t/main/download?q=thing%20name=many&format=ndjson").text();
         assert_eq!(kept.lines().filter(|line| serde_json::from_str::<Json>(line).is_ok_and(|row| row["name"] == "many")).count(), 12_000);
+        let everything = writer.get("/t/main/download?q=records&format=csv").text();
+        assert_eq!(everything.lines().count() as u64, 1 + all_records(&stook, &write));
         // where one is, is in all links
         let shown = writer.get("/t/main/search?q=thing%20name=many&idx=50&view=json").text();
         for link in ["idx=100&amp;view=json", "idx=50\"", "idx=50&amp;view=plain"] {

@@ -69,6 +69,11 @@ pub fn everywhere(
     }))
 }
 
+/// A row: collection and key.
+fn row(collection: &str, key: Vec<Value>) -> Vec<Value> {
+    std::iter::once(Value::text(collection)).chain(key).collect()
+}
+
 impl Everywhere {
     /// What the columns of its rows are.
     pub fn headings() -> [Heading; 2] {
@@ -92,9 +97,17 @@ impl Everywhere {
             if skipped > 0 {
                 skipped = if rows.is_empty() { skipped.saturating_sub(store.count(plan)?) } else { 0 };
             }
-            found.extend(rows.into_iter().map(|key| std::iter::once(Value::text(name.as_str())).chain(key).collect::<Vec<_>>()));
+            found.extend(rows.into_iter().map(|key| row(name, key)));
         }
         Ok(found)
+    }
+
+    /// Calls `visit` with every row. Memory does not grow with their number.
+    ///
+    /// # Errors
+    /// When the store fails, or what `visit` says.
+    pub fn visit(&self, store: &dyn Store, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
+        self.plans.iter().try_for_each(|(name, plan)| store.visit(plan, &mut |key| visit(row(name, key))))
     }
 
     /// How many records there are.

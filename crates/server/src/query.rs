@@ -120,18 +120,22 @@ fn misread(text: &str, problem: &Diagnostic) -> Problem {
     Problem::bad(detail).with("at", problem.span.start).with("until", problem.span.end).with("shown", shown.trim_end())
 }
 
+/// A query of several collections, where it is one.
+///
+/// # Errors
+/// 400 with the place of the mistake.
+async fn everywhere_of(ctx: &Ctx, text: &str) -> Answer<Option<Everywhere>> {
+    if text.len() > LONGEST || !may_be_everywhere(text) {
+        return Ok(None);
+    }
+    let (app, tenant, own) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
+    let found = blocking(move || everywhere(&own, &app.catalogue, &*app.store, &tenant, app.store.clock())).await?;
+    found.transpose().map_err(|problem| misread(text, &problem))
+}
+
 /// The records of several collections, where the query is of all of them. Services are not asked.
 async fn of_all(ctx: &Ctx, page: &Page) -> Answer<Option<Response>> {
-    if page.query.len() > LONGEST {
-        return Ok(None);
-    }
-    let (app, tenant, text) = (ctx.app.clone(), ctx.tenant.clone(), page.query.clone());
-    if !may_be_everywhere(&text) {
-        return Ok(None);
-    }
-    let find = move || everywhere(&text, &app.catalogue, &*app.store, &tenant, app.store.clock());
-    let Some(all) = blocking(find).await? else { return Ok(None) };
-    let all = all.map_err(|problem| misread(&page.query, &problem))?;
+    let Some(all) = everywhere_of(ctx, &page.query).await? else { return Ok(None) };
     if page.explain || page.by_source || page.after.is_some() {
         return Err(Problem::bad("records of several collections have no explain, by_source or after"));
     }
@@ -421,29 +425,32 @@ pub async fn export_rows(mut ctx: Ctx) -> Answer {
         Some(_) => return Err(Problem::bad("format is ndjson or csv")),
     };
     ctx.params.end()?;
-    let page = Page { query: query.clone(), limit: MOST_ROWS, form, ..Page::default() };
-    if let Some(response) = of_all(&ctx, &page).await? {
-        return Ok(response);
-    }
-    let compiled = compiled(&ctx, &query).await?;
+    let all = everywhere_of(&ctx, &query).await?;
+    let one = if all.is_none() { Some(compiled(&ctx, &query).await?) } else { None };
+    let headings = one.as_ref().map_or_else(|| Everywhere::headings().to_vec(), |compiled| compiled.headings.clone());
     ctx.reaches_store();
     let app = ctx.app.clone();
     let write = move |out: &mut dyn Write| -> Result<(), EngineError> {
         let failed = |error: std::io::Error| StoreError::Other(error.to_string());
         if form == Form::Csv {
-            out.write_all(csv(&compiled.headings, &[]).as_bytes()).map_err(failed)?;
+            out.write_all(csv(&headings, &[]).as_bytes()).map_err(failed)?;
         }
         let mut line = |row: Vec<Value>| {
             let line = match form {
-                Form::Csv => csv_line(row.iter().zip(&compiled.headings).map(|(value, heading)| value.show(&heading.ty))),
-                _ => Json::Object(shown(&compiled.headings, &row)).to_string() + "\n",
+                Form::Csv => csv_line(row.iter().zip(&headings).map(|(value, heading)| value.show(&heading.ty))),
+                _ => Json::Object(shown(&headings, &row)).to_string() + "\n",
             };
             out.write_all(line.as_bytes()).map_err(failed)
         };
-        if compiled.aggregates.is_empty() {
-            return Ok(app.store.visit(&compiled.plan, &mut line)?);
+        if let Some(all) = &all {
+            all.visit(&*app.store, &mut line)?;
         }
-        Ok(line(app.store.aggregate(&compiled.plan, &compiled.aggregates)?)?)
+        match &one {
+            Some(compiled) if compiled.aggregates.is_empty() => app.store.visit(&compiled.plan, &mut line)?,
+            Some(compiled) => line(app.store.aggregate(&compiled.plan, &compiled.aggregates)?)?,
+            None => {}
+        }
+        Ok(())
     };
     Ok(streamed(if form == Form::Csv { CSV } else { NDJSON }, write))
 }
