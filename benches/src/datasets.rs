@@ -337,15 +337,15 @@ fn vocabulary(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
     bench.closed_loop(&served, &ready, "1")?;
     let before = served.memory();
     // they are learnt beside the first of these
-    let mut seconds = 0;
+    let mut rounds = 0;
     loop {
         bench.closed_loop(&served, &paths, "1")?;
         let shown = served.get("/v1/main/suggest?text=xy")?;
-        seconds += 1;
+        rounds += 1;
         if shown.contains("\"learning\":false") {
             break;
         }
-        if seconds > 60 {
+        if rounds > 60 {
             return Err("the values are never learnt".into());
         }
     }

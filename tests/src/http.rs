@@ -198,3 +198,19 @@ impl Client {
         self.send(method, path, &[("content-type", media)], body.to_string().as_bytes())
     }
 }
+
+/// Text as it stands in a URL.
+pub fn encoded(query: &str) -> String {
+    query.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// Text that stands so in a URL.
+pub fn decoded(text: &str) -> String {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        let digits = if byte == b'%' { Some([bytes.next().expect("two digits"), bytes.next().expect("two digits")]) } else { None };
+        out.push(digits.map_or(byte, |digits| u8::from_str_radix(std::str::from_utf8(&digits).expect("digits"), 16).expect("digits")));
+    }
+    String::from_utf8(out).expect("UTF-8")
+}

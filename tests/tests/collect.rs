@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_lab::sample::sentinel::{self, Sentinel};
+use stook_tests::http::decoded;
 use stook_tests::{Answer, Place};
 
 const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
@@ -105,16 +106,6 @@ impl Services {
 fn comparable(time: &str) -> String {
     let (seconds, fraction) = time.trim_end_matches('Z').split_once('.').unwrap_or((time.trim_end_matches('Z'), ""));
     format!("{seconds}.{fraction:0<9}")
-}
-
-fn decoded(text: &str) -> String {
-    let mut out = Vec::new();
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        let digits = if byte == b'%' { Some([bytes.next().expect("two digits"), bytes.next().expect("two digits")]) } else { None };
-        out.push(digits.map_or(byte, |digits| u8::from_str_radix(std::str::from_utf8(&digits).expect("digits"), 16).expect("digits")));
-    }
-    String::from_utf8(out).expect("UTF-8")
 }
 
 fn answer(mut stream: TcpStream, window: &str, state: &Mutex<State>) {

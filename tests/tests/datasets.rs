@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use stook_lab::random::Random;
 use stook_lab::sample::datasets::{Block, Datasets, FIRST_RUN, truth};
 use stook_lab::services::{Fault, Services};
-use stook_tests::http::Served;
+use stook_tests::http::{Served, encoded};
 use stook_tests::{Place, kill_after};
 
 const CATALOGUE: &str = include_str!("../../examples/datasets/catalogue.yaml");
@@ -58,10 +58,6 @@ fn states(answer: &Json) -> BTreeMap<String, String> {
 
 fn state<'a>(answer: &'a Json, source: &str) -> &'a Json {
     answer["services"].as_array().unwrap().iter().find(|one| one["source"] == source).unwrap()
-}
-
-fn encoded(query: &str) -> String {
-    query.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 struct Asked<'s>(&'s Served);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use stook_lab::random::Random;
 use stook_tests::Place;
-use stook_tests::http::Served;
+use stook_tests::http::{Served, decoded, encoded};
 
 /// What a request asks: its path, and what stands behind it.
 struct Asked<'r> {
@@ -66,19 +66,6 @@ impl Service {
     }
 }
 
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(if byte == b'%' {
-            u8::from_str_radix(&format!("{}{}", rest.next().unwrap() as char, rest.next().unwrap() as char), 16).unwrap()
-        } else {
-            byte
-        });
-    }
-    String::from_utf8(bytes).unwrap()
-}
-
 /// One request of a connection, which is closed then.
 fn serve(mut stream: TcpStream, came: &Mutex<Vec<Came>>, answer: &Answer) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
@@ -119,10 +106,6 @@ fn fitting(asked: &Asked<'_>, all: &[Json]) -> Vec<Json> {
 
 fn things(number: usize) -> Vec<Json> {
     (0..number).map(thing).collect()
-}
-
-fn encoded(query: &str) -> String {
-    query.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// Keys that are found, and what the service had to say.

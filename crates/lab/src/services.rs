@@ -311,9 +311,10 @@ async fn catalog_files(State(services): Shared, Query(arguments): Arguments) -> 
     let dataset = data.dataset(number);
     let found = (0..BLOCKS).flat_map(move |place| {
         let own = data.block(&dataset, place);
-        let is_wanted = own.catalogued && block.as_ref().is_none_or(|block| *block == own.name);
-        let all = data.files(&dataset, place).take_while(|_| is_wanted);
-        let wanted = all.filter(|own| file.as_ref().is_none_or(|file| *file == own.name));
+        if !own.catalogued || block.as_ref().is_some_and(|block| *block != own.name) {
+            return Vec::new();
+        }
+        let wanted = data.files(&dataset, place).filter(|own| file.as_ref().is_none_or(|file| *file == own.name));
         wanted.map(|file| datasets::file_json(&own, &file).to_string()).collect::<Vec<String>>()
     });
     array(fault, found)

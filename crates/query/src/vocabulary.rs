@@ -71,19 +71,19 @@ impl Words {
         &self.text[self.starts[place] as usize..self.starts[place + 1] as usize]
     }
 
-    /// The place of the first word that is not less.
-    fn bound(&self, word: &str) -> usize {
+    /// The place of the first word that does not come before something.
+    fn behind(&self, is_before: impl Fn(&str) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);
-            if self.word(middle) < word { low = middle + 1 } else { high = middle }
+            if is_before(self.word(middle)) { low = middle + 1 } else { high = middle }
         }
         low
     }
 
     /// The place of a word.
     pub fn find(&self, word: &str) -> Option<usize> {
-        let place = self.bound(word);
+        let place = self.behind(|own| own < word);
         (place < self.len() && self.word(place) == word).then_some(place)
     }
 
@@ -109,7 +109,7 @@ impl Words {
     /// Cost: a look at the letters of all words that begin so, and a comparison with those that have nearly the same.
     pub fn near(&self, word: &str, least: f64) -> Vec<(usize, f64)> {
         let Some(first) = word.chars().next() else { return Vec::new() };
-        let (from, until) = (self.bound(first.encode_utf8(&mut [0; 4])), self.behind(first));
+        let (from, until) = (self.behind(|own| own.chars().next() < Some(first)), self.behind(|own| own.chars().next() <= Some(first)));
         let (length, letters) = (word.chars().count(), letters_of(word));
         let mut found: Vec<(usize, f64)> = Vec::new();
         for place in from..until {
@@ -129,16 +129,6 @@ impl Words {
         }
         found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         found
-    }
-
-    /// The place behind the words that begin with a letter.
-    fn behind(&self, first: char) -> usize {
-        let (mut low, mut high) = (self.bound(first.encode_utf8(&mut [0; 4])), self.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.word(middle).starts_with(first) { low = middle + 1 } else { high = middle }
-        }
-        low
     }
 }
 

@@ -241,7 +241,6 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/healthz", get(guard::healthy))
         .route("/readyz", get(guard::ready))
         .route("/openapi.json", get(openapi::serve))
-        .route("/docs", get(openapi::page))
         .route("/metrics", get(guard::metrics))
         .route("/metrics/history", get(history::get));
     let api = Router::new()

@@ -1,10 +1,9 @@
 //! The API described in OpenAPI 3.1, made of the catalogue: every collection, transition and declared route with its types.
-//! Asked for with a token, it shows that token's tenant. A page shows the same to people.
+//! Asked for with a token, it shows that token's tenant. A page shows the same to people (`pages/docs.rs`).
 
 use crate::App;
 use crate::jobs::MOST_JOBS;
-use crate::pages::layout;
-use crate::problem::{PROBLEM_JSON, Problem};
+use crate::problem::PROBLEM_JSON;
 use crate::query::{MOST_OFFSET, MOST_ROWS, MOST_TYPED, MOST_WAIT};
 use crate::records::{MOST_KEYS, json_answer};
 use crate::routes::MOST_REPEATED;
@@ -13,7 +12,6 @@ use crate::tags::MOST_RECORDS;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
-use maud::{PreEscaped, html};
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
 use stook_catalogue::definition::{Argument, Catalogue, Collection, Field, KeyRule};
@@ -836,68 +834,4 @@ pub async fn serve(State(app): State<Arc<App>>, request: Request) -> Response {
         Some(tenant) => json_answer(StatusCode::OK, document(&app.catalogue, Some(&tenant)).to_string()),
         None => json_answer(StatusCode::OK, app.openapi.clone()),
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// The same document as a page to read.
-pub async fn page(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let document: Json = serde_json::from_slice(&app.openapi).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    let title = escaped(&app.catalogue.name);
-    let mut out = format!(
-        "<h1>{title}</h1><p>{} Send a token as <code>Authorization: Bearer TOKEN</code>. The whole as <a href=\"/openapi.json\">OpenAPI 3.1</a>; \
-         <a href=\"/\">pages</a> to look at.</p>",
-        escaped(document["info"]["description"].as_str().unwrap_or_default())
-    );
-    let mut by_tag: Vec<(String, Vec<String>)> = Vec::new();
-    for (path, methods) in document["paths"].as_object().into_iter().flatten() {
-        for (method, operation) in methods.as_object().into_iter().flatten() {
-            let tag = operation["tags"][0].as_str().unwrap_or_default();
-            let entry = shown_operation(path, method, operation);
-            match by_tag.iter_mut().find(|(known, _)| known == tag) {
-                Some((_, entries)) => entries.push(entry),
-                None => by_tag.push((tag.to_owned(), vec![entry])),
-            }
-        }
-    }
-    for (tag, entries) in by_tag {
-        out.push_str(&format!("<h2>{}</h2>{}", escaped(&tag), entries.concat()));
-    }
-    // what is not of this program is escaped above
-    let body = html! { main.api { (PreEscaped(out)) } };
-    Ok(layout::html(StatusCode::OK, layout::document(&format!("{}: the API", app.catalogue.name), &body)))
-}
-
-fn shown_operation(path: &str, method: &str, operation: &Json) -> String {
-    let mut out = format!(
-        "<details><summary><b>{}</b> <code>{}</code> {}</summary>",
-        method.to_uppercase(),
-        escaped(path),
-        escaped(operation["summary"].as_str().unwrap_or_default())
-    );
-    let parameters = operation["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if !parameters.is_empty() {
-        let row = |parameter: &Json| {
-            let text = |name: &str| escaped(parameter[name].as_str().unwrap_or_default());
-            let need = if parameter["required"] == true && parameter["in"] != "path" { ", required" } else { "" };
-            format!("<tr><td><code>{}</code><td>{}{need}<td>{}", text("name"), text("in"), text("description"))
-        };
-        out.push_str(&format!("<table>{}</table>", parameters.iter().map(row).collect::<String>()));
-    }
-    if let Some(content) = operation["requestBody"]["content"].as_object() {
-        for (media, body) in content.iter().take(1) {
-            let schema = serde_json::to_string_pretty(&body["schema"]).unwrap_or_default();
-            out.push_str(&format!("<p>Body, {}:</p><pre>{}</pre>", escaped(media), escaped(&schema)));
-        }
-    }
-    let statuses: Vec<String> = operation["responses"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(status, answer)| format!("{status} {}", answer["description"].as_str().unwrap_or_default()))
-        .collect();
-    out.push_str(&format!("<p>Answers: {}</p></details>", escaped(&statuses.join("; "))));
-    out
 }

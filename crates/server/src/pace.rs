@@ -99,8 +99,7 @@ mod tests {
         let borne = async |bytes: u64, every: u64| {
             let (mut pace, began) = (Pace::new(stall), Instant::now());
             loop {
-                let wait = std::pin::pin!(tokio::time::sleep(Duration::from_millis(every)));
-                let mut wait = wait;
+                let mut wait = std::pin::pin!(tokio::time::sleep(Duration::from_millis(every)));
                 let moved = std::future::poll_fn(|context| {
                     let polled = wait.as_mut().poll(context).map(|()| bytes);
                     pace.watch(context, polled, |bytes| *bytes)

@@ -58,15 +58,18 @@ pub struct Unanswered(Mutex<HashMap<(Tenant, String), Page>>);
 const MOST_UNANSWERED: usize = 1_000;
 
 impl Unanswered {
-    fn keep(&self, tenant: &Tenant, id: &str, page: &Page) {
+    /// Keeps a query whose services are asked already; returns where its answer will be.
+    fn keep(&self, tenant: Tenant, page: Page) -> String {
+        let id = page.id();
+        let place = format!("/v1/{tenant}/query/asked/{id}");
         if let Ok(mut all) = self.0.lock() {
             if all.len() >= MOST_UNANSWERED {
                 all.clear();
             }
-            // services are asked already
             let wish = Wish { when: When::Needed, ..page.wish };
-            all.insert((tenant.clone(), id.to_owned()), Page { wish, ..page.clone() });
+            all.insert((tenant, id), Page { wish, ..page });
         }
+        place
     }
 
     fn find(&self, tenant: &Tenant, id: &str) -> Option<Page> {
@@ -87,6 +90,14 @@ struct Page {
     /// Aggregates also of what each source says.
     by_source: bool,
     wish: Wish,
+}
+
+impl Page {
+    /// What tells it from others, however it wants to be answered.
+    fn id(&self) -> String {
+        let own = Self { wish: Wish::default(), ..self.clone() };
+        blake3::hash(format!("{own:?}").as_bytes()).to_hex()[..32].to_owned()
+    }
 }
 
 /// A query resolved against the definition.
@@ -253,22 +264,18 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
         // who waits for services on purpose is not cut off meanwhile
         ctx.patience.store(wait.as_millis() as u64, Ordering::Relaxed);
     }
-    let app = ctx.app.clone();
-    let id = blake3::hash(format!("{page:?}").as_bytes()).to_hex()[..32].to_owned();
-    let (own, tenant, place) = (id.clone(), ctx.tenant.clone(), format!("/v1/{}/query/asked/{id}", ctx.tenant));
-    let mut response = blocking(move || {
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    blocking(move || {
         let said = if asks { Some(app.ask(&compiled, page.wish)?) } else { None };
-        let response = answer(&app, &compiled, &page, said.as_deref(), &own)?;
-        if response.status() == StatusCode::ACCEPTED {
-            app.unanswered.keep(&tenant, &own, &page);
+        let mut response = answer(&app, &compiled, &page, said.as_deref())?;
+        if response.status() == StatusCode::ACCEPTED
+            && let Ok(place) = HeaderValue::from_str(&app.unanswered.keep(tenant, page))
+        {
+            response.headers_mut().insert(header::LOCATION, place);
         }
         Ok::<_, EngineError>(response)
     })
-    .await?;
-    if let (StatusCode::ACCEPTED, Ok(place)) = (response.status(), HeaderValue::from_str(&place)) {
-        response.headers_mut().insert(header::LOCATION, place);
-    }
-    Ok(response)
+    .await
 }
 
 /// The answer to a query whose services had not answered: it waits for them again.
@@ -354,11 +361,19 @@ fn after_key(compiled: &mut Compiled, after: &str, idx: u64) -> Answer<()> {
 }
 
 /// Rows, and what services had to say. Where one is still asked the answer is 202: the same query goes on waiting for it.
-fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>, id: &str) -> stook_engine::Result<Response> {
+fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) -> stook_engine::Result<Response> {
     let store = &*app.store;
     let is_running = said.is_some_and(|said| said.iter().any(is_running));
     let code = if is_running { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let shown_services = || -> Json { said.unwrap_or_default().iter().map(Status::to_json).collect() };
+    let with_services = |mut body: Json| {
+        if let Some(said) = said {
+            body["services"] = said.iter().map(Status::to_json).collect();
+        }
+        if is_running {
+            body["id"] = page.id().into();
+        }
+        json_answer(code, body.to_string())
+    };
     if page.explain {
         return Ok(json_answer(StatusCode::OK, json!({ "explain": store.explain(&compiled.plan)? }).to_string()));
     }
@@ -372,13 +387,7 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>, 
             let labelled = |(source, row): (String, Vec<Value>)| json!({ "source": source, "row": shown(&row) });
             body["by_source"] = found.into_iter().map(labelled).collect();
         }
-        if said.is_some() {
-            body["services"] = shown_services();
-        }
-        if is_running {
-            body["id"] = id.into();
-        }
-        return Ok(json_answer(code, body.to_string()));
+        return Ok(with_services(body));
     }
     let rows = store.find(&compiled.plan)?.rows;
     if let Some(lines) = as_lines(page.form, &compiled.headings, &rows) {
@@ -394,13 +403,7 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>, 
     if page.total {
         body["total"] = store.count(&compiled.plan)?.into();
     }
-    if said.is_some() {
-        body["services"] = shown_services();
-    }
-    if is_running {
-        body["id"] = id.into();
-    }
-    Ok(json_answer(code, body.to_string()))
+    Ok(with_services(body))
 }
 
 fn csv(headings: &[Heading], rows: &[Vec<Value>]) -> String {

@@ -148,24 +148,14 @@ fn together<T>(waiting: &[T], most: usize, size: impl Fn(&T) -> usize) -> usize 
     waiting.iter().take_while(fits).count()
 }
 
-/// Who is answered, and what with.
-type Answered<V> = (oneshot::Sender<Result<V>>, V);
-
 /// Answers all who asked together: each with its own of what was found, or that it failed.
-fn answer<T, F, V>(asks: Vec<T>, found: Result<F>, own: impl Fn(&F, T) -> Answered<V>, whom: impl Fn(T) -> oneshot::Sender<Result<V>>) {
-    match found {
-        Ok(found) => {
-            for ask in asks {
-                let (whom, own) = own(&found, ask);
-                let _ = whom.send(Ok(own));
-            }
-        }
-        Err(error) => {
-            let mut error = Some(error);
-            for ask in asks {
-                let _ = whom(ask).send(Err(error.take().unwrap_or_else(beside)));
-            }
-        }
+fn answer<T, F, V>(asks: Vec<T>, mut found: Result<F>, own: impl Fn(&F, &T) -> V, whom: impl Fn(T) -> oneshot::Sender<Result<V>>) {
+    for ask in asks {
+        let answer = match &found {
+            Ok(found) => Ok(own(found, &ask)),
+            Err(_) => std::mem::replace(&mut found, Err(beside())).map(|found| own(&found, &ask)),
+        };
+        let _ = whom(ask).send(answer);
     }
 }
 
@@ -442,15 +432,8 @@ impl Inner {
                     });
                 }
                 let found = self.find_keys(&tenant, collection, column, &values);
-                answer(
-                    asks,
-                    found,
-                    |lists, ask| {
-                        let own = ask.values.iter().map(|value| lists[places[&packed(value)]].clone()).collect();
-                        (ask.answer, own)
-                    },
-                    |ask| ask.answer,
-                );
+                let own = |lists: &Vec<Listed>, ask: &AskLists| ask.values.iter().map(|value| lists[places[&packed(value)]].clone()).collect();
+                answer(asks, found, own, |ask| ask.answer);
             }
         }
     }
@@ -468,10 +451,7 @@ impl Inner {
                 // what is current at the last moment is so for all
                 let now = asks.iter().map(|ask| ask.now).max().flatten();
                 let found = self.read(&tenant, collection, &keys, now);
-                let own = |found: &HashMap<Key, Arc<Record>>, ask: Ask| {
-                    let own = ask.keys.iter().map(|key| found.get(key).cloned()).collect();
-                    (ask.answer, own)
-                };
+                let own = |found: &HashMap<Key, Arc<Record>>, ask: &Ask| ask.keys.iter().map(|key| found.get(key).cloned()).collect();
                 answer(asks, found, own, |ask| ask.answer);
             }
         }

@@ -115,9 +115,9 @@ impl Ctx {
         serde_json::from_slice(&bytes).map_err(|error| Problem::bad(format!("the body is not JSON: {error}")))
     }
 
-    /// The whole body, whose length the guard has looked at.
+    /// The whole body, which the guard has read.
     async fn bytes(&self, body: Body) -> Answer<Bytes> {
-        to_bytes(body, usize::MAX).await.map_err(Problem::unread)
+        to_bytes(body, self.app.options.body).await.map_err(Problem::unread)
     }
 
     /// The body as a JSON object.

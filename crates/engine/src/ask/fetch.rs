@@ -110,7 +110,6 @@ pub struct Question<'q> {
 /// What a call asks, behind the service's URL; `wildcard` is what stands for any text there.
 pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -> String {
     let mut path = call.get.clone();
-    let place_of = |path: &str, name: &str| path.find(&format!("{{{name}}}"));
     for (place, test) in told {
         let arg = &call.args[*place];
         let ty = type_of(collection, arg);
@@ -128,8 +127,9 @@ pub fn path(collection: &Collection, call: &Call, told: &Told, wildcard: &str) -
             Test::Range { low, high } => low.iter().chain(high).map(|(value, _)| show(value)).collect(),
             other => pieces(other).map(|pieces| pieces.join(wildcard)).into_iter().collect(),
         };
-        if let (Some(start), [text]) = (place_of(&path, &arg.name), texts.as_slice()) {
-            path.replace_range(start..start + arg.name.len() + 2, &encoded(text));
+        let own = format!("{{{}}}", arg.name);
+        if let ([text], true) = (texts.as_slice(), path.contains(&own)) {
+            path = path.replace(&own, &encoded(text));
             continue;
         }
         for text in texts {
@@ -338,7 +338,7 @@ impl Fetching<'_> {
         let index = self.source.feeds[0].collection;
         let collection = &self.rules.catalogue.collections[index];
         let key = key_field(collection);
-        let tests: Vec<(usize, Test)> = told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect();
+        let tests = tests_of(call, told);
         let column = |field: usize| if key == Some(field) { Column::Key } else { Column::Field(field) };
         let conditions = tests.iter().map(|(field, test)| Condition { column: column(*field), test: test.clone() }).collect();
         let keys = keys_of(self.store, &Plan { conditions, ..Plan::all(self.tenant.clone(), index) })?;
@@ -385,6 +385,16 @@ fn with_verb_only(url: &str) -> String {
     query.split('&').find(|part| part.starts_with("verb=")).map_or(path.to_owned(), |verb| format!("{path}?{verb}"))
 }
 
+/// What a call was told, by field.
+fn tests_of(call: &Call, told: &Told) -> Vec<(usize, Test)> {
+    told.iter().map(|(place, test)| (call.args[*place].field, test.clone())).collect()
+}
+
+/// Whether tests by field hold of values.
+fn hold(tests: &[(usize, Test)], values: &[Value]) -> bool {
+    tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value)))
+}
+
 /// What a source said of some records before it was asked again.
 struct Old {
     source: String,
@@ -418,7 +428,7 @@ impl Wider {
         let mut wider = Vec::new();
         for answer in known.newer(i64::MIN)?.into_iter().filter(|answer| answer.begun < begun && answer.expires > now) {
             let Some((call, told)) = known.told(&answer) else { continue };
-            let own: Vec<(usize, Test)> = told.into_iter().map(|(place, test)| (known.asks.calls[call].args[place].field, test)).collect();
+            let own = tests_of(&known.asks.calls[call], &told);
             let is_narrower = tests.iter().all(|(field, test)| own.iter().any(|(other, own)| other == field && implies(own, test)));
             if !is_narrower {
                 let tests = own.into_iter().filter(|(field, _)| known.collection.member(*field).is_none()).collect();
@@ -431,7 +441,7 @@ impl Wider {
     /// Something with these values is not said any more.
     fn doubt(&self, values: &[Value]) {
         for older in &self.0 {
-            if older.tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value))) {
+            if hold(&older.tests, values) {
                 older.doubted.store(true, Ordering::Relaxed);
             }
         }
@@ -443,37 +453,29 @@ impl Wider {
 }
 
 impl Old {
-    fn doubt(&self, own: &Contribution) {
-        if let Said::Values(values) = &own.said {
-            self.wider.doubt(values);
-        }
-    }
-
-    fn has(&self, own: &Contribution) -> bool {
-        let Said::Values(values) = &own.said else { return false };
-        let is_meant = || self.tests.iter().all(|(field, test)| values.get(*field).is_some_and(|value| holds(test, value)));
-        own.source() == self.source && own.as_of < self.begun && is_meant()
+    /// The values of a contribution, if it is what the source said then.
+    fn said<'c>(&self, own: &'c Contribution) -> Option<&'c [Value]> {
+        let Said::Values(values) = &own.said else { return None };
+        (own.source() == self.source && own.as_of < self.begun && hold(&self.tests, values)).then_some(values)
     }
 
     /// A whole answer does not say it any more.
     fn retire(&self, contributions: &mut Vec<Contribution>) {
-        contributions.iter().filter(|own| self.has(own)).for_each(|own| self.doubt(own));
-        contributions.retain(|own| !self.has(own));
+        contributions.iter().filter_map(|own| self.said(own)).for_each(|values| self.wider.doubt(values));
+        contributions.retain(|own| self.said(own).is_none());
         self.leave_out_nothing(contributions);
     }
 
     /// An answer that tells a part does not tell the elements of the part any more.
     fn retire_part(&self, collection: &Collection, contributor: &str, contributions: &mut Vec<Contribution>) {
         let Some(part) = Part::of(collection, contributor) else { return };
-        let tells = |own: &Contribution| match &own.said {
-            Said::Values(values) => values.get(part.list).is_some_and(|list| list.elements().iter().any(|element| part.holds(element))),
-            Said::Gone => false,
-        };
+        let tells = |values: &&[Value]| values.get(part.list).is_some_and(|list| list.elements().iter().any(|element| part.holds(element)));
+        let told: Vec<&[Value]> = contributions.iter().filter_map(|own| self.said(own)).filter(tells).collect();
         let is_said_anew = contributions.iter().any(|own| *own.contributor == *contributor && own.as_of >= self.begun);
-        if is_said_anew || !contributions.iter().any(|own| self.has(own) && tells(own)) {
+        if is_said_anew || told.is_empty() {
             return;
         }
-        contributions.iter().filter(|own| self.has(own) && tells(own)).for_each(|own| self.doubt(own));
+        told.into_iter().for_each(|values| self.wider.doubt(values));
         contributions.retain(|own| *own.contributor != *contributor);
         contributions.push(Contribution {
             contributor: contributor.into(),

@@ -303,14 +303,14 @@ impl Asker {
         let (name, source) = (service.name.clone(), candidate.source.name.clone());
         let status = Status { service: name, source, asked: None, by_default: None, answer: None, cached: false, reason: None };
         let place = (plan.tenant.clone(), candidate.index, format!("{:?}{}", plan.conditions, conditions.needs()));
-        let now = store.clock();
+        let (now, known) = (store.clock(), candidate.known(&**store, &plan.tenant));
         if wish.when != When::Always {
             let is_known = |known: &&(Instant, Answer)| known.0.elapsed() < LATELY && known.1.expires > now;
             let lately = lock(&self.lately).get(&place).filter(is_known).map(|(_, answer)| answer.clone());
             let is_new = lately.is_none();
             let found = match lately {
                 Some(answer) => Some(answer),
-                None => candidate.known(&**store, &plan.tenant).covering(&conditions, now)?,
+                None => known.covering(&conditions, now)?,
             };
             if let Some(answer) = found {
                 let is_fresh = answer.expires > now;
@@ -318,10 +318,9 @@ impl Asker {
                     self.note_need(&plan.tenant, candidate.index, &answer);
                 }
                 if is_fresh || wish.when == When::Later {
-                    let by_default = candidate.known(&**store, &plan.tenant).told(&answer).and_then(|(call, told)| {
-                        let call = &candidate.asks.calls[call];
-                        conditions.by_default(collection, call, &told)
-                    });
+                    let has_defaults = candidate.asks.calls.iter().flat_map(|call| &call.args).any(|arg| arg.default.is_some());
+                    let told = if has_defaults { known.told(&answer) } else { None };
+                    let by_default = told.and_then(|(call, told)| conditions.by_default(collection, &candidate.asks.calls[call], &told));
                     let status = Status { asked: Some(answer.asked.clone()), by_default, cached: true, answer: Some(answer.clone()), ..status };
                     if is_fresh && is_new {
                         let mut lately = lock(&self.lately);
@@ -349,7 +348,6 @@ impl Asker {
         let status = Status { by_default: conditions.by_default(collection, &candidate.asks.calls[call], &told), ..status };
         // what has just failed is not asked again at once
         if wish.when != When::Always {
-            let known = candidate.known(&**store, &plan.tenant);
             let failed = |answer: &Answer| matches!(answer.state, State::Failed | State::Partial) && answer.expires > now;
             if let Some(answer) = known.of(&asked)?.into_iter().find(failed) {
                 return Ok(Step::Done(Status { asked: Some(asked), answer: Some(answer), cached: true, ..status }));

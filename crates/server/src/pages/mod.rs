@@ -5,11 +5,12 @@
 
 mod assets;
 mod coverage;
+mod docs;
 mod document;
 mod home;
 mod import;
 mod lab;
-pub mod layout;
+mod layout;
 mod metrics;
 mod record;
 mod search;
@@ -50,6 +51,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .route("/sign-in", get(session::form).post(session::enter))
         .route("/sign-out", post(session::leave))
         .route("/assets/{name}", get(assets::get))
+        .route("/docs", get(docs::page))
         .merge(both("/t/{tenant}/home", page(home::page)))
         .merge(both("/t/{tenant}/search", page(search::page)))
         .merge(both("/t/{tenant}/record", page(record::page)))

@@ -555,10 +555,19 @@ pub fn visit(
     plan: &Plan,
     visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
 ) -> Attempt<()> {
-    if let Some(rows) = glance(session, catalogue, tenant, plan)? {
-        return Ok(rows.into_iter().try_for_each(visit)?);
+    let builder = Builder::new(catalogue, tenant, plan)?;
+    if may_glance(&builder, plan)? && expected(session, &builder)? >= LOOKED_AT {
+        let first = Builder::new(catalogue, tenant, plan)?.among_first(plan)?;
+        let mut rows = Vec::new();
+        read_rows(session, catalogue, plan, rows_of(first, plan)?, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        if Some(rows.len() as u64) == plan.limit {
+            return Ok(rows.into_iter().try_for_each(visit)?);
+        }
     }
-    read_rows(session, catalogue, plan, rows_statement(catalogue, tenant, plan)?, visit)
+    read_rows(session, catalogue, plan, rows_of(builder, plan)?, visit)
 }
 
 fn read_rows(
@@ -583,32 +592,21 @@ const GLANCED: u64 = 1_024;
 /// Records that are looked at for it, where the planner expects that as many would have to be found otherwise.
 const LOOKED_AT: i64 = 8_192;
 
-/// A page in the order of keys of what very many records satisfy: instead of finding all of them and sorting, the first records are
-/// looked at. Nothing if these are too few, or if few are to be found.
-fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<Option<Vec<Vec<Value>>>> {
-    let Some(limit) = plan.limit.filter(|limit| limit.saturating_add(plan.offset) <= GLANCED) else { return Ok(None) };
-    if !plan.sort.is_empty() || plan.distinct || plan.any_order || plan.each.is_some() {
-        return Ok(None);
-    }
-    let builder = Builder::new(catalogue, tenant, plan)?;
-    if !builder.finds || builder.walks || builder.streams {
-        return Ok(None);
+/// Whether the page is one in the order of keys of what an index finds: where that are very many records, the first ones are looked at
+/// instead of finding all and sorting.
+fn may_glance(builder: &Builder<'_>, plan: &Plan) -> Attempt<bool> {
+    let is_page = plan.limit.is_some_and(|limit| limit.saturating_add(plan.offset) <= GLANCED);
+    let is_plain = plan.sort.is_empty() && !plan.distinct && !plan.any_order && plan.each.is_none();
+    if !is_page || !is_plain || !builder.finds || builder.walks || builder.streams {
+        return Ok(false);
     }
     // what lists have is found better in their own tables
     for condition in &plan.conditions {
         if known(builder.collection, None, condition.column)?.ty.is_list() {
-            return Ok(None);
+            return Ok(false);
         }
     }
-    if expected(session, &builder)? < LOOKED_AT {
-        return Ok(None);
-    }
-    let mut rows = Vec::new();
-    read_rows(session, catalogue, plan, rows_of(builder.among_first(plan)?, plan)?, &mut |row| {
-        rows.push(row);
-        Ok(())
-    })?;
-    Ok(Some(rows).filter(|rows| rows.len() as u64 == limit))
+    Ok(true)
 }
 
 /// How many records the planner expects to be found.

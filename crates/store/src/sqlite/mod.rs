@@ -61,6 +61,7 @@ pub struct SqliteStore {
     path: PathBuf,
     options: Options,
     readers: Mutex<Vec<Connection>>,
+    /// How many of them are out of that list, answering.
     reading: AtomicU64,
     looking: Mutex<Vec<Looking>>,
     tenants: RwLock<HashMap<Tenant, i64>>,
