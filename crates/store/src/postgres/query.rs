@@ -142,6 +142,16 @@ impl Known {
     }
 }
 
+/// What an index holds of a text.
+fn beginning(text: &str) -> String {
+    text.chars().take(INDEXED).collect()
+}
+
+/// Whether comparing with what an index holds of texts compares the texts: what differs, or ends, does so within that.
+fn decides(beginning: &str) -> bool {
+    beginning.chars().count() < INDEXED
+}
+
 /// A comparison of `sql`: the column in the form that is compared, or an element of a list.
 struct Comparison<'a> {
     sql: &'a str,
@@ -155,45 +165,35 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     fn compare(&mut self, operator: &str, wanted: &Value) -> String {
-        let element = self.known.ty.element().clone();
-        let wanted = self.known.folded(wanted);
-        let whole = self.parameters.value(wanted.clone(), &element);
-        let condition = format!("{} {operator} {whole}", self.sql);
+        match self.known.folded(wanted) {
+            Value::Text(text) => self.bound(operator, &text),
+            wanted => format!("{} {operator} {}", self.sql, self.parameters.value(wanted, self.known.ty.element())),
+        }
+    }
+
+    fn begins(&mut self, prefix: &str) -> String {
+        let low = self.bound(">=", prefix);
+        match pattern::behind(prefix) {
+            Some(behind) => format!("{low} AND {}", self.bound("<", &behind)),
+            None => low,
+        }
+    }
+
+    /// A bound that is folded already.
+    fn bound(&mut self, operator: &str, bound: &str) -> String {
+        let Some(held) = &self.held else { return format!("{} {operator} {}", self.sql, self.parameters.text(bound.to_owned())) };
+        let beginning = beginning(bound);
+        if decides(&beginning) {
+            return format!("{held} {operator} {}", self.parameters.text(beginning));
+        }
         // the first characters of an ordered pair are ordered, or equal
         let loose = match operator {
             "<" => "<=",
             ">" => ">=",
             other => other,
         };
-        match (&self.held, &wanted) {
-            (Some(held), Value::Text(text)) => {
-                let beginning = self.parameters.text(text.chars().take(INDEXED).collect());
-                format!("{held} {loose} {beginning} AND {condition}")
-            }
-            _ => condition,
-        }
-    }
-
-    fn begins(&mut self, prefix: &str) -> String {
-        let low = self.range(">=", prefix);
-        match pattern::behind(prefix) {
-            Some(behind) => format!("{low} AND {}", self.range("<", &behind)),
-            None => low,
-        }
-    }
-
-    /// A bound that is folded already.
-    fn range(&mut self, operator: &str, bound: &str) -> String {
-        let whole = self.parameters.text(bound.to_owned());
-        let condition = format!("{} {operator} {whole}", self.sql);
-        match &self.held {
-            Some(held) => {
-                let loose = if operator == "<" { "<=" } else { operator };
-                let beginning = self.parameters.text(bound.chars().take(INDEXED).collect());
-                format!("{held} {loose} {beginning} AND {condition}")
-            }
-            None => condition,
-        }
+        let beginning = self.parameters.text(beginning);
+        format!("{held} {loose} {beginning} AND {} {operator} {}", self.sql, self.parameters.text(bound.to_owned()))
     }
 
     fn trigrams(&mut self, pieces: &[String]) -> Option<String> {
@@ -268,7 +268,7 @@ impl Comparison<'_> {
             }
             Test::In(wanted) => {
                 let wanted: Vec<Value> = wanted.iter().map(|wanted| self.known.folded(wanted)).collect();
-                let beginnings: Vec<String> = wanted.iter().filter_map(|value| Some(value.as_text()?.chars().take(INDEXED).collect())).collect();
+                let beginnings: Vec<String> = wanted.iter().filter_map(|value| Some(beginning(value.as_text()?))).collect();
                 let list = FieldType::List(Box::new(element));
                 let condition = format!("{} = ANY({})", self.sql, self.parameters.value(Value::List(wanted), &list));
                 match &self.held {
@@ -326,6 +326,8 @@ struct Builder<'a> {
     each: String,
     /// What the key has to be, where only the first records are looked at.
     first: Option<String>,
+    /// Whether texts are sorted by no more than an index holds of them.
+    by_beginnings: bool,
 }
 
 /// Rows of a page that is read in the order of keys.
@@ -346,6 +348,7 @@ impl<'a> Builder<'a> {
             streams: false,
             each,
             first: None,
+            by_beginnings: false,
         };
         let tenant = builder.parameters.push(Given::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
@@ -510,7 +513,9 @@ fn rows_of(builder: Builder<'_>, plan: &Plan) -> Attempt<(String, Parameters)> {
         let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&column.compared, &column.ty));
         let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
         order.extend(held.filter(|_| !plan.distinct && !hidden).map(|held| format!("{held} COLLATE \"C\"{direction}")));
-        order.push(format!("{}{direction}", in_order(&column.compared, hidden && !plan.distinct)));
+        if !builder.by_beginnings {
+            order.push(format!("{}{direction}", in_order(&column.compared, hidden && !plan.distinct)));
+        }
         sorted.push(column.compared);
     }
     let from = builder.from();
@@ -555,19 +560,49 @@ pub fn visit(
     plan: &Plan,
     visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
 ) -> Attempt<()> {
-    let builder = Builder::new(catalogue, tenant, plan)?;
+    let mut builder = Builder::new(catalogue, tenant, plan)?;
+    if let Some(place) = smallest(&builder, plan)? {
+        let by_beginnings = Builder { by_beginnings: true, ..builder };
+        let rows = all_rows_of(session, catalogue, plan, by_beginnings)?;
+        let column = known(&catalogue.collections[plan.collection], None, plan.columns[place])?;
+        let is_decided = |row: &Vec<Value>| column.folded(&row[place]).as_text().is_none_or(decides);
+        if rows.iter().all(is_decided) {
+            return Ok(rows.into_iter().try_for_each(visit)?);
+        }
+        builder = Builder::new(catalogue, tenant, plan)?;
+    }
     if may_glance(&builder, plan)? && expected(session, &builder)? >= LOOKED_AT {
         let first = Builder::new(catalogue, tenant, plan)?.among_first(plan)?;
-        let mut rows = Vec::new();
-        read_rows(session, catalogue, plan, rows_of(first, plan)?, &mut |row| {
-            rows.push(row);
-            Ok(())
-        })?;
+        let rows = all_rows_of(session, catalogue, plan, first)?;
         if Some(rows.len() as u64) == plan.limit {
             return Ok(rows.into_iter().try_for_each(visit)?);
         }
     }
     read_rows(session, catalogue, plan, rows_of(builder, plan)?, visit)
+}
+
+/// Where a plan is for any one of the records with the smallest text in a column, that column's place in its rows. The beginnings that
+/// an index holds nearly always tell which that is; sorting those with the same one by all of the text would read them all.
+fn smallest(builder: &Builder<'_>, plan: &Plan) -> Attempt<Option<usize>> {
+    let [sort] = plan.sort.as_slice() else { return Ok(None) };
+    let is_one = plan.limit == Some(1) && plan.offset == 0 && plan.any_order && !plan.distinct && plan.each.is_none();
+    if !is_one || !builder.walks {
+        return Ok(None);
+    }
+    let column = known(builder.collection, None, sort.column)?;
+    if !column.index.ordered || column.ty != FieldType::Text {
+        return Ok(None);
+    }
+    Ok(plan.columns.iter().position(|column| *column == sort.column))
+}
+
+fn all_rows_of(session: &mut Session, catalogue: &Catalogue, plan: &Plan, builder: Builder<'_>) -> Attempt<Vec<Vec<Value>>> {
+    let mut rows = Vec::new();
+    read_rows(session, catalogue, plan, rows_of(builder, plan)?, &mut |row| {
+        rows.push(row);
+        Ok(())
+    })?;
+    Ok(rows)
 }
 
 fn read_rows(

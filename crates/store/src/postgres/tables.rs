@@ -11,7 +11,7 @@
 //! tag_stamps, tags, tagged, trees         tags, who carries them, the documents they are asked of
 //! ```
 //! Text is compared byte by byte (`COLLATE "C"`). An index on text holds the first [`INDEXED`] characters, because a B-tree
-//! takes no long ones; conditions say both, what they ask and what follows for those characters. A `contains` index is a GIN
+//! takes no long ones; conditions on longer texts say both, what they ask and what follows for those characters. A `contains` index is a GIN
 //! index over the trigrams that a function of the schema makes, so that no extension is needed.
 
 use super::session::{Attempt, Session};
@@ -24,7 +24,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "8";
+const FORMAT: &str = "9";
 
 /// Characters of a text that an index holds.
 pub const INDEXED: usize = 600;
@@ -396,7 +396,7 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
 fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, wanted: bool, had: bool) -> Attempt<()> {
     let index = name(parts);
     match (wanted, had) {
-        (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table}(tenant, {what})")),
+        (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table}(tenant, {what} NULLS FIRST)")),
         (false, true) => session.batch(&format!("DROP INDEX {index}")),
         _ => Ok(()),
     }

@@ -118,6 +118,7 @@ macro_rules! conformance {
                 several_sort_columns_decide_in_turn_and_the_key_last,
                 pages_put_together_are_the_whole,
                 a_page_behind_the_end_is_empty,
+                long_texts_that_begin_alike_are_told_apart,
                 pages_of_what_very_many_records_satisfy_are_in_the_order_of_keys,
                 distinct_rows_are_counted_and_paged_as_rows,
                 every_aggregate_of_numbers,

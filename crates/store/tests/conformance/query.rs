@@ -566,6 +566,36 @@ pub fn text_is_ordered_by_its_bytes(place: &Place) {
     assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("key", true)])), keys);
 }
 
+/// An index may hold the beginnings of texts only.
+pub fn long_texts_that_begin_alike_are_told_apart(place: &Place) {
+    let long = |length: usize, end: &str| "\u{e4}".repeat(length) + end;
+    let mut values = [long(0, "z"), long(599, ""), long(599, "b"), long(600, ""), long(600, "a"), long(600, "b"), long(601, ""), long(700, "a")];
+    values.sort_unstable();
+    for field in ["ordered", "both", "folded", "s_text_i"] {
+        let desk = with_texts(place, field, &values.each_ref().map(String::as_str));
+        let found = |test: Test| -> Vec<String> {
+            let plan = desk.columns(desk.sorted(desk.plan(vec![(field, test)]), &[(field, false)]), &[field]);
+            desk.rows(&plan).iter().map(|row| row[0].as_text().expect("a text").to_owned()).collect()
+        };
+        for (number, value) in values.iter().enumerate() {
+            let bound = |included: bool| Some((text(value), included));
+            assert_eq!(found(Test::Equal(text(value))), [value.as_str()], "{field}");
+            assert_eq!(found(Test::In(vec![text(value), text("z")])).len(), if value == "z" { 1 } else { 2 }, "{field}");
+            assert_eq!(found(Test::Range { low: bound(true), high: None }), values[number..], "{field}");
+            assert_eq!(found(Test::Range { low: bound(false), high: None }), values[number + 1..], "{field}");
+            assert_eq!(found(Test::Range { low: None, high: bound(true) }), values[..=number], "{field}");
+            assert_eq!(found(Test::Range { low: None, high: bound(false) }), values[..number], "{field}");
+            let beginning: Vec<&String> = values.iter().filter(|other| other.starts_with(value.as_str())).collect();
+            assert_eq!(found(Test::Prefix(value.as_str().into())).iter().collect::<Vec<_>>(), beginning, "{field}");
+            // any of the records with the next value, whichever is found first
+            let next = desk.plan(vec![(field, Test::Range { low: bound(false), high: None })]);
+            let next = Plan { limit: Some(1), any_order: true, ..desk.columns(desk.sorted(next, &[(field, false)]), &[field]) };
+            assert_eq!(desk.rows(&next), values.get(number + 1).map(|next| vec![text(next)]).into_iter().collect::<Vec<_>>(), "{field}");
+        }
+        desk.work().writes((0..values.len()).map(|number| delete(0, &number.to_string(), desk.version(&number.to_string())))).done(&*desk.store);
+    }
+}
+
 pub fn folded_fields_are_compared_and_sorted_folded_and_shown_as_they_are(place: &Place) {
     for field in ["folded", "folded_plain"] {
         let desk = with_texts(place, field, &["b", "A", " a  x ", "B", "\u{c4}", "\u{ff21}"]);
