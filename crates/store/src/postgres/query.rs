@@ -324,8 +324,8 @@ struct Builder<'a> {
     streams: bool,
     /// The structs that rows are of, read of each record.
     each: String,
-    /// What the key has to be, where only the first records are looked at.
-    first: Option<String>,
+    /// Where only the first records are looked at, what their keys have to be, and how many.
+    first: Option<(String, u64)>,
     /// Whether texts are sorted by no more than an index holds of them.
     by_beginnings: bool,
 }
@@ -447,21 +447,21 @@ impl<'a> Builder<'a> {
     }
 
     /// Among the first records in the order of keys, where every condition is one on the record itself.
-    fn among_first(mut self, plan: &Plan) -> Attempt<Self> {
+    fn among_first(mut self, plan: &Plan, records: u64) -> Attempt<Self> {
         let mut first = vec!["r.tenant = $1".to_owned()];
         for condition in plan.conditions.iter().filter(|condition| condition.column == Column::Key) {
             let known = known(self.collection, None, Column::Key)?;
             let mut key = Comparison { sql: "r.key", known: &known, held: None, contains: false, parameters: &mut self.parameters };
             first.push(key.test(&condition.test)?);
         }
-        self.first = Some(first.join(" AND "));
+        self.first = Some((first.join(" AND "), records));
         Ok(self)
     }
 
     fn from(&self) -> String {
         let (table, conditions, each) = (name(&["r", &self.collection.name]), self.conditions.join(" AND "), &self.each);
-        if let Some(first) = &self.first {
-            return format!("(SELECT * FROM {table} r WHERE {first} ORDER BY r.key LIMIT {LOOKED_AT}) AS r WHERE {conditions}");
+        if let Some((first, records)) = &self.first {
+            return format!("(SELECT * FROM {table} r WHERE {first} ORDER BY r.key LIMIT {records}) AS r WHERE {conditions}");
         }
         match self.streams {
             true => format!(
@@ -571,12 +571,10 @@ pub fn visit(
         }
         builder = Builder::new(catalogue, tenant, plan)?;
     }
-    if may_glance(&builder, plan)? && expected(session, &builder)? >= LOOKED_AT {
-        let first = Builder::new(catalogue, tenant, plan)?.among_first(plan)?;
-        let rows = all_rows_of(session, catalogue, plan, first)?;
-        if Some(rows.len() as u64) == plan.limit {
-            return Ok(rows.into_iter().try_for_each(visit)?);
-        }
+    if may_glance(&builder, plan)?
+        && let Some(rows) = glance(session, catalogue, tenant, plan)?
+    {
+        return Ok(rows.into_iter().try_for_each(visit)?);
     }
     read_rows(session, catalogue, plan, rows_of(builder, plan)?, visit)
 }
@@ -624,8 +622,8 @@ fn read_rows(
 
 /// Most rows of a page that is looked for among the first records.
 const GLANCED: u64 = 1_024;
-/// Records that are looked at for it, where the planner expects that as many would have to be found otherwise.
-const LOOKED_AT: i64 = 8_192;
+/// Records that are looked at for it: a few, and more where those say that the page is likely to be among them.
+const LOOKED_AT: [u64; 2] = [512, 8_192];
 
 /// Whether the page is one in the order of keys of what an index finds: where that are very many records, the first ones are looked at
 /// instead of finding all and sorting.
@@ -635,21 +633,35 @@ fn may_glance(builder: &Builder<'_>, plan: &Plan) -> Attempt<bool> {
     if !is_page || !is_plain || !builder.finds || builder.walks || builder.streams {
         return Ok(false);
     }
-    // what lists have is found better in their own tables
     for condition in &plan.conditions {
-        if known(builder.collection, None, condition.column)?.ty.is_list() {
+        // what lists have is found better in their own tables
+        let is_list = known(builder.collection, None, condition.column)?.ty.is_list();
+        let is_unique = matches!(condition.column, Column::Field(index) if builder.collection.fields[index].unique);
+        if is_list || (is_unique && matches!(condition.test, Test::Equal(_))) {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// How many records the planner expects to be found.
-fn expected(session: &mut Session, builder: &Builder<'_>) -> Attempt<i64> {
-    let sql = format!("EXPLAIN SELECT 1 FROM {}", builder.from());
-    let step: Option<String> = builder.parameters.with(|parameters| session.first(&sql, parameters))?.map(|row| row.get(0));
-    let rows = step.as_deref().and_then(|step| step.split_once("rows=")?.1.split(' ').next()?.parse().ok());
-    Ok(rows.unwrap_or(0))
+/// A page among the first records in the order of keys, if it is there. What the planner expects to be found is no help: it may be a
+/// thousand times too few for the beginnings of texts.
+fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<Option<Vec<Vec<Value>>>> {
+    let wanted = plan.offset + plan.limit.unwrap_or_default();
+    let page = Plan { offset: 0, limit: Some(wanted), ..plan.clone() };
+    let [few, many] = LOOKED_AT;
+    for records in LOOKED_AT {
+        let first = Builder::new(catalogue, tenant, &page)?.among_first(&page, records)?;
+        let mut rows = all_rows_of(session, catalogue, &page, first)?;
+        let found = rows.len() as u64;
+        if found == wanted {
+            return Ok(Some(rows.split_off(plan.offset as usize)));
+        }
+        if found * (many / few) < wanted {
+            break;
+        }
+    }
+    Ok(None)
 }
 
 /// A plan without its order and page.
