@@ -43,6 +43,16 @@ await step("changes the definition and sees what that does", page, async () => {
   expect((await row.locator("td.number").innerText()) === promised, "as many machines carry it as was promised");
 });
 
+await step("sees what a query would tag", page, async () => {
+  await page.getByRole("link", { name: "Tags" }).click();
+  await page.getByText("New tag").click();
+  const query = page.getByLabel("or a query");
+  await query.fill("cpu_count>0");
+  await page.getByText(/\d+ of 60 would carry it/).waitFor();
+  await query.fill("cpu_count>0 | count");
+  await page.getByRole("alert").waitFor();
+});
+
 await step("is told what is wrong with a definition", page, async () => {
   await page.getByRole("link", { name: "Tags" }).click();
   await page.getByText("New tag").click();

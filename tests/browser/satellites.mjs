@@ -24,13 +24,21 @@ await step("opens a gap on a timeline", page, async () => {
   await page.locator("tbody a").first().click();
   await page.getByRole("rowheader", { name: "datatake", exact: true }).locator("xpath=..").getByRole("link").click();
   await page.getByRole("link", { name: /datatake.completeness_s1/ }).click();
-  expect((await page.locator("svg.bar rect.gone").count()) > 0, "a gap is drawn");
-  expect(/\d\d:\d\d:\d\d–\d\d:\d\d:\d\d/.test(await page.locator("span.gap").first().innerText()), "and named");
+  expect(/\d\d:\d\d:\d\d–\d\d:\d\d:\d\d/.test(await page.locator("span.gap").first().innerText()), "a gap is named");
+  await page.locator("svg.timeline a:has(rect.gone)").first().click();
+  await page.getByRole("rowheader", { name: "gaps" }).waitFor();
+});
+
+await step("opens what is there on a timeline", page, async () => {
+  await page.goBack();
+  await page.locator("svg.timeline a:has(rect.there)").first().click();
+  await page.getByRole("rowheader", { name: "product_type", exact: true }).waitFor();
 });
 
 await step("sees when an interface was up", page, async () => {
   await page.goto(`${url}/t/main/coverage?collection=interface.status`);
-  await page.locator("svg.lanes rect").first().waitFor();
+  await page.locator("svg.timeline a:has(rect.good)").first().click();
+  await page.getByRole("rowheader", { name: "interface", exact: true }).waitFor();
 });
 
 await end();

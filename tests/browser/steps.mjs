@@ -30,6 +30,17 @@ export async function signIn(page, secret) {
   await page.getByRole("heading", { name: "Home" }).waitFor();
 }
 
+// whether a page fits a telephone
+async function fits(name, page) {
+  const size = page.viewportSize();
+  await page.setViewportSize({ width: 360, height: 740 });
+  const widths = await page.evaluate(() => `${document.documentElement.scrollWidth} ${document.documentElement.clientWidth}`);
+  // nothing answers where scripts are off
+  const [whole, seen] = String(widths).split(" ").map(Number);
+  if (whole > seen) troubles.push(`${name}: ${page.url()} is ${whole} wide in a window of ${seen}`);
+  await page.setViewportSize(size);
+}
+
 // a step, then what axe finds on the page it leads to
 export async function step(name, page, work) {
   try {
@@ -37,6 +48,7 @@ export async function step(name, page, work) {
     await page.evaluate(axe);
     const found = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] }));
     for (const one of found.violations) troubles.push(`${name}: ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
+    await fits(name, page);
     console.log(`ok ${name}`);
   } catch (error) {
     troubles.push(`${name} at ${page.url()}: ${error.message}\n${(await page.locator("main").innerText().catch(() => "")).slice(0, 800)}`);

@@ -1,4 +1,4 @@
-//! Coverage by day and group.
+//! Coverage by day and group, and what it counts.
 
 use crate::problem::{Answer, Problem};
 use crate::records::{blocking, json_answer};
@@ -7,12 +7,16 @@ use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use stook_catalogue::definition::Collection;
+use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_text};
+use stook_engine::settle::measured;
 use stook_store::plan::{Column, Condition, Plan, Test};
 
 const DAY: i64 = 86_400_000_000;
 /// Most rows that are read.
 const MOST_ROWS: u64 = 500_000;
+/// Most children that are shown of one parent.
+const MOST_CHILDREN: usize = 10_000;
 
 /// Shares of a day and group.
 #[derive(Default)]
@@ -69,6 +73,39 @@ pub async fn days(mut ctx: Ctx) -> Answer {
     };
     let cells: Vec<Json> = cells.iter().map(shown).collect();
     let body = json!({ "time": collection.fields[at].name, "whole": rows < MOST_ROWS, "days": cells });
+    Ok(json_answer(StatusCode::OK, body.to_string()))
+}
+
+/// `?collection=PARENT.COVERAGE&parent=KEY`: the children that are counted of one parent, by group and start.
+pub async fn children(mut ctx: Ctx) -> Answer {
+    let named = ctx.params.one("collection")?.ok_or_else(|| Problem::bad("say ?collection=PARENT.COVERAGE"))?;
+    let parent = ctx.params.one("parent")?.ok_or_else(|| Problem::bad("say ?parent=KEY"))?;
+    ctx.params.end()?;
+    let parent = Key::new(parent).map_err(|error| Problem::bad(error.to_string()))?;
+    let missing = || Problem::missing(format!("there is no coverage {named:?}"));
+    let (_, rows) = ctx.app.catalogue.collection(&named).ok_or_else(missing)?;
+    let place = rows.rows_of.ok_or_else(missing)?;
+    ctx.reaches_store();
+    let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
+    let read = move || measured(&app.catalogue, &*app.store, &tenant, &app.catalogue.coverages[place], parent.as_str());
+    let Some((link, found)) = blocking(read).await? else {
+        return Err(Problem::missing(format!("{named} sums up the rows of another coverage: it counts no children of its own")));
+    };
+    let mut groups: Vec<(&str, Vec<Json>)> = Vec::new();
+    for child in found.iter().take(MOST_CHILDREN) {
+        let mut shown = json!({ "key": child.key });
+        if let Some((start, stop)) = child.span {
+            shown["start"] = Value::Int(start).to_json(&FieldType::Timestamp);
+            shown["stop"] = Value::Int(stop).to_json(&FieldType::Timestamp);
+        }
+        match groups.last_mut() {
+            Some((group, children)) if *group == child.group => children.push(shown),
+            _ => groups.push((&child.group, vec![shown])),
+        }
+    }
+    let groups: Vec<Json> = groups.into_iter().map(|(group, children)| json!({ "group": group, "children": children })).collect();
+    let child = &ctx.app.catalogue.collections[ctx.app.catalogue.links[link].from].name;
+    let body = json!({ "collection": child, "whole": found.len() <= MOST_CHILDREN, "groups": groups });
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 

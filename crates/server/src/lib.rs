@@ -213,6 +213,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/query/completions", get(query::go_on))
         .route("/v1/{tenant}/suggest", get(suggest::get))
         .route("/v1/{tenant}/coverage", get(coverage::days))
+        .route("/v1/{tenant}/coverage/children", get(coverage::children))
         .route("/v1/{tenant}/services", get(services::list))
         .route("/v1/{tenant}/lookup", post(records::lookup))
         .route("/v1/{tenant}/lab", get(runs::list))

@@ -181,7 +181,7 @@ impl Operation {
     }
 
     fn key(self) -> Self {
-        let schema = json!({ "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES });
+        let schema = key();
         self.parameter("key", "path", true, schema, "The record's key, encoded as one segment; `-` with `?key=` for keys that cannot be one.")
     }
 
@@ -239,6 +239,11 @@ impl Operation {
 
 fn schema_is_array(schema: &Json) -> bool {
     schema["type"] == "array"
+}
+
+/// A record's key.
+fn key() -> Json {
+    json!({ "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES })
 }
 
 fn counted(most: u64) -> Json {
@@ -417,6 +422,15 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .query("until", json!({ "type": "string", "format": "date-time" }), "Before.")
         .json(200, "Days with their groups, in order.", days);
     add("/v1/{tenant}/coverage".into(), "get", coverage.guarded());
+    let time = || json!({ "type": "string", "format": "date-time" });
+    let child = json!({ "type": "object", "properties": { "key": text(), "start": time(), "stop": time() }, "required": ["key"] });
+    let group = json!({ "type": "object", "properties": { "group": text(), "children": { "type": "array", "items": child } }, "required": ["group", "children"] });
+    let children = json!({ "type": "object", "properties": { "collection": text(), "whole": { "type": "boolean" }, "groups": { "type": "array", "items": group } }, "required": ["collection", "whole", "groups"] });
+    let seen = Operation::new("coverage_children", "catalogue", "Records that a coverage counts of one parent")
+        .parameter("collection", "query", true, text(), "The coverage: `PARENT.COVERAGE`.")
+        .parameter("parent", "query", true, key(), "The parent's key.")
+        .json(200, "Records by group, in the order of their starts.", children);
+    add("/v1/{tenant}/coverage/children".into(), "get", seen.guarded());
     let services =
         Operation::new("services", "catalogue", "Services that are asked: what each last answered, and how many questions are on their way");
     add("/v1/{tenant}/services".into(), "get", services.json(200, "Services.", list("services", service())).guarded());
@@ -436,7 +450,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .answer(200, "Rows.", "application/x-ndjson", json!({}))
         .answer(200, "Rows.", "text/csv", json!({}));
     add("/v1/{tenant}/export".into(), "get", export.guarded());
-    let keys = json!({ "type": "array", "maxItems": MOST_KEYS, "items": { "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES } });
+    let keys = json!({ "type": "array", "maxItems": MOST_KEYS, "items": key() });
     let body = json!({ "type": "object", "properties": { "collection": { "type": "string" }, "keys": keys }, "required": ["collection", "keys"], "additionalProperties": false });
     let found = json!({ "type": "object", "properties": { "records": { "type": "array", "items": { "type": ["object", "null"] } } }, "required": ["records"] });
     let lookup = Operation::new("lookup", "catalogue", "Many records by key").body(true, &["application/json"], body).json(
@@ -556,12 +570,11 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
     let all = format!("/v1/{{tenant}}/{name}");
     let one = format!("{all}/{{key}}");
     let operation = |id: &str, summary: &str| Operation::new(&format!("{id}_{name}"), name, summary);
-    let key = json!({ "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES });
     let deleted = |operation: Operation| operation.query("deleted", json!({ "type": "boolean" }), "Also a record that was deleted.");
     let shown = |operation: Operation| {
         operation.json(200, "The record; its ETag is its revision.", reference(name)).empty(304, "It is still the one you have.")
     };
-    let by_key = operation("find", "One record by ?key=").parameter("key", "query", true, key, "The record's key.").etags(&["If-None-Match"]);
+    let by_key = operation("find", "One record by ?key=").parameter("key", "query", true, key(), "The record's key.").etags(&["If-None-Match"]);
     add(all.clone(), "get", shown(deleted(by_key)).guarded());
     let clear = |operation: Operation| {
         let names: Vec<&str> = collection.fields.iter().filter(|field| field.derive.is_none()).map(|field| field.name.as_str()).collect();
@@ -673,7 +686,7 @@ fn of_tags(collection: &Collection, add: &mut impl FnMut(String, &str, Json)) {
     let texts = || json!({ "type": "array", "items": { "type": "string" } });
     let seen = json!({ "type": "object", "properties": { "records": { "type": "integer" }, "matches": { "type": "integer" }, "keys": texts(), "failed": { "type": "integer" }, "microseconds": { "type": "number" }, "advice": texts() }, "required": ["records", "matches", "keys", "failed", "microseconds", "advice"] });
     let create = operation("create_tag", "Make a tag; without XPath or query it is manual")
-        .query("preview", json!({ "type": "boolean" }), "Nothing is made; what the XPath would find among some records.")
+        .query("preview", json!({ "type": "boolean" }), "Nothing is made; what the XPath would find among some records, or the query among all.")
         .body(true, &["application/json"], said(true));
     add(all, "post", create.json(201, "The tag.", saved()).json(200, "What a preview found.", seen).problems(&[409]).guarded());
     add(own.clone(), "get", one("tag", "One tag").json(200, "The tag.", tag()).guarded());
@@ -687,7 +700,7 @@ fn of_tags(collection: &Collection, add: &mut impl FnMut(String, &str, Json)) {
         "post",
         one("rebuild_tag", "Evaluate a tag again for all records").json(202, "The job.", job).problems(&[422]).guarded(),
     );
-    let keys = || json!({ "type": "array", "maxItems": MOST_RECORDS, "items": { "type": "string", "pattern": "^[^\\u0000]+$", "minLength": 1, "maxLength": MAX_KEY_BYTES } });
+    let keys = || json!({ "type": "array", "maxItems": MOST_RECORDS, "items": key() });
     let body = json!({ "type": "object", "properties": { "add": keys(), "remove": keys() }, "additionalProperties": false });
     let given = json!({ "type": "object", "properties": { "added": { "type": "integer" }, "removed": { "type": "integer" }, "unknown": { "type": "array", "items": { "type": "string" } } }, "required": ["added", "removed", "unknown"] });
     let assign = one("assign_tag", "Give a manual tag to records and take it from others").body(true, &["application/json"], body);

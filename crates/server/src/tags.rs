@@ -1,5 +1,6 @@
 //! Tags by HTTP: an admin defines them, who may write gives manual ones to records.
 
+use crate::App;
 use crate::problem::{Answer, Problem};
 use crate::records::{PATCH, blocking, json_answer, nothing_else};
 use crate::request::{Ctx, JSON};
@@ -7,10 +8,15 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde_json::{Value as Json, json};
+use std::time::Instant;
+use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::key::Key;
+use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::tags::{self, Wish};
+use stook_store::Tenant;
 use stook_store::access::Role;
+use stook_store::plan::{Column, Plan};
 use stook_store::tag::Definition;
 
 /// Most records that a tag is given to, or taken from, by one call.
@@ -59,7 +65,7 @@ async fn save(ctx: &Ctx, wish: Wish, new: bool) -> Answer<Json> {
 }
 
 /// `{"name": N, "xpath": X or "query": Q, "comment": C, "attributes": {}}`: a new tag; workers evaluate it. With `?preview=true`
-/// nothing is made: what the XPath would find among some records.
+/// nothing is made: what the XPath would find among some records, or the query among all.
 pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     ctx.caller.need(Role::Admin)?;
     let preview = ctx.params.flag("preview")?;
@@ -79,16 +85,35 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
 const NAMED: usize = 20;
 
 async fn previewed(ctx: &Ctx, wish: Wish) -> Answer {
-    let Some(Definition::XPath(xpath)) = wish.definition else {
-        return Err(Problem::wrong(vec!["xpath: a preview is of an XPath; what a query finds /query says".into()]));
-    };
+    let definition = wish.definition.ok_or_else(|| Problem::wrong(vec!["a manual tag has nothing to preview: say an xpath or a query".into()]))?;
     ctx.reaches_store();
-    let (app, tenant, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
-    let seen = blocking(move || tags::preview(&app.catalogue, &*app.store, &tenant, &of, &xpath)).await?;
-    let keys: Vec<&str> = seen.matches.iter().take(NAMED).map(Key::as_str).collect();
+    let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
+    let look = move || match definition {
+        Definition::Query(text) => found_by(&app, &tenant, index, (&wish.name, &text)),
+        Definition::XPath(text) => tags::preview(&app.catalogue, &*app.store, &tenant, &of, &text),
+        Definition::Manual => Err(EngineError::Wrong("a manual tag has nothing to preview".into())),
+    };
+    let seen = blocking(look).await?;
+    let keys: Vec<&str> = seen.keys.iter().take(NAMED).map(Key::as_str).collect();
     let each = seen.took.as_micros() as f64 / seen.records.max(1) as f64;
-    let body = json!({ "records": seen.records, "matches": seen.matches.len(), "keys": keys, "failed": seen.failed, "microseconds": each, "advice": seen.advice });
+    let body =
+        json!({ "records": seen.records, "matches": seen.matches, "keys": keys, "failed": seen.failed, "microseconds": each, "advice": seen.advice });
     Ok(json_answer(StatusCode::OK, body.to_string()))
+}
+
+/// What carries a tag that is a query.
+fn found_by(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<tags::Preview, EngineError> {
+    let wrong = |problem: Diagnostic| EngineError::Wrong(format!("query: {}", problem.message));
+    stook_query::check_tag(name, text, &app.catalogue, &*app.store, tenant, index)?.map_err(wrong)?;
+    let all = format!("{} {text}", app.catalogue.collections[index].name);
+    let found = stook_query::resolve(&all, &app.catalogue, &*app.store, tenant, app.store.clock())?.map_err(wrong)?;
+    let records = app.store.count(&Plan::all(tenant.clone(), index))? as usize;
+    let began = Instant::now();
+    let matches = app.store.count(&found.plan)? as usize;
+    let took = began.elapsed();
+    let first = app.store.find(&Plan { columns: vec![Column::Key], limit: Some(NAMED as u64), ..found.plan })?;
+    let key = |row: Vec<Value>| Key::new(row.first()?.as_text()?).ok();
+    Ok(tags::Preview { records, matches, keys: first.rows.into_iter().filter_map(key).collect(), failed: 0, took, advice: Vec::new() })
 }
 
 /// Changes a tag: what is not sent stays.

@@ -16,12 +16,14 @@ mod child;
 mod edges;
 mod fan;
 pub mod measure;
+mod measured;
 mod parent;
 mod remake;
 pub mod snapshot;
 
 pub use child::{AtOnce, at_once};
 pub use edges::{By, Changed, Followed};
+pub use measured::{Measured, measured};
 pub(crate) use parent::carry_settled;
 pub use remake::{bring_up, check};
 

@@ -306,8 +306,10 @@ fn checked(rules: &TagRules, text: &str) -> std::result::Result<(XPath, Vec<Stri
 pub struct Preview {
     /// How many were asked: the first ones.
     pub records: usize,
-    /// Those that would carry the tag.
-    pub matches: Vec<Key>,
+    /// How many of them would carry the tag.
+    pub matches: usize,
+    /// Those, or the first of them.
+    pub keys: Vec<Key>,
     /// Those that took too long.
     pub failed: usize,
     /// Evaluating it on all of these, their documents put together.
@@ -326,14 +328,15 @@ pub fn preview(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &s
     let definition = Definitions::one(xpath);
     let keys = store.keys_behind(tenant, index, "", PREVIEWED)?;
     let trees = store.trees(tenant, index, &keys)?;
-    let mut seen = Preview { records: keys.len(), matches: Vec::new(), failed: 0, took: Duration::ZERO, advice };
+    let mut seen = Preview { records: keys.len(), matches: 0, keys: Vec::new(), failed: 0, took: Duration::ZERO, advice };
     let began = Instant::now();
     for (key, trees) in keys.into_iter().zip(trees) {
         let parts = trees.into_iter().map(|(source, tree)| (source.into(), bytes::Bytes::from(tree))).collect();
         let (carried, failed) = definition.evaluate(catalogue, collection, &parts);
         seen.failed += failed.len();
         if !carried.is_empty() {
-            seen.matches.push(key);
+            seen.matches += 1;
+            seen.keys.push(key);
         }
     }
     seen.took = began.elapsed();

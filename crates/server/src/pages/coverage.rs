@@ -1,6 +1,7 @@
 //! Coverage: what of each parent is there, group by group, and when something had which value.
 
 use super::shown::{count, items, kind, members, named, plain, state, value};
+use super::timeline::{Lane, Mark, drawing, seconds};
 use super::visit::{View, Visit};
 use crate::problem::{Answer, Problem};
 use maud::{Markup, html};
@@ -15,8 +16,10 @@ const ROWS: &str = "500";
 const DAYS: usize = 31;
 /// Groups of a calendar that is open at first.
 const OPEN_GROUPS: usize = 24;
-/// Width of a timeline in its own units.
-const WIDTH: f64 = 1_000.0;
+/// Records of a group that are drawn one by one; more are drawn as pieces.
+const MOST_PIECES: usize = 60;
+/// Records of a group that are listed.
+const LISTED: usize = 100;
 
 /// `?collection=PARENT.COVERAGE&parent=KEY`
 pub async fn page(visit: Arc<Visit>) -> Answer<View> {
@@ -51,11 +54,12 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             _ => parents.push((parent, vec![row])),
         }
     }
-    // what was planned of one parent is drawn along time
-    let planned = match visit.param("parent") {
-        Some(parent) => visit.ask(&format!("/{parent_collection}"), &[("key", parent)]).await.ok().and_then(|record| span(&record)),
-        None => None,
-    };
+    // one parent is drawn along time, beside what was planned of it; sums over other coverages count no records
+    let (mut planned, mut counted) = (None, None);
+    if let Some(parent) = visit.param("parent") {
+        planned = visit.ask(&format!("/{parent_collection}"), &[("key", parent)]).await.ok().and_then(|record| span(&record));
+        counted = visit.ask("/coverage/children", &[("collection", name), ("parent", parent)]).await.ok();
+    }
     let total = answer["total"].as_u64().unwrap_or(0);
     // coverages whose rows have no time have no days
     let days = match visit.param("parent") {
@@ -81,10 +85,19 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         }
         @if let Some(days) = &days { (calendar(&visit, name, days)) }
         p.quiet { @if (rows.len() as u64) < total { "The first " (rows.len()) " of " (count(total)) " rows." } @else { (count(total)) " rows." } }
+        @if is_runs { (runs(&visit, name, &parents, parent_collection)) }
         @for (parent, rows) in &parents {
             section.parent {
                 h2 { a href=(visit.to("record", &[("collection", parent_collection), ("key", parent)])) { bdi { (parent) } } }
-                @if is_runs { (lanes(&visit, name, rows)) } @else { (bars(&visit, name, rows, planned)) }
+                @match &counted {
+                    _ if is_runs => (run_rows(rows)),
+                    None => (bars(&visit, (name, parent), rows)),
+                    Some(counted) => {
+                        (timeline(&visit, name, rows, counted, planned))
+                        (bars(&visit, (name, parent), rows))
+                        (records(&visit, rows, counted))
+                    }
+                }
             }
         }
     };
@@ -106,7 +119,7 @@ fn calendar(visit: &Visit, name: &str, answer: &Json) -> Markup {
         @if !days.is_empty() {
             details open[groups.len() <= OPEN_GROUPS] {
                 summary { "By day, mean percentage" @if answer["whole"] != true { " of the first rows" } }
-                div.wide {
+                div.wide tabindex="0" {
                     table.calendar {
                         thead { tr { th scope="col" { "group" } @for day in days { th scope="col" { time datetime=(day) { (&day[5..]) } } } } }
                         tbody {
@@ -147,21 +160,17 @@ fn share_kind(percent: f64) -> &'static str {
 }
 
 /// A bar for each group: what is there of what is expected.
-fn bars(visit: &Visit, name: &str, rows: &[&Json], planned: Option<(f64, f64)>) -> Markup {
+fn bars(visit: &Visit, (name, parent): (&str, &str), rows: &[&Json]) -> Markup {
+    let along = visit.to("coverage", &[("collection", name), ("parent", parent)]);
     html! {
-        div.wide {
+        div.wide tabindex="0" {
             table {
                 thead { tr { th scope="col" { "group" } th scope="col" { "there" } th.number scope="col" { "%" } th scope="col" { "status" } th scope="col" { "of expected" } th scope="col" { "gaps" } } }
                 tbody {
                     @for row in rows {
                         tr {
                             th scope="row" { a href=(visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))])) { bdi { (plain(&row["group"])) } } }
-                            td {
-                                @match planned.filter(|_| !items(&row["gaps"]).is_empty()) {
-                                    Some(planned) => a href=(visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))])) { (timeline(planned, &row["gaps"])) },
-                                    None => (bar(row["percentage"].as_f64())),
-                                }
-                            }
+                            td { a href=(along) aria-label={ "along time, " (plain(&row["group"])) } { (bar(row["percentage"].as_f64())) } }
                             td.number { @if let Some(percent) = row["percentage"].as_f64() { (share(percent)) } }
                             td { @if let Some(own) = row["status"].as_str() { (state(own)) } }
                             td { (value(&row["value"])) " of " (value(&row["expected"])) }
@@ -181,21 +190,6 @@ fn bar(percent: Option<f64>) -> Markup {
         svg.bar viewBox="0 0 100 10" width="160" height="12" preserveAspectRatio="none" role="img" aria-label={ (share(percent)) " percent" } {
             rect.missing width="100" height="10" {}
             rect.there width=(format!("{width:.2}")) height="10" {}
-        }
-    }
-}
-
-/// What was planned, with its gaps where they are.
-fn timeline((from, to): (f64, f64), gaps: &Json) -> Markup {
-    let place = |gap: &Json, name: &str| gap[name].as_str().and_then(seconds).map(|at| ((at - from) / (to - from) * 100.0).clamp(0.0, 100.0));
-    html! {
-        svg.bar viewBox="0 0 100 10" width="160" height="12" preserveAspectRatio="none" role="img" aria-label={ (items(gaps).len()) " gaps along time" } {
-            rect.there width="100" height="10" {}
-            @for gap in items(gaps) {
-                @if let (Some(start), Some(stop)) = (place(gap, "start"), place(gap, "stop")) {
-                    rect.gone x=(format!("{start:.2}")) width=(format!("{:.2}", (stop - start).max(0.6))) height="10" { title { (between(gap)) } }
-                }
-            }
         }
     }
 }
@@ -222,26 +216,102 @@ fn gaps(gaps: &Json) -> Markup {
     }
 }
 
-/// Runs of a value along time, each leading to its row.
-fn lanes(visit: &Visit, name: &str, rows: &[&Json]) -> Markup {
-    let at = |row: &Json, name: &str| row[name].as_str().and_then(seconds);
-    let (from, to) = rows.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), row| {
-        (at(row, "start").map_or(from, |start| from.min(start)), at(row, "stop").map_or(to, |stop| to.max(stop)))
-    });
-    let scale = WIDTH / (to - from).max(1.0);
+/// What is there of what was planned of one parent, group by group along time; each piece leads to its record, each gap to its row.
+fn timeline(visit: &Visit, name: &str, rows: &[&Json], counted: &Json, planned: Option<(f64, f64)>) -> Markup {
+    let child = named(counted, "collection");
+    let spans = rows.iter().flat_map(|row| children(counted, row).iter().chain(items(&row["gaps"]))).filter_map(span_of);
+    let (from, to) = spans.chain(planned).fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), (start, stop)| (from.min(start), to.max(stop)));
+    if from > to {
+        return html! {};
+    }
+    let lane = |(number, row): (usize, &&Json)| {
+        let href = visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))]);
+        let there = pieces(children(counted, row), (to - from) / 800.0).into_iter().map(|(start, stop, own)| match own {
+            [one] => {
+                let key = plain(&one["key"]);
+                let href = visit.to("record", &[("collection", child), ("key", &key)]);
+                Mark { from: start, to: stop, kind: "there", href, said: format!("{key}, {}", between(one)) }
+            }
+            several => Mark { from: start, to: stop, kind: "there", href: format!("#records-{number}"), said: format!("{} records", several.len()) },
+        });
+        let gaps = items(&row["gaps"]).iter().filter_map(|gap| {
+            let (start, stop) = span_of(gap)?;
+            Some(Mark { from: start, to: stop, kind: "gone", href: href.clone(), said: format!("gap {}", between(gap)) })
+        });
+        Lane { name: plain(&row["group"]), href: href.clone(), marks: there.chain(gaps).collect() }
+    };
+    let lanes: Vec<Lane> = rows.iter().enumerate().map(lane).collect();
+    drawing(&lanes, (from, to), "What is there, along time")
+}
+
+/// The records that a row counts.
+fn children<'j>(counted: &'j Json, row: &Json) -> &'j [Json] {
+    items(&counted["groups"]).iter().find(|own| own["group"] == row["group"]).map(|own| items(&own["children"])).unwrap_or_default()
+}
+
+/// The records of each group.
+fn records(visit: &Visit, rows: &[&Json], counted: &Json) -> Markup {
+    let child = named(counted, "collection");
     html! {
-        svg.lanes viewBox={ "0 0 " (WIDTH) " 24" } preserveAspectRatio="none" role="group" aria-label="Values along time" {
-            @for row in rows {
-                @if let (Some(start), Some(stop)) = (at(row, "start"), at(row, "stop")) {
-                    @let said = format!("{} from {} to {}", plain(&row["value"]), plain(&row["start"]), plain(&row["stop"]));
-                    a href=(visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))])) aria-label=(said) {
-                        rect class={ "run " (kind(&plain(&row["value"]))) } x=(format!("{:.2}", (start - from) * scale))
-                            width=(format!("{:.2}", ((stop - start) * scale).max(1.0))) height="24" { title { (said) } }
-                    }
+        @for (number, row) in rows.iter().enumerate() {
+            @let children = children(counted, row);
+            @if !children.is_empty() {
+                details id=(format!("records-{number}")) {
+                    summary { bdi { (plain(&row["group"])) } ": " (count(children.len() as u64)) " records" }
+                    ul.plain { @for one in children.iter().take(LISTED) {
+                        li { a href=(visit.to("record", &[("collection", child), ("key", &plain(&one["key"]))])) { bdi { (plain(&one["key"])) } } " " span.quiet { (between(one)) } }
+                    } }
+                    @if children.len() > LISTED { p.quiet { "and " (count((children.len() - LISTED) as u64)) " more" } }
                 }
             }
         }
-        div.wide {
+        @if counted["whole"] == false { p.quiet { "There are more records than are shown." } }
+    }
+}
+
+/// Records in the order of their starts, each with its interval; many that would be drawn over each other are one piece.
+fn pieces(children: &[Json], near: f64) -> Vec<(f64, f64, &[Json])> {
+    let mut all: Vec<(f64, f64, &[Json])> = Vec::new();
+    let merges = children.len() > MOST_PIECES;
+    let mut first = 0;
+    for (place, child) in children.iter().enumerate() {
+        let Some((start, stop)) = span_of(child) else { continue };
+        match all.last_mut() {
+            Some((_, until, own)) if merges && start <= *until + near => (*until, *own) = (until.max(stop), &children[first..=place]),
+            _ => {
+                first = place;
+                all.push((start, stop, &children[place..=place]));
+            }
+        }
+    }
+    all
+}
+
+/// Runs of values along time, a lane for each parent; each run leads to its row.
+fn runs(visit: &Visit, name: &str, parents: &[(String, Vec<&Json>)], parent_collection: &str) -> Markup {
+    let spans = parents.iter().flat_map(|(_, rows)| rows.iter()).filter_map(|row| span_of(row));
+    let (from, to) = spans.fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), (start, stop)| (from.min(start), to.max(stop)));
+    if from > to {
+        return html! {};
+    }
+    let mark = |row: &&Json| {
+        let (start, stop) = span_of(row)?;
+        let said = format!("{} from {} to {}", plain(&row["value"]), plain(&row["start"]), plain(&row["stop"]));
+        let href = visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))]);
+        Some(Mark { from: start, to: stop, kind: kind(&plain(&row["value"])), href, said })
+    };
+    let lane = |(parent, rows): &(String, Vec<&Json>)| Lane {
+        name: parent.clone(),
+        href: visit.to("record", &[("collection", parent_collection), ("key", parent)]),
+        marks: rows.iter().filter_map(mark).collect(),
+    };
+    drawing(&parents.iter().map(lane).collect::<Vec<_>>(), (from, to), "Values along time")
+}
+
+/// The rows of a parent's runs.
+fn run_rows(rows: &[&Json]) -> Markup {
+    html! {
+        div.wide tabindex="0" {
             table {
                 thead { tr { th scope="col" { "value" } th scope="col" { "from" } th scope="col" { "to" } } }
                 tbody { @for row in rows { tr { td { (state(&plain(&row["value"]))) } td { (value(&row["start"])) } td { (value(&row["stop"])) } } } }
@@ -250,8 +320,7 @@ fn lanes(visit: &Visit, name: &str, rows: &[&Json]) -> Markup {
     }
 }
 
-/// Seconds of a time as records show it.
-fn seconds(text: &str) -> Option<f64> {
-    use stook_catalogue::value::{FieldType, from_text};
-    from_text(text, &FieldType::Timestamp, None).ok()?.as_int().map(|micros| micros as f64 / 1e6)
+/// The interval of what has a start and a stop.
+fn span_of(json: &Json) -> Option<(f64, f64)> {
+    Some((seconds(json["start"].as_str()?)?, seconds(json["stop"].as_str()?)?))
 }

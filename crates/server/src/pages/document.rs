@@ -36,7 +36,7 @@ fn text(bytes: &[u8]) -> Markup {
 /// Fields with tag, indicators and subfields, as cataloguers have them before them.
 fn marc(record: &MarcRecord<'_>) -> Markup {
     html! {
-        div.wide {
+        div.wide tabindex="0" {
             table.marc {
                 tbody {
                     tr { th scope="row" { "LDR" } td {} td { code { (record.leader()) } } }

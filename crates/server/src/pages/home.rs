@@ -91,15 +91,17 @@ async fn now(visit: &Visit) -> Answer<Standing> {
         section {
             h2 { "Collections" }
             @if overview["settling"] == true { p.quiet { "What follows from the newest changes is still being settled." } }
-            table {
-                thead { tr { th scope="col" { "collection" } th.number scope="col" { "records" } th.number scope="col" { "more in a second" } th.number scope="col" { "fields" } } }
-                tbody {
-                    @for own in items(&overview["collections"]) {
-                        tr {
-                            th scope="row" { a href=(visit.to("search", &[("q", named(own, "name"))])) { (named(own, "name")) } }
-                            td.number { (count(own["records"].as_u64().unwrap_or(0))) }
-                            td.number { @if let Some(rate) = own["rate"].as_f64().filter(|rate| rate.abs() >= 0.5) { (if rate < 0.0 { "−" } else { "" }) (count(rate.abs() as u64)) } }
-                            td.number { (members(&own["fields"]).count()) }
+            div.wide tabindex="0" {
+                table {
+                    thead { tr { th scope="col" { "collection" } th.number scope="col" { "records" } th.number scope="col" { "more in a second" } th.number scope="col" { "fields" } } }
+                    tbody {
+                        @for own in items(&overview["collections"]) {
+                            tr {
+                                th scope="row" { a href=(visit.to("search", &[("q", named(own, "name"))])) { (named(own, "name")) } }
+                                td.number { (count(own["records"].as_u64().unwrap_or(0))) }
+                                td.number { @if let Some(rate) = own["rate"].as_f64().filter(|rate| rate.abs() >= 0.5) { (if rate < 0.0 { "−" } else { "" }) (count(rate.abs() as u64)) } }
+                                td.number { (members(&own["fields"]).count()) }
+                            }
                         }
                     }
                 }
@@ -129,7 +131,7 @@ async fn now(visit: &Visit) -> Answer<Standing> {
 /// Services that are asked, with what they said last.
 fn services_table(services: &[Json]) -> Markup {
     html! {
-        div.wide {
+        div.wide tabindex="0" {
             table {
                 thead {
                     tr {
@@ -163,7 +165,7 @@ fn job_link(visit: &Visit, job: &Json) -> Markup {
 /// Imports as rows.
 pub fn jobs_table(visit: &Visit, jobs: &[Json]) -> Markup {
     html! {
-        div.wide {
+        div.wide tabindex="0" {
             table {
                 thead {
                     tr {

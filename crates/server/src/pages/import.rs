@@ -115,7 +115,7 @@ fn tried(seen: &Json) -> Markup {
         @let troubles = items(&seen["troubles"]);
         @if troubles.is_empty() { p { (state("complete")) " nothing is wrong with these." } }
         @else {
-            div.wide {
+            div.wide tabindex="0" {
                 table {
                     thead { tr { th.number scope="col" { "document" } th.number scope="col" { "byte" } th scope="col" { "record" } th scope="col" { "what" } th scope="col" { "why" } } }
                     tbody {
@@ -162,7 +162,7 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
         section {
             h2 { "Journal" }
             p { @if errors == "true" { a href=(to("false", "0")) { "all documents" } } @else { a href=(to("true", "0")) { "only failures and warnings" } } }
-            div.wide {
+            div.wide tabindex="0" {
                 table {
                     thead { tr { th.number scope="col" { "document" } th scope="col" { "outcome" } th scope="col" { "record" } th scope="col" { "why" } } }
                     tbody {
@@ -224,20 +224,22 @@ fn progress(visit: &Visit, id: &str, job: &Json, chunks: &Json) -> Markup {
 /// Chunks that are tried no more, each with why, and a way to make smaller ones of it.
 fn dead_chunks(visit: &Visit, id: &str, chunks: &[Json]) -> Markup {
     html! {
-        table {
-            thead { tr { th.number scope="col" { "dead chunk" } th.number scope="col" { "documents" } th scope="col" { "why" } @if visit.may(Role::Admin) { th scope="col" { "make smaller" } } } }
-            tbody {
-                @for chunk in chunks.iter().filter(|chunk| chunk["state"] == "dead").take(MOST_DEAD) {
-                    @let ordinal = plain(&chunk["ordinal"]);
-                    tr {
-                        td.number { (ordinal) } td.number { (plain(&chunk["documents"])) } td { bdi { (plain(&chunk["reason"])) } }
-                        @if visit.may(Role::Admin) {
-                            td {
-                                form.inline method="post" action=(visit.to("job/change", &[])) {
-                                    (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value="rechunk";
-                                    input type="hidden" name="chunk" value=(ordinal);
-                                    label { "documents in each " input type="number" name="documents" min="1" value=(smaller(chunk)); }
-                                    button { "rechunk" }
+        div.wide tabindex="0" {
+            table {
+                thead { tr { th.number scope="col" { "dead chunk" } th.number scope="col" { "documents" } th scope="col" { "why" } @if visit.may(Role::Admin) { th scope="col" { "make smaller" } } } }
+                tbody {
+                    @for chunk in chunks.iter().filter(|chunk| chunk["state"] == "dead").take(MOST_DEAD) {
+                        @let ordinal = plain(&chunk["ordinal"]);
+                        tr {
+                            td.number { (ordinal) } td.number { (plain(&chunk["documents"])) } td { bdi { (plain(&chunk["reason"])) } }
+                            @if visit.may(Role::Admin) {
+                                td {
+                                    form.inline method="post" action=(visit.to("job/change", &[])) {
+                                        (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value="rechunk";
+                                        input type="hidden" name="chunk" value=(ordinal);
+                                        label { "documents in each " input type="number" name="documents" min="1" value=(smaller(chunk)); }
+                                        button { "rechunk" }
+                                    }
                                 }
                             }
                         }

@@ -64,7 +64,7 @@ fn sections(report: &Report) -> Markup {
                 @if !section.title.is_empty() { h2 { (section.title) } }
                 @for words in &section.words { p { (words) } }
                 @if let Some(table) = &section.table {
-                    div.wide {
+                    div.wide tabindex="0" {
                         table {
                             thead { tr { @for (place, heading) in table.headings.iter().enumerate() { th scope="col" class=[(place >= table.names).then_some("number")] { (heading) } } } }
                             tbody { @for row in &table.rows { tr { @for (place, cell) in row.iter().enumerate() { td class=[(place >= table.names).then_some("number")] { (cell) } } } } }

@@ -69,7 +69,7 @@ fn curves(history: &Json) -> Markup {
 
 fn table(what: &str, rows: &[(String, Timed)]) -> Markup {
     html! {
-        div.wide {
+        div.wide tabindex="0" {
             table {
                 thead { tr { th scope="col" { (what) } th.number scope="col" { "number" } th.number scope="col" { "mean" } th.number scope="col" { "99 of 100 below" } } }
                 tbody {

@@ -17,6 +17,7 @@ mod search;
 mod session;
 mod shown;
 mod tags;
+mod timeline;
 mod tokens;
 mod visit;
 

@@ -108,7 +108,7 @@ fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
     html! {
         section {
             h2 { "Fields" }
-            div.wide {
+            div.wide tabindex="0" {
                 table.fields {
                     thead {
                         tr {

@@ -209,7 +209,7 @@ fn table(visit: &Visit, overview: &Json, answer: &Json, rows: &[Json], all: bool
     let shown = if all { names.clone() } else { chosen(overview, answer, &told) };
     let is_number = |name: &str| rows.iter().any(|row| row[name].is_number());
     html! {
-        div.wide {
+        div.wide tabindex="0" {
             table {
                 thead { tr { @for name in &shown { th scope="col" class=[is_number(name).then_some("number")] { (name) } } } }
                 tbody {

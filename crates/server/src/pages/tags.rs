@@ -24,7 +24,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         @for (collection, tags) in &all {
             section {
                 h2 { (collection) }
-                div.wide {
+                div.wide tabindex="0" {
                     table {
                         thead {
                             tr {
@@ -97,12 +97,22 @@ fn edit_tag(visit: &Visit, collection: &str, tag: &Json) -> Markup {
             form.stacked method="post" action=(visit.to("tags/change", &[])) {
                 (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="name" value=(name);
                 @if is_query {
-                    label for=(id("query")) { "Query" } input id=(id("query")) name="query" spellcheck="false" value=(named(tag, "query")) required;
+                    (query_input(visit, collection, &id, "Query", named(tag, "query")))
                 } @else { (xpath_input(visit, collection, &id, named(tag, "xpath"))) }
                 label for=(id("comment")) { "Comment" } input id=(id("comment")) name="comment" value=(named(tag, "comment"));
                 button name="do" value="set" { "Change" }
             }
         }
+    }
+}
+
+/// A query with what it finds.
+fn query_input(visit: &Visit, collection: &str, id: &dyn Fn(&str) -> String, label: &str, query: &str) -> Markup {
+    html! {
+        label for=(id("query")) { (label) }
+        input id=(id("query")) name="query" spellcheck="false" value=(query) hx-get=(visit.to("tags/preview", &[("collection", collection)]))
+            hx-trigger="input changed delay:250ms" hx-target="next .preview" hx-sync="this:replace";
+        div.preview aria-live="polite" {}
     }
 }
 
@@ -126,7 +136,7 @@ fn new_tag(visit: &Visit, collection: &str) -> Markup {
                 (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="do" value="create";
                 label for=(id("name")) { "Name" } input id=(id("name")) name="name" required;
                 (xpath_input(visit, collection, &id, ""))
-                label for=(id("query")) { "or a query" } input id=(id("query")) name="query" spellcheck="false";
+                (query_input(visit, collection, &id, "or a query", ""))
                 label for=(id("comment")) { "Comment" } input id=(id("comment")) name="comment";
                 button { "Create" }
             }
@@ -134,18 +144,19 @@ fn new_tag(visit: &Visit, collection: &str) -> Markup {
     }
 }
 
-/// `?collection=C&xpath=X`: what an XPath would find among some records. A part of a page.
+/// `?collection=C&xpath=X` or `&query=Q`: what a definition would find. A part of a page.
 pub async fn preview(visit: Arc<Visit>) -> Answer<View> {
-    let (collection, Some(xpath)) = (visit.param("collection").unwrap_or_default(), visit.param("xpath")) else {
+    let given = ["xpath", "query"].into_iter().find_map(|kind| Some((kind, visit.param(kind).filter(|text| !text.trim().is_empty())?)));
+    let (collection, Some((kind, text))) = (visit.param("collection").unwrap_or_default(), given) else {
         return Ok(View { part: true, ..View::new("", html! {}) });
     };
-    let wish = json!({ "name": "preview", "xpath": xpath });
+    let wish = json!({ "name": "preview", kind: text });
     let path = format!("/tags/{}", crate::records::percent(collection));
     let body = match visit.send(Method::POST, &path, &[("preview", "true")], Some(&wish)).await {
         Ok(seen) => html! {
             p {
-                strong { (plain(&seen["matches"])) } " of the first " (plain(&seen["records"])) " would carry it; "
-                (format!("{:.0}", seen["microseconds"].as_f64().unwrap_or(0.0))) " µs each"
+                strong { (plain(&seen["matches"])) } @if kind == "xpath" { " of the first " } @else { " of " } (plain(&seen["records"])) " would carry it"
+                @if kind == "xpath" { "; " (format!("{:.0}", seen["microseconds"].as_f64().unwrap_or(0.0))) " µs each" }
                 @if seen["failed"].as_u64() > Some(0) { "; " (plain(&seen["failed"])) " took too long" } "."
             }
             @for advice in items(&seen["advice"]) { p.problem { (plain(advice)) } }

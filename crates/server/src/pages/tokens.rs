@@ -17,18 +17,20 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         @if items(&tokens["tokens"]).is_empty() {
             p.quiet { "There is no token: whoever is on this machine may do everything. With the first token that ends; make one that is admin." }
         } @else {
-            table {
-                thead { tr { th scope="col" { "name" } th scope="col" { "role" } th scope="col" { "made (UTC)" } th scope="col" { "change" } } }
-                tbody {
-                    @for token in items(&tokens["tokens"]) {
-                        tr {
-                            th scope="row" { bdi { (named(token, "name")) } " " span.quiet { "no. " (plain(&token["id"])) } }
-                            td { (named(token, "role")) }
-                            td { (moment(&token["created"])) }
-                            td {
-                                form method="post" action=(visit.to("tokens/change", &[])) {
-                                    (csrf(&visit)) input type="hidden" name="revoke" value=(plain(&token["id"]));
-                                    button aria-label={ "revoke " (named(token, "name")) } { "revoke" }
+            div.wide tabindex="0" {
+                table {
+                    thead { tr { th scope="col" { "name" } th scope="col" { "role" } th scope="col" { "made (UTC)" } th scope="col" { "change" } } }
+                    tbody {
+                        @for token in items(&tokens["tokens"]) {
+                            tr {
+                                th scope="row" { bdi { (named(token, "name")) } " " span.quiet { "no. " (plain(&token["id"])) } }
+                                td { (named(token, "role")) }
+                                td { (moment(&token["created"])) }
+                                td {
+                                    form method="post" action=(visit.to("tokens/change", &[])) {
+                                        (csrf(&visit)) input type="hidden" name="revoke" value=(plain(&token["id"]));
+                                        button aria-label={ "revoke " (named(token, "name")) } { "revoke" }
+                                    }
                                 }
                             }
                         }

@@ -1,0 +1,48 @@
+//! What a coverage counts: the children of one parent, read for who wants to see them.
+
+use super::measure::Child;
+use super::{damaged, measures};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::links::{Coverage, CoverageKind};
+use stook_store::{Result, Store, Tenant};
+
+/// A child that counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Measured {
+    /// Its group; empty where runs are measured.
+    pub group: String,
+    /// Its key.
+    pub key: String,
+    /// Its interval, in microseconds, if its link has one and it has both ends.
+    pub span: Option<(i64, i64)>,
+}
+
+/// Children of a parent that a coverage measures, ordered by group and start, with the index of their link; nothing where it sums up another coverage.
+///
+/// # Errors
+/// When the store fails, or an edge is damaged.
+///
+/// Cost: one range of edges, as long as the parent has children.
+pub fn measured(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    coverage: &Coverage,
+    parent: &str,
+) -> Result<Option<(usize, Vec<Measured>)>> {
+    let condition = match &coverage.kind {
+        CoverageKind::Children(children) => children.condition,
+        CoverageKind::Runs { condition, .. } => *condition,
+        CoverageKind::Total(_) => return Ok(None),
+    };
+    let Some(place) = measures(&coverage.kind) else { return Ok(None) };
+    let link = &catalogue.links[place];
+    let mut found = Vec::new();
+    for edge in store.edges(tenant, link.edges(), parent)? {
+        let child = Child::unpack(&edge.payload, link).map_err(damaged)?;
+        if child.meets(condition) {
+            found.push(Measured { group: edge.group, key: edge.child, span: child.span });
+        }
+    }
+    Ok(Some((place, found)))
+}
