@@ -37,6 +37,8 @@ routes:
 ";
 
 const KEYS: usize = 12;
+/// Records that come and go.
+const MORTALS: usize = 4;
 const RUN: Duration = Duration::from_secs(8);
 
 /// What is known of one number that only grows: it was begun to be written up to `begun`, and is at least `floor`.
@@ -73,6 +75,24 @@ impl Known {
     }
 }
 
+/// A record that comes and goes: with odd numbers it is there and has them, with even ones it is deleted.
+#[derive(Default)]
+struct Mortal {
+    life: Known,
+    writer: Mutex<()>,
+}
+
+impl Mortal {
+    fn saw(&self, floor: i64, record: &Json, what: &str) {
+        if let Some(number) = record["edited"].as_i64() {
+            assert!(number % 2 == 1, "{what}: {record}");
+            return self.life.saw(floor, &record["edited"], what);
+        }
+        // the first time it was gone since then
+        self.life.saw(floor, &json!(floor + floor % 2), what);
+    }
+}
+
 /// Who imports files meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Imports {
@@ -83,6 +103,7 @@ enum Imports {
 
 fn check(place: &Place, clients: &[Client], imports: Imports) {
     let counters: Vec<Counter> = (0..KEYS).map(|_| Counter::default()).collect();
+    let mortals: Vec<Mortal> = (0..MORTALS).map(|_| Mortal::default()).collect();
     let created: Mutex<Vec<String>> = Mutex::new(Vec::new());
     for key in 0..KEYS {
         let made = clients[0].call("POST", "/v1/main/counter", &json!({"code": format!("k{key}"), "edited": 0, "group": format!("g{}", key % 3)}));
@@ -93,11 +114,24 @@ fn check(place: &Place, clients: &[Client], imports: Imports) {
     let writes = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for seed in 0..3 {
-            let (counters, over, writes, created) = (&counters, &over, &writes, &created);
+            let (counters, mortals, over, writes, created) = (&counters, &mortals, &over, &writes, &created);
             scope.spawn(move || {
                 let mut dice = Dice::new(seed);
                 while !over.load(Ordering::SeqCst) {
                     let client = &clients[dice.below(clients.len() as u64) as usize];
+                    if dice.below(4) == 0 {
+                        let key = dice.below(MORTALS as u64) as usize;
+                        let path = format!("/v1/main/counter/m{key}");
+                        let _alone = mortals[key].writer.lock().unwrap();
+                        mortals[key].life.write(|number| match number % 2 {
+                            1 => {
+                                let sent = client.call("PUT", &path, &json!({"edited": number, "group": "mortal"}));
+                                assert!(matches!(sent.status, 200 | 201), "{}", sent.text());
+                            }
+                            _ => assert_eq!(client.send("DELETE", &path, &[], b"").status, 204),
+                        });
+                        continue;
+                    }
                     let key = dice.below(KEYS as u64) as usize;
                     let counter = &counters[key];
                     let _alone = counter.writer.lock().unwrap();
@@ -147,11 +181,34 @@ fn check(place: &Place, clients: &[Client], imports: Imports) {
             });
         }
         for seed in 0..4 {
-            let (counters, over, reads, created) = (&counters, &over, &reads, &created);
+            let (counters, mortals, over, reads, created) = (&counters, &mortals, &over, &reads, &created);
             scope.spawn(move || {
                 let mut dice = Dice::new(1_000 + seed);
                 while !over.load(Ordering::SeqCst) {
                     let client = &clients[dice.below(clients.len() as u64) as usize];
+                    if dice.below(4) == 0 {
+                        let key = dice.below(MORTALS as u64) as usize;
+                        let (mortal, code) = (&mortals[key], format!("m{key}"));
+                        let floor = mortal.life.floor.load(Ordering::SeqCst);
+                        match dice.below(3) {
+                            0 => {
+                                let all = client.get("/counters?group=mortal").with(200);
+                                let own = all.as_array().unwrap().iter().find(|row| row["code"] == code);
+                                mortal.saw(floor, own.unwrap_or(&Json::Null), "a list of what comes and goes");
+                            }
+                            1 => {
+                                let all = client.call("POST", "/v1/main/lookup", &json!({"collection": "counter", "keys": [code]})).with(200);
+                                mortal.saw(floor, &all["records"][0], "a look-up of what comes and goes");
+                            }
+                            _ => {
+                                let sent = client.get(&format!("/v1/main/counter/{code}"));
+                                assert!(matches!(sent.status, 200 | 404), "{}", sent.text());
+                                mortal.saw(floor, &sent.json(), "what comes and goes");
+                            }
+                        }
+                        reads.fetch_add(1, Ordering::SeqCst);
+                        continue;
+                    }
                     let key = dice.below(KEYS as u64) as usize;
                     let counter = &counters[key];
                     let floors = [&counter.edited, &counter.moved, &counter.filed].map(|known| known.floor.load(Ordering::SeqCst));

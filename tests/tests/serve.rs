@@ -691,6 +691,49 @@ fn nothing_that_is_sent_is_more_than_text() {
 }
 
 #[test]
+fn requests_are_logged_with_their_numbers_and_counted_by_how_far_they_came() {
+    for place in places(THINGS) {
+        let stook = Served::new(&place, &["--workers", "0", "--log", "all"]);
+        let client = stook.client(None);
+        let found = |path: &str, id: &str| client.send("GET", path, &[("x-request-id", id)], b"");
+        assert_eq!(found("/v1/main/thing/none", "mine-1").header("x-request-id"), Some("mine-1"));
+        assert_eq!(found("/v1/main/thing/none?nonsense=1", "mine-2").status, 400);
+        // what is no number is not taken over, and each request has one of its own
+        let (one, two) = (found("/v1/main/thing/none", "not \"mine\""), client.get("/v1/main/thing/none"));
+        let own = [&one, &two].map(|reply| reply.header("x-request-id").unwrap().to_owned());
+        assert!(own[0] != own[1] && own.iter().all(|id| !id.contains('"')), "{own:?}");
+        let until = Instant::now() + Duration::from_secs(20);
+        let logged = loop {
+            let lines: Vec<Json> = stook.logged().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+            let requests: Vec<Json> = lines.into_iter().filter(|line| line["event"] == "request").collect();
+            if requests.len() >= 4 {
+                break requests;
+            }
+            assert!(Instant::now() < until, "{}", stook.logged());
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let told = |id: &str| logged.iter().find(|line| line["id"] == id).unwrap_or_else(|| panic!("{id}: {logged:?}"));
+        for (id, status) in [("mine-1", 404), ("mine-2", 400), (&own[0], 404), (&own[1], 404)] {
+            let line = told(id);
+            assert_eq!(
+                (line["status"].as_u64(), line["method"].as_str(), line["tenant"].as_str()),
+                (Some(status), Some("GET"), Some("main")),
+                "{line}"
+            );
+            assert_eq!((line["route"].as_str(), line["path"].as_str()), (Some("/v1/{tenant}/thing/{key}"), Some("/v1/main/thing/none")));
+            assert!(line["ms"].as_f64().is_some_and(|ms| ms > 0.0) && line["time"].is_string(), "{line}");
+        }
+        // one was refused before it reached the store
+        let came = |stage: &str| {
+            let text = stook.get("/metrics").text();
+            let own = |line: &&str| line.starts_with("stook_requests_total{") && line.contains("thing/{key}") && line.contains(stage);
+            text.lines().filter(own).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+        };
+        assert_eq!(["Accepted", "Started", "StoreReached", "Completed"].map(came), [4, 4, 3, 4]);
+    }
+}
+
+#[test]
 fn what_was_accepted_is_finished_when_it_ends() {
     let place = Place::new(THINGS);
     let things: String = (0..20_000).map(|number| json!({"code": format!("t{number}"), "title": "x"}).to_string() + "\n").collect();

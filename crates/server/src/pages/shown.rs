@@ -14,6 +14,7 @@ pub fn value(json: &Json) -> Markup {
         Json::Null => html! { span.none { "–" } },
         Json::Bool(yes) => html! { (yes) },
         Json::Number(number) => html! { span.number { (number) } },
+        Json::String(text) if is_time(text) => html! { time datetime=(text) { (text) } },
         Json::String(text) => self::text(text),
         Json::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {
             let shown: Vec<String> = items.iter().map(plain).collect();
@@ -29,6 +30,16 @@ pub fn value(json: &Json) -> Markup {
             html! { details { summary { (count) } pre tabindex="0" { (short(&whole, LONGEST)) } } }
         }
     }
+}
+
+/// Whether a text has the shape in which times are shown.
+fn is_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    (20..=27).contains(&bytes.len())
+        && bytes[4] == b'-'
+        && bytes[10] == b'T'
+        && bytes[bytes.len() - 1] == b'Z'
+        && bytes.iter().all(|byte| byte.is_ascii_digit() || b"-T:.Z".contains(byte))
 }
 
 /// A value on one line.
