@@ -1,4 +1,4 @@
-//! Group `pages`: how long the server takes for each page of a catalogue with a million records, one visitor after the other.
+//! Group `pages`: how long the server takes for each page of catalogues with a million records, one visitor after the other.
 
 use crate::Setting;
 use crate::figures::{Figures, Samples};
@@ -10,6 +10,8 @@ use stook_lab::postgres::Server;
 
 const ROUNDS: usize = 3;
 const RECORDS: &str = "1000000";
+/// Days of satellite deliveries that make as many.
+const DAYS: &str = "45";
 /// What people type, letter by letter.
 const TYPED: [&str; 8] = ["au", "authority", "authority head", "authority heading=ma", "authority kind=", "smith", "marc chima", "personal ro"];
 
@@ -19,6 +21,7 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     let (catalogue, names) = (setting.root.join("examples/authorities").display().to_string(), path("names.mrc"));
     execute(&setting.stook, &["sample", "authorities", "--records", RECORDS, "-o", &names])?;
     on_store(setting, figures, folder.path(), (&catalogue, &path("own.sqlite"), ""), &names)?;
+    satellites(setting, figures, folder.path())?;
     match Server::start(&["shared_buffers=1GB"]) {
         Ok(server) => {
             let store = server.url("postgres");
@@ -58,11 +61,7 @@ fn on_store(setting: &Setting, figures: &mut Figures, folder: &Path, (catalogue,
     let first = format!("{url}/t/main/suggestions?q=smith");
     execute(&setting.stook, &["lab", "load", &first, "--requests", "1", "--timeout", "2min", "--json"])?;
     for (name, page, bar) in pages {
-        let mut tails = Samples::default();
-        for _ in 0..ROUNDS {
-            tails.push(tail(setting, folder, &format!("{url}{page}"))?);
-        }
-        figures.at_most(&format!("{label}{name}, p95"), &tails, "ms", bar);
+        page_of(setting, figures, folder, (&format!("{label}{name}"), &format!("{url}{page}"), bar))?;
     }
     if label.is_empty() {
         let mut bytes = 0.0;
@@ -73,6 +72,47 @@ fn on_store(setting: &Setting, figures: &mut Figures, folder: &Path, (catalogue,
         all.push(bytes / 1e3);
         figures.at_most("first load", &all, "kB", 150.0);
     }
+    Ok(())
+}
+
+/// Pages of what was planned and what of it is there.
+fn satellites(setting: &Setting, figures: &mut Figures, folder: &Path) -> Result<()> {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (catalogue, store, data) = (setting.root.join("examples/sentinel").display().to_string(), path("sentinel.sqlite"), path("sentinel"));
+    execute(&setting.stook, &["sample", "sentinel", "--days", DAYS, "-o", &data])?;
+    for source in ["plan", "prip", "lta", "dd"] {
+        let files = std::fs::read_dir(folder.join("sentinel").join(source)).map_err(|error| format!("{data}: {error}"))?;
+        let mut files: Vec<String> = files.filter_map(|file| Some(file.ok()?.path().display().to_string())).collect();
+        files.sort();
+        let words: Vec<&str> = ["import"].into_iter().chain(files.iter().map(String::as_str)).chain(["--source", source]).collect();
+        stook(&setting.stook, &catalogue, &store, &words)?;
+    }
+    stook(&setting.stook, &catalogue, &store, &["import", &format!("{data}/probes.ndjson"), "--source", "probe"])?;
+    let keys = stook(&setting.stook, &catalogue, &store, &["query", "datatake mission=S1 | grep key", "--limit", "5000", "--format", "csv"])?.output;
+    std::fs::write(folder.join("keys.csv"), keys).map_err(|error| format!("keys.csv: {error}"))?;
+    let served = Running::start(&setting.stook, &["-C", &catalogue, "--store", &store, "serve", "--listen", "127.0.0.1:0", "--workers", "0"], None)?;
+    let url = format!("http://{}/t/main", served.address());
+    let pages = [
+        ("home of 18 collections", "/home"),
+        ("coverage by day and group", "/coverage?collection=datatake.completeness_s1"),
+        ("coverage of a parent along time", "/coverage?collection=datatake.completeness_s1&parent={key}"),
+        ("runs along time", "/coverage?collection=interface.status"),
+        ("a record that others name", "/record?collection=datatake&key={key}"),
+        ("search, what is missing", "/search?q=datatake.completeness_s1%20status=Missing"),
+        ("counts by field, products", "/facets?q=product&part=1"),
+    ];
+    for (name, page) in pages {
+        page_of(setting, figures, folder, (name, &format!("{url}{page}"), 50.0))?;
+    }
+    Ok(())
+}
+
+fn page_of(setting: &Setting, figures: &mut Figures, folder: &Path, (name, url, bar): (&str, &str, f64)) -> Result<()> {
+    let mut tails = Samples::default();
+    for _ in 0..ROUNDS {
+        tails.push(tail(setting, folder, url)?);
+    }
+    figures.at_most(&format!("{name}, p95"), &tails, "ms", bar);
     Ok(())
 }
 

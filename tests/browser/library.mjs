@@ -110,6 +110,27 @@ await step("checks it in", page, async () => {
   expect((await page.locator("ol.log li").count()) === 2, "two entries of the log");
 });
 
+for (const place of ["home", "search?q=authority", "record?collection=item&key=b1", "import", "tokens", "metrics"]) {
+  await step(`goes through ${place} by keyboard`, page, async () => {
+    await page.goto(`${url}/t/main/${place}`);
+    await page.waitForLoadState("networkidle");
+    // what can be used, and of it what the focus comes to, in a colour that is seen
+    const wanted = await page.evaluate(() => {
+      const all = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")];
+      return all.filter((one) => one.checkVisibility({ checkVisibilityCSS: true }) && !one.disabled).map((one, place) => (one.dataset.place = place));
+    });
+    await page.evaluate(() => document.activeElement.blur());
+    const seen = new Set();
+    for (let presses = 0; presses < wanted.length + 40 && seen.size < wanted.length; presses++) {
+      await page.keyboard.press("Tab");
+      const [number, outline] = await page.evaluate(() => [document.activeElement.dataset.place, getComputedStyle(document.activeElement).outlineStyle]);
+      if (number !== undefined) seen.add(number);
+      expect(number === undefined || outline !== "none", `the focus is seen on ${await page.evaluate(() => document.activeElement.outerHTML.slice(0, 200))}`);
+    }
+    expect(seen.size === wanted.length, `the focus came to ${seen.size} of ${wanted.length}`);
+  });
+}
+
 const other = await visitor({ colorScheme: "dark", viewport: { width: 390, height: 800 } });
 await step("a reader sees no button they may not press", other, async () => {
   await signIn(other, reader);

@@ -46,8 +46,11 @@ export async function step(name, page, work) {
   try {
     await work();
     await page.evaluate(axe);
-    const found = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] }));
-    for (const one of found.violations) troubles.push(`${name}: ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
+    for (const colorScheme of ["dark", "light"]) {
+      await page.emulateMedia({ colorScheme });
+      const found = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] }));
+      for (const one of found.violations) troubles.push(`${name}, ${colorScheme}: ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
+    }
     await fits(name, page);
     console.log(`ok ${name}`);
   } catch (error) {

@@ -162,12 +162,16 @@ fn why(field: &Json) -> String {
 /// Records of other collections whose links name this one.
 async fn belonging(visit: &Visit, all: &[Json], collection: &str, key: &str) -> Markup {
     let mut rows = Vec::new();
-    for (other, field) in linking(all, collection).into_iter().take(MOST_LINKS) {
+    for (other, field, is_indexed) in linking(all, collection).into_iter().take(MOST_LINKS) {
         let query = format!("{other} {field}={}", as_value(key));
-        // what has no index is not looked through for this
-        let counted = visit.ask("/query", &[("q", &format!("{query} | count(key)")), ("ask", "never")]).await;
-        let number = counted.ok().and_then(|counted| counted["rows"][0]["count(key)"].as_u64()).unwrap_or(0);
-        if number > 0 {
+        // where no index finds them all records would be read to count them
+        let number = if is_indexed {
+            let counted = visit.ask("/query", &[("q", &format!("{query} | count(key)")), ("ask", "never")]).await;
+            counted.ok().and_then(|counted| counted["rows"][0]["count(key)"].as_u64())
+        } else {
+            None
+        };
+        if !is_indexed || number > Some(0) {
             let is_coverage = other.contains('.');
             let page =
                 if is_coverage { visit.to("coverage", &[("collection", other), ("parent", key)]) } else { visit.to("search", &[("q", &query)]) };
@@ -178,17 +182,18 @@ async fn belonging(visit: &Visit, all: &[Json], collection: &str, key: &str) -> 
         @if !rows.is_empty() {
             section {
                 h2 { "Belonging to it" }
-                ul.chips { @for (other, field, number, page) in rows { li { a href=(page) { (other) " " span.quiet { (field) } " " (number) } } } }
+                ul.chips { @for (other, field, number, page) in rows { li { a href=(page) { (other) " " span.quiet { (field) } @if let Some(number) = number { " " (number) } } } } }
             }
         }
     }
 }
 
-/// Collections whose records name one of this collection, each with the field that does.
-fn linking<'j>(all: &'j [Json], collection: &str) -> Vec<(&'j str, &'j str)> {
+/// Collections whose records name one of this collection, each with the field that does, and whether an index finds them.
+fn linking<'j>(all: &'j [Json], collection: &str) -> Vec<(&'j str, &'j str, bool)> {
     let mut found = Vec::new();
     for other in all {
-        found.extend(members(&other["links"]).filter(|(_, target)| *target == collection).map(|(field, _)| (named(other, "name"), field.as_str())));
+        let fields = members(&other["links"]).filter(|(_, target)| *target == collection).map(|(field, _)| field.as_str());
+        found.extend(fields.map(|field| (named(other, "name"), field, items(&other["indexed"]).iter().any(|own| own == field))));
     }
     found
 }
