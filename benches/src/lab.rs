@@ -13,6 +13,8 @@ use stook_lab::measure::run::{Run, Set, Times};
 
 const ROUNDS: usize = 5;
 const CLIENTS: &str = "64";
+/// Microseconds that a server works for an answer.
+const WORK: &str = "100";
 /// Differences below this are below what a virtual machine's timers tell apart, in microseconds.
 const ABOUT: f64 = 100.0;
 
@@ -35,6 +37,12 @@ fn at(times: &Times, share: f64) -> f64 {
     times.at(share).unwrap_or(0.0) * 1e6
 }
 
+/// Requests a second that `wrk` makes of a server.
+fn most_of_wrk(url: &str) -> Result<f64> {
+    let shown = alone("wrk", &["-t1", &format!("-c{CLIENTS}"), "-d3s", url])?;
+    shown.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse::<f64>().ok()).ok_or(shown)
+}
+
 pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     let stook = setting.stook.display().to_string();
     let server = Running::start(&setting.own, &["hello", "120"], None)?;
@@ -45,9 +53,7 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     }
     let (mut own, mut peer) = <(Samples, Samples)>::default();
     for _ in 0..ROUNDS {
-        let shown = alone("wrk", &["-t1", &format!("-c{CLIENTS}"), "-d3s", &url])?;
-        let rate = shown.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse::<f64>().ok()).ok_or(shown)?;
-        peer.push(rate);
+        peer.push(most_of_wrk(&url)?);
         let set = set(&alone(&stook, &["lab", "sweep", &url, "--clients", CLIENTS, "--for", "3s", "--json"])?)?;
         own.push(set.requests as f64 / set.seconds);
     }
@@ -57,27 +63,36 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         println!("skipped: oha is not installed (cargo install oha --locked; STOOK_PEER_OHA says where it is)");
         return Ok(());
     }
-    for (what, rate) in [("5 000/s", 5_000.0), ("half of wrk's rate", (peer.median() / 2.0).floor())] {
-        let rate = format!("{rate}");
-        let mut seen: [(Samples, Samples, Samples); 3] = Default::default();
-        let mut late = Samples::default();
-        for _ in 0..ROUNDS {
-            let arguments = ["-q", &rate, "--latency-correction", "-z", "4s", "-c", CLIENTS, "--no-tui", "--output-format", "json", &url];
-            let other: Json = serde_json::from_str(&alone(&oha, &arguments)?).map_err(|error| error.to_string())?;
-            let set = set(&alone(&stook, &["lab", "load", &url, "--rate", &rate, "--for", "4s", "--connections", CLIENTS, "--json"])?)?;
-            late.push(at(&set.late, 0.99));
-            for ((own, peer, apart), (name, share)) in seen.iter_mut().zip([("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]) {
-                let (ours, theirs) = (at(&set.latency, share), other["latencyPercentiles"][name].as_f64().unwrap_or(0.0) * 1e6);
-                own.push(ours);
-                peer.push(theirs);
-                // in units of what is allowed: a tenth, or about a tenth of a millisecond
-                apart.push((ours - theirs).abs() / ABOUT.max(theirs / 10.0));
-            }
+    // a server that works is what is measured; beside a bare one the generators measure themselves
+    let working = Running::start(&setting.own, &["hello", "120", WORK], None)?;
+    let at_work = format!("http://{}/x", working.address());
+    let most = most_of_wrk(&at_work)?;
+    beside_oha(figures, (&stook, &oha), &at_work, (&format!("half of what a server that works {WORK} us sustains"), (most / 2.0).floor()))?;
+    beside_oha(figures, (&stook, &oha), &url, ("a bare server, 5 000/s", 5_000.0))?;
+    beside_oha(figures, (&stook, &oha), &url, ("a bare server, half of wrk's rate", (peer.median() / 2.0).floor()))
+}
+
+/// The same load by both generators, and how far their times are apart.
+fn beside_oha(figures: &mut Figures, (stook, oha): (&str, &str), url: &str, (what, rate): (&str, f64)) -> Result<()> {
+    let rate = format!("{rate}");
+    let mut seen: [(Samples, Samples, Samples); 3] = Default::default();
+    let mut late = Samples::default();
+    for _ in 0..ROUNDS {
+        let arguments = ["-q", &rate, "--latency-correction", "-z", "4s", "-c", CLIENTS, "--no-tui", "--output-format", "json", url];
+        let other: Json = serde_json::from_str(&alone(oha, &arguments)?).map_err(|error| error.to_string())?;
+        let set = set(&alone(stook, &["lab", "load", url, "--rate", &rate, "--for", "4s", "--connections", CLIENTS, "--json"])?)?;
+        late.push(at(&set.late, 0.99));
+        for ((own, peer, apart), (name, share)) in seen.iter_mut().zip([("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]) {
+            let (ours, theirs) = (at(&set.latency, share), other["latencyPercentiles"][name].as_f64().unwrap_or(0.0) * 1e6);
+            own.push(ours);
+            peer.push(theirs);
+            // in units of what is allowed: a tenth, or about a tenth of a millisecond
+            apart.push((ours - theirs).abs() / ABOUT.max(theirs / 10.0));
         }
-        for ((own, peer, apart), name) in seen.iter().zip(["p50", "p90", "p99"]) {
-            figures.judged_at_most(&format!("open loop, {what}, {name}"), own, "us", &format!("oha {:.0}", peer.median()), apart, 1.0);
-        }
-        figures.shown(&format!("open loop, {what}, the generator's own delay, p99"), &late, "us");
     }
+    for ((own, peer, apart), name) in seen.iter().zip(["p50", "p90", "p99"]) {
+        figures.judged_at_most(&format!("{what}, {name}"), own, "us", &format!("oha {:.0}", peer.median()), apart, 1.0);
+    }
+    figures.shown(&format!("{what}, the generator's own delay, p99"), &late, "us");
     Ok(())
 }

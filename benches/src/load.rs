@@ -40,11 +40,18 @@ async fn listen() -> Result<TcpListener, String> {
     Ok(listener)
 }
 
-/// A server that answers a body of this size and does nothing else.
-pub fn hello(bytes: usize) -> ExitCode {
+/// A server that answers a body of this size, and works for each answer as many microseconds as it is told.
+pub fn hello(bytes: usize, work: u64) -> ExitCode {
     run(async move {
         let body: &'static str = "x".repeat(bytes).leak();
-        let routes = Router::new().route("/{*any}", get(move || async move { ([("content-type", "application/json")], body) }));
+        let answer = move || async move {
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_micros(work) {
+                std::hint::spin_loop();
+            }
+            ([("content-type", "application/json")], body)
+        };
+        let routes = Router::new().route("/{*any}", get(answer));
         axum::serve(listen().await?, routes).await.map_err(|error| error.to_string())
     })
 }

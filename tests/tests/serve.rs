@@ -123,6 +123,29 @@ fn records_are_edited_as_contributions_of_the_api() {
     }
 }
 
+/// Patches go inside of an object, one after the other, up to a limit; what would be too much changes nothing.
+#[test]
+fn objects_are_patched_member_by_member_and_stay_within_limits() {
+    let place = Place::new(
+        "catalogue: c\nsources:\n  s: { format: json, into: t, as_of: meta.received }\ncollections:\n  t: { key: k, fields: { k: text, more: json } }\n",
+    );
+    let stook = Served::new(&place, &["--workers", "0"]);
+    let client = stook.client(None);
+    client.call("POST", "/v1/main/t", &json!({"k": "one", "more": {"first": {"a": 1}}})).with(201);
+    let patched = client.call("PATCH", "/v1/main/t/one", &json!({"more": {"first": {"b": 2}, "second": null}})).with(200);
+    assert_eq!(patched["more"], json!({"first": {"a": 1, "b": 2}}));
+    let long = "x".repeat(900_000);
+    let refused = (0..30).find_map(|number| {
+        let sent = client.call("PATCH", "/v1/main/t/one", &json!({"more": {format!("m{number}"): long}}));
+        (sent.status != 200).then_some((number, sent))
+    });
+    let (number, sent) = refused.expect("it becomes too long");
+    assert_eq!((sent.status, number), (409, 18), "{}", sent.text());
+    assert!(sent.text().contains("more: with this patch it has more than 16 MiB"), "{}", sent.text());
+    let kept = client.get("/v1/main/t/one").with(200);
+    assert_eq!((kept["more"].as_object().unwrap().len(), &kept["more"]["first"]), (19, &json!({"a": 1, "b": 2})));
+}
+
 #[test]
 fn of_edits_at_once_every_answered_one_is_in_the_history() {
     for place in places(THINGS) {

@@ -194,6 +194,9 @@ fn read_fields(collection: &Collection, fields: &Fields) -> std::result::Result<
     if problems.is_empty() { Ok(said) } else { Err(problems) }
 }
 
+/// Most bytes, as JSON, of an object that is patched.
+const MAX_PATCHED: usize = 16 << 20;
+
 /// Everything that decides about an edit beside the record.
 struct Desk {
     catalogue: Arc<Catalogue>,
@@ -234,7 +237,10 @@ impl Desk {
         let own = contributions.iter().position(|contribution| &*contribution.contributor == API_NAME);
         let former = own.map(|place| contributions.remove(place));
         let as_of = former.as_ref().map_or(self.now, |former| self.now.max(former.as_of.saturating_add(1)));
-        let said = self.say(collection, former.as_ref());
+        let said = match self.say(collection, former.as_ref()) {
+            Ok(said) => said,
+            Err(reason) => return Ok(Err(Edited::Unfit(vec![reason]))),
+        };
         let hash = hash_of(&said, collection);
         let origin = Origin::default();
         let same = former.as_ref().is_some_and(|former| former.hash == hash);
@@ -285,26 +291,35 @@ impl Desk {
     }
 
     /// What `api` says from now on.
-    fn say(&self, collection: &Collection, former: Option<&Contribution>) -> Said {
+    fn say(&self, collection: &Collection, former: Option<&Contribution>) -> std::result::Result<Said, String> {
         let mut values = vec![Value::Null; collection.fields.len()];
         match (&self.edit.action, former.map(|former| &former.said)) {
-            (Action::Delete, _) => return Said::Gone,
+            (Action::Delete, _) => return Ok(Said::Gone),
             (Action::Patch(_), Some(Said::Values(former))) => values.clone_from_slice(former),
             _ => {}
         }
         for (index, (value, said)) in values.iter_mut().zip(&self.said).enumerate() {
             if let Some(said) = said {
-                *value = self.patched(&collection.fields[index], value).unwrap_or_else(|| said.clone());
+                *value = match self.merged(&collection.fields[index], value) {
+                    Some(merged) => merged?,
+                    None => said.clone(),
+                };
             }
         }
-        Said::Values(values.into())
+        Ok(Said::Values(values.into()))
     }
 
     /// What a patch makes of the members of an object (RFC 7396); nothing where it is none.
-    fn patched(&self, field: &Field, former: &Value) -> Option<Value> {
+    fn merged(&self, field: &Field, former: &Value) -> Option<std::result::Result<Value, String>> {
         let Action::Patch(fields) = &self.edit.action else { return None };
         let patch = fields.values.get(&field.name).filter(|patch| patch.is_object() && !fields.clear.contains(&field.name))?;
-        strict_from_json(&merged(former.to_json(&field.ty), patch), &field.ty).and_then(|value| check(value, &field.ty, &field.one_of)).ok()
+        let merged = merged(former.to_json(&field.ty), patch);
+        // patch after patch would make it as long as somebody likes
+        if merged.to_string().len() > MAX_PATCHED {
+            return Some(Err(format!("{}: with this patch it has more than {} MiB", field.name, MAX_PATCHED >> 20)));
+        }
+        let value = strict_from_json(&merged, &field.ty).and_then(|value| check(value, &field.ty, &field.one_of));
+        Some(value.map_err(|error| format!("{}: {error}", field.name)))
     }
 
     /// What is wrong with the record as it would be.
