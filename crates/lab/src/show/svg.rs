@@ -89,7 +89,7 @@ impl Picture {
     fn new(x: Scale, y: Scale, names: (&str, &str), units: (&str, &str)) -> Self {
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" \
-             font-family=\"system-ui,sans-serif\" font-size=\"11\" fill=\"#777\"><title>{} by {}</title>",
+             font-family=\"system-ui,sans-serif\" font-size=\"12\" fill=\"currentColor\"><title>{} by {}</title>",
             escaped(names.1),
             escaped(names.0)
         );

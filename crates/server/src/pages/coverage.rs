@@ -241,7 +241,19 @@ fn timeline(visit: &Visit, name: &str, rows: &[&Json], counted: &Json, planned: 
         Lane { name: plain(&row["group"]), href: href.clone(), marks: there.chain(gaps).collect() }
     };
     let lanes: Vec<Lane> = rows.iter().enumerate().map(lane).collect();
-    drawing(&lanes, (from, to), "What is there, along time")
+    let has_gaps = rows.iter().any(|row| !row["gaps"].is_null());
+    html! {
+        (drawing(&lanes, (from, to), "What is there, along time"))
+        p.legend {
+            (swatch("there")) " there, each piece with its record "
+            (swatch("missing")) " nothing there, and more than is expected may be "
+            @if has_gaps { (swatch("gone")) " a gap, of groups whose rule measures gaps" }
+        }
+    }
+}
+
+fn swatch(kind: &str) -> Markup {
+    html! { svg.swatch viewBox="0 0 10 10" width="10" height="10" aria-hidden="true" { rect class=(kind) width="10" height="10" {} } }
 }
 
 /// The records that a row counts.

@@ -67,6 +67,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .route("/t/{tenant}", get(home::front))
         .route("/t/{tenant}/home/now", get(home::part))
         .route("/t/{tenant}/suggestions", page(search::suggestions))
+        .route("/t/{tenant}/tags/evaluation", page(tags::standing))
         .route("/t/{tenant}/tags/preview", page(tags::preview))
         .merge(both("/t/{tenant}/facets", page(search::facets)))
         .route("/t/{tenant}/total", page(search::total))

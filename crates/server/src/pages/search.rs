@@ -30,6 +30,11 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         let body = html! { (form(&visit, "", &overview)) (begin(&visit, &overview)) };
         return Ok(View::new("Search", body));
     };
+    // what has no value yet is gone on with, not asked
+    if is_begun(query) {
+        let body = html! { (form(&visit, query, &overview)) (ahead(&visit, query).await?) };
+        return Ok(View::new("Search", body));
+    }
     let idx: u64 = visit.param("idx").and_then(|text| text.parse().ok()).unwrap_or(0);
     let asked = async |rows: u64| {
         // one more than is shown says whether there are more; all are counted behind the page, which takes longer
@@ -51,12 +56,17 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     Ok(View::new("Search", html! { (form(&visit, query, &overview)) (body) }))
 }
 
+/// Whether a query ends where a value is to stand.
+fn is_begun(query: &str) -> bool {
+    query.trim_end().ends_with('=')
+}
+
 fn form(visit: &Visit, query: &str, overview: &Json) -> Markup {
     let example = items(&overview["collections"]).first().map_or("", |collection| named(collection, "name"));
     html! {
         form.search role="search" action=(visit.to("search", &[])) {
             label for="q" { "Query" }
-            input #q type="search" name="q" value=(query) placeholder={ (example) " …" } autocomplete="off" spellcheck="false" autofocus[query.is_empty()]
+            input #q type="search" name="q" value=(query) placeholder={ (example) " …" } autocomplete="off" spellcheck="false" autofocus[query.is_empty() || is_begun(query)]
                 hx-get=(visit.to("suggestions", &[])) hx-trigger="input changed delay:120ms" hx-target="#meant" hx-sync="this:replace";
             button { "Search" }
         }
@@ -121,7 +131,8 @@ fn found(own: &Found<'_>, overview: &Json, answer: &Json) -> Markup {
     let tenant = if visit.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" --tenant {}", visit.tenant) };
     html! {
         p.quiet {
-            @if rows.is_empty() { "Nothing was found." }
+            @if rows.is_empty() && idx > 0 { "There is nothing behind row " (count(idx)) ". " a href=(page(0)) { "From the beginning" } }
+            @else if rows.is_empty() { "Nothing was found." }
             @else if goes_on || idx > 0 {
                 (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of "
                 span hx-get=(visit.to("total", &[("q", query)])) hx-trigger="load" { a href=(visit.to("total", &[("q", query), ("whole", "1")])) { "all" } }
@@ -280,18 +291,22 @@ pub async fn facets(visit: Arc<Visit>) -> Answer<View> {
 /// `?q=TEXT`: how the text goes on, and queries that were perhaps meant. A part of a page.
 pub async fn suggestions(visit: Arc<Visit>) -> Answer<View> {
     let text = visit.param("q").unwrap_or_default();
-    let ahead = visit.ask("/query/completions", &[("q", text)]).await?;
-    let ahead = items(&ahead["completions"]);
     // a query of its own language needs no guess
     let is_query = text.contains(['=', '|', '<', '>']);
     let meant = if text.trim().is_empty() || is_query { Arc::default() } else { visit.ask("/suggest", &[("text", text)]).await.unwrap_or_default() };
-    let body = html! {
-        @if !ahead.is_empty() {
-            ul.chips { @for one in ahead { li { a href=(visit.to("search", &[("q", named(one, "query"))])) { bdi { (short(named(one, "word"), MOST_VALUE)) } } } } }
-        }
-        (suggested(&visit, &meant))
-    };
+    let body = html! { (ahead(&visit, text).await?) (suggested(&visit, &meant)) };
     Ok(View { part: true, ..View::new("", body) })
+}
+
+/// What the last word of a text could become.
+async fn ahead(visit: &Visit, text: &str) -> Answer<Markup> {
+    let found = visit.ask("/query/completions", &[("q", text)]).await?;
+    let found = items(&found["completions"]);
+    Ok(html! {
+        @if !found.is_empty() {
+            ul.chips { @for one in found { li { a href=(visit.to("search", &[("q", named(one, "query"))])) { bdi { (short(named(one, "word"), MOST_VALUE)) } } } } }
+        }
+    })
 }
 
 /// `?q=QUERY`: how services answer, as server-sent events.

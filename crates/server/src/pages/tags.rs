@@ -44,8 +44,6 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
 
 fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
     let name = named(tag, "name");
-    let evaluation = &tag["evaluation"];
-    let number = |name: &str| evaluation[name].as_u64().unwrap_or(0);
     let definition = tag["xpath"].as_str().or(tag["query"].as_str()).unwrap_or("given by hand");
     html! {
         tr {
@@ -53,21 +51,13 @@ fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
                 a href=(visit.to("search", &[("q", &format!("{collection} tag={name}"))])) { bdi { (name) } }
                 @if let Some(comment) = tag["comment"].as_str().filter(|comment| !comment.is_empty()) { br; span.quiet { (text(comment)) } }
             }
-            td.number { (count(tag["records"].as_u64().unwrap_or(0))) }
+            td.number { @match tag["records"].as_u64() { Some(records) => (count(records)), None => span.quiet { "as asked" } } }
             td { code { (text(definition)) } }
-            td {
-                @if let Some(own) = evaluation["state"].as_str() {
-                    (state(own)) " "
-                    @if own == "running" || own == "queued" { (count(number("records"))) " of " (count(number("of"))) }
-                    @if number("added") + number("removed") > 0 {
-                        a href=(visit.to("job", &[("id", &evaluation["job"].to_string())])) { "+" (count(number("added"))) " −" (count(number("removed"))) }
-                    }
-                }
-            }
+            (evaluation(visit, collection, tag))
             @if visit.may(Role::Admin) {
                 td {
                     div.actions {
-                        @if tag["kind"] != "manual" { (button(visit, collection, name, "rebuild")) }
+                        @if tag["kind"] == "xpath" { (button(visit, collection, name, "rebuild")) }
                         (button(visit, collection, name, "delete"))
                     }
                     @if tag["kind"] != "manual" { (edit_tag(visit, collection, tag)) }
@@ -75,6 +65,33 @@ fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
             }
         }
     }
+}
+
+/// How the evaluation of a tag goes on; it asks for itself again until it is over.
+fn evaluation(visit: &Visit, collection: &str, tag: &Json) -> Markup {
+    let own = &tag["evaluation"];
+    let number = |name: &str| own[name].as_u64().unwrap_or(0);
+    let is_on = ["running", "queued"].contains(&named(own, "state"));
+    let again = visit.to("tags/evaluation", &[("collection", collection), ("name", named(tag, "name"))]);
+    html! {
+        td hx-get=[is_on.then_some(again)] hx-trigger="every 2s" hx-swap="outerHTML" {
+            @if let Some(shown) = own["state"].as_str() {
+                (state(shown)) " "
+                @if is_on { (count(number("records"))) " of " (count(number("of"))) }
+                @if number("added") + number("removed") > 0 {
+                    a href=(visit.to("job", &[("id", &own["job"].to_string())])) { "+" (count(number("added"))) " −" (count(number("removed"))) }
+                }
+            }
+        }
+    }
+}
+
+/// `?collection=C&name=N`: how the evaluation of a tag goes on. A part of a page.
+pub async fn standing(visit: Arc<Visit>) -> Answer<View> {
+    let (collection, name) = (visit.param("collection").unwrap_or_default(), visit.param("name").unwrap_or_default());
+    let percent = crate::records::percent;
+    let tag = visit.ask(&format!("/tags/{}/{}", percent(collection), percent(name)), &[]).await?;
+    Ok(View { part: true, ..View::new("", evaluation(&visit, collection, &tag)) })
 }
 
 fn button(visit: &Visit, collection: &str, name: &str, what: &str) -> Markup {

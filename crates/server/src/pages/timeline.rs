@@ -72,7 +72,9 @@ pub fn drawing(lanes: &[Lane], (from, to): (f64, f64), label: &str) -> Markup {
                 @for (row, lane) in lanes.iter().enumerate() {
                     @let top = LANE * (row + 1) as f64;
                     a href=(lane.href) { text x="0" y=(number(top + LANE * 0.7)) { (short(&lane.name, MOST_NAME)) title { (lane.name) } } }
-                    rect.missing x=(NAMES) y=(number(top + 4.0)) width=(WIDTH - NAMES) height=(LANE - 8.0) {}
+                    a href=(lane.href) tabindex="-1" aria-hidden="true" {
+                        rect.missing x=(NAMES) y=(number(top + 4.0)) width=(WIDTH - NAMES) height=(LANE - 8.0) {}
+                    }
                     @for mark in &lane.marks {
                         a href=(mark.href) aria-label=(mark.said) {
                             rect class=(mark.kind) x=(number(place(mark.from))) y=(number(top + 4.0))

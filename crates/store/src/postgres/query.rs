@@ -563,7 +563,7 @@ pub fn visit(
     let mut builder = Builder::new(catalogue, tenant, plan)?;
     if let Some(place) = smallest(&builder, plan)? {
         let by_beginnings = Builder { by_beginnings: true, ..builder };
-        let rows = all_rows_of(session, catalogue, plan, by_beginnings)?;
+        let rows = collected(session, catalogue, plan, by_beginnings)?;
         let column = known(&catalogue.collections[plan.collection], None, plan.columns[place])?;
         let is_decided = |row: &Vec<Value>| column.folded(&row[place]).as_text().is_none_or(decides);
         if rows.iter().all(is_decided) {
@@ -594,7 +594,7 @@ fn smallest(builder: &Builder<'_>, plan: &Plan) -> Attempt<Option<usize>> {
     Ok(plan.columns.iter().position(|column| *column == sort.column))
 }
 
-fn all_rows_of(session: &mut Session, catalogue: &Catalogue, plan: &Plan, builder: Builder<'_>) -> Attempt<Vec<Vec<Value>>> {
+fn collected(session: &mut Session, catalogue: &Catalogue, plan: &Plan, builder: Builder<'_>) -> Attempt<Vec<Vec<Value>>> {
     let mut rows = Vec::new();
     read_rows(session, catalogue, plan, rows_of(builder, plan)?, &mut |row| {
         rows.push(row);
@@ -652,7 +652,7 @@ fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan
     let [few, many] = LOOKED_AT;
     for records in LOOKED_AT {
         let first = Builder::new(catalogue, tenant, &page)?.among_first(&page, records)?;
-        let mut rows = all_rows_of(session, catalogue, &page, first)?;
+        let mut rows = collected(session, catalogue, &page, first)?;
         let found = rows.len() as u64;
         if found == wanted {
             return Ok(Some(rows.split_off(plan.offset as usize)));
