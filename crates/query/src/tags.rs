@@ -150,7 +150,7 @@ pub(crate) fn resolve_parsed(
     Ok(compile(&query, catalogue, tenant, now))
 }
 
-/// Whether a text can be the query of a tag, beside those there are.
+/// The query of a tag, if a text can be that, beside those there are.
 ///
 /// # Errors
 /// When the store fails; inside, what is wrong with the text, at its place there.
@@ -161,7 +161,7 @@ pub fn check_tag(
     store: &dyn Store,
     tenant: &Tenant,
     collection: usize,
-) -> Result<Result<(), Diagnostic>, StoreError> {
+) -> Result<Result<Compiled, Diagnostic>, StoreError> {
     let own = &catalogue.collections[collection].name;
     if let Err(problem) = conditions_of(own, text) {
         return Ok(Err(problem));
@@ -174,7 +174,7 @@ pub fn check_tag(
         query.expand_tags(&known)?;
         compile(&query, catalogue, tenant, store.clock())
     });
-    Ok(checked.map(|_| ()).map_err(back))
+    Ok(checked.map_err(back))
 }
 
 /// Names of all tags of a record, those of queries included.

@@ -181,8 +181,7 @@ impl Operation {
     }
 
     fn key(self) -> Self {
-        let schema = key();
-        self.parameter("key", "path", true, schema, "The record's key, encoded as one segment; `-` with `?key=` for keys that cannot be one.")
+        self.parameter("key", "path", true, key(), "The record's key, encoded as one segment; `-` with `?key=` for keys that cannot be one.")
     }
 
     fn etags(self, conditions: &[&str]) -> Self {
@@ -416,13 +415,13 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     add("/v1/{tenant}/suggest".into(), "get", suggest.guarded());
     let day = json!({ "type": "object", "properties": { "day": { "type": "string", "format": "date" }, "group": text(), "rows": number(), "mean": { "type": "number" }, "least": { "type": "number" } }, "required": ["day", "group", "rows", "mean", "least"] });
     let days = json!({ "type": "object", "properties": { "time": text(), "whole": { "type": "boolean" }, "days": { "type": "array", "items": day } }, "required": ["time", "whole", "days"] });
+    let time = || json!({ "type": "string", "format": "date-time" });
     let coverage = Operation::new("coverage", "catalogue", "Percentages of a coverage by day and group")
         .parameter("collection", "query", true, text(), "The coverage: `PARENT.COVERAGE`.")
-        .query("from", json!({ "type": "string", "format": "date-time" }), "Not before.")
-        .query("until", json!({ "type": "string", "format": "date-time" }), "Before.")
+        .query("from", time(), "Not before.")
+        .query("until", time(), "Before.")
         .json(200, "Days with their groups, in order.", days);
     add("/v1/{tenant}/coverage".into(), "get", coverage.guarded());
-    let time = || json!({ "type": "string", "format": "date-time" });
     let child = json!({ "type": "object", "properties": { "key": text(), "start": time(), "stop": time() }, "required": ["key"] });
     let group = json!({ "type": "object", "properties": { "group": text(), "children": { "type": "array", "items": child } }, "required": ["group", "children"] });
     let children = json!({ "type": "object", "properties": { "collection": text(), "whole": { "type": "boolean" }, "groups": { "type": "array", "items": group } }, "required": ["collection", "whole", "groups"] });

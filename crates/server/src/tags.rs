@@ -9,11 +9,11 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde_json::{Value as Json, json};
 use std::time::Instant;
-use stook_catalogue::diagnostic::Diagnostic;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
 use stook_engine::tags::{self, Wish};
+use stook_query::Compiled;
 use stook_store::Tenant;
 use stook_store::access::Role;
 use stook_store::plan::{Column, Plan};
@@ -50,8 +50,7 @@ async fn save(ctx: &Ctx, wish: Wish, new: bool) -> Answer<Json> {
     let (app, tenant, index, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.collection(), ctx.name().to_owned());
     blocking(move || {
         if let Some(Definition::Query(text)) = &wish.definition {
-            let checked = stook_query::check_tag(&wish.name, text, &app.catalogue, &*app.store, &tenant, index)?;
-            checked.map_err(|problem| EngineError::Wrong(format!("query: {}", problem.message)))?;
+            query_of(&app, &tenant, index, (&wish.name, text))?;
         }
         let name = wish.name.clone();
         let saved = tags::save(&app.catalogue, &*app.store, &tenant, &of, &[wish], new)?;
@@ -101,12 +100,15 @@ async fn previewed(ctx: &Ctx, wish: Wish) -> Answer {
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 
+/// The query of a tag.
+fn query_of(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<Compiled, EngineError> {
+    let checked = stook_query::check_tag(name, text, &app.catalogue, &*app.store, tenant, index)?;
+    checked.map_err(|problem| EngineError::Wrong(format!("query: {}", problem.message)))
+}
+
 /// What carries a tag that is a query.
 fn found_by(app: &App, tenant: &Tenant, index: usize, (name, text): (&str, &str)) -> Result<tags::Preview, EngineError> {
-    let wrong = |problem: Diagnostic| EngineError::Wrong(format!("query: {}", problem.message));
-    stook_query::check_tag(name, text, &app.catalogue, &*app.store, tenant, index)?.map_err(wrong)?;
-    let all = format!("{} {text}", app.catalogue.collections[index].name);
-    let found = stook_query::resolve(&all, &app.catalogue, &*app.store, tenant, app.store.clock())?.map_err(wrong)?;
+    let found = query_of(app, tenant, index, (name, text))?;
     let records = app.store.count(&Plan::all(tenant.clone(), index))? as usize;
     let began = Instant::now();
     let matches = app.store.count(&found.plan)? as usize;

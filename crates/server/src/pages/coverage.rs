@@ -1,7 +1,7 @@
 //! Coverage: what of each parent is there, group by group, and when something had which value.
 
 use super::shown::{count, items, kind, members, named, plain, state, value};
-use super::timeline::{Lane, Mark, drawing, seconds};
+use super::timeline::{Lane, Mark, drawing, extent, seconds};
 use super::visit::{View, Visit};
 use crate::problem::{Answer, Problem};
 use maud::{Markup, html};
@@ -54,9 +54,9 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             _ => parents.push((parent, vec![row])),
         }
     }
-    // one parent is drawn along time, beside what was planned of it; sums over other coverages count no records
+    // groups of one parent are drawn along time, beside what was planned of it; sums over other coverages count no records
     let (mut planned, mut counted) = (None, None);
-    if let Some(parent) = visit.param("parent") {
+    if let Some(parent) = visit.param("parent").filter(|_| !is_runs) {
         planned = visit.ask(&format!("/{parent_collection}"), &[("key", parent)]).await.ok().and_then(|record| span(&record));
         counted = visit.ask("/coverage/children", &[("collection", name), ("parent", parent)]).await.ok();
     }
@@ -88,16 +88,10 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         @if is_runs { (runs(&visit, name, &parents, parent_collection)) }
         @for (parent, rows) in &parents {
             section.parent {
-                h2 { a href=(visit.to("record", &[("collection", parent_collection), ("key", parent)])) { bdi { (parent) } } }
-                @match &counted {
-                    _ if is_runs => (run_rows(rows)),
-                    None => (bars(&visit, (name, parent), rows)),
-                    Some(counted) => {
-                        (timeline(&visit, name, rows, counted, planned))
-                        (bars(&visit, (name, parent), rows))
-                        (records(&visit, rows, counted))
-                    }
-                }
+                h2 { a href=(visit.record(parent_collection, parent)) { bdi { (parent) } } }
+                @if let Some(counted) = &counted { (timeline(&visit, name, rows, counted, planned)) }
+                @if is_runs { (run_rows(rows)) } @else { (bars(&visit, (name, parent), rows)) }
+                @if let Some(counted) = &counted { (records(&visit, rows, counted)) }
             }
         }
     };
@@ -169,7 +163,7 @@ fn bars(visit: &Visit, (name, parent): (&str, &str), rows: &[&Json]) -> Markup {
                 tbody {
                     @for row in rows {
                         tr {
-                            th scope="row" { a href=(visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))])) { bdi { (plain(&row["group"])) } } }
+                            th scope="row" { a href=(visit.record(name, &plain(&row["key"]))) { bdi { (plain(&row["group"])) } } }
                             td { a href=(along) aria-label={ "along time, " (plain(&row["group"])) } { (bar(row["percentage"].as_f64())) } }
                             td.number { @if let Some(percent) = row["percentage"].as_f64() { (share(percent)) } }
                             td { @if let Some(own) = row["status"].as_str() { (state(own)) } }
@@ -220,16 +214,13 @@ fn gaps(gaps: &Json) -> Markup {
 fn timeline(visit: &Visit, name: &str, rows: &[&Json], counted: &Json, planned: Option<(f64, f64)>) -> Markup {
     let child = named(counted, "collection");
     let spans = rows.iter().flat_map(|row| children(counted, row).iter().chain(items(&row["gaps"]))).filter_map(span_of);
-    let (from, to) = spans.chain(planned).fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), (start, stop)| (from.min(start), to.max(stop)));
-    if from > to {
-        return html! {};
-    }
+    let Some((from, to)) = extent(spans.chain(planned)) else { return html! {} };
     let lane = |(number, row): (usize, &&Json)| {
-        let href = visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))]);
+        let href = visit.record(name, &plain(&row["key"]));
         let there = pieces(children(counted, row), (to - from) / 800.0).into_iter().map(|(start, stop, own)| match own {
             [one] => {
                 let key = plain(&one["key"]);
-                let href = visit.to("record", &[("collection", child), ("key", &key)]);
+                let href = visit.record(child, &key);
                 Mark { from: start, to: stop, kind: "there", href, said: format!("{key}, {}", between(one)) }
             }
             several => Mark { from: start, to: stop, kind: "there", href: format!("#records-{number}"), said: format!("{} records", several.len()) },
@@ -271,7 +262,7 @@ fn records(visit: &Visit, rows: &[&Json], counted: &Json) -> Markup {
                 details id=(format!("records-{number}")) {
                     summary { bdi { (plain(&row["group"])) } ": " (count(children.len() as u64)) " records" }
                     ul.plain { @for one in children.iter().take(LISTED) {
-                        li { a href=(visit.to("record", &[("collection", child), ("key", &plain(&one["key"]))])) { bdi { (plain(&one["key"])) } } " " span.quiet { (between(one)) } }
+                        li { a href=(visit.record(child, &plain(&one["key"]))) { bdi { (plain(&one["key"])) } } " " span.quiet { (between(one)) } }
                     } }
                     @if children.len() > LISTED { p.quiet { "and " (count((children.len() - LISTED) as u64)) " more" } }
                 }
@@ -302,22 +293,19 @@ fn pieces(children: &[Json], near: f64) -> Vec<(f64, f64, &[Json])> {
 /// Runs of values along time, a lane for each parent; each run leads to its row.
 fn runs(visit: &Visit, name: &str, parents: &[(String, Vec<&Json>)], parent_collection: &str) -> Markup {
     let spans = parents.iter().flat_map(|(_, rows)| rows.iter()).filter_map(|row| span_of(row));
-    let (from, to) = spans.fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), (start, stop)| (from.min(start), to.max(stop)));
-    if from > to {
-        return html! {};
-    }
+    let Some(extent) = extent(spans) else { return html! {} };
     let mark = |row: &&Json| {
         let (start, stop) = span_of(row)?;
         let said = format!("{} from {} to {}", plain(&row["value"]), plain(&row["start"]), plain(&row["stop"]));
-        let href = visit.to("record", &[("collection", name), ("key", &plain(&row["key"]))]);
+        let href = visit.record(name, &plain(&row["key"]));
         Some(Mark { from: start, to: stop, kind: kind(&plain(&row["value"])), href, said })
     };
     let lane = |(parent, rows): &(String, Vec<&Json>)| Lane {
         name: parent.clone(),
-        href: visit.to("record", &[("collection", parent_collection), ("key", parent)]),
+        href: visit.record(parent_collection, parent),
         marks: rows.iter().filter_map(mark).collect(),
     };
-    drawing(&parents.iter().map(lane).collect::<Vec<_>>(), (from, to), "Values along time")
+    drawing(&parents.iter().map(lane).collect::<Vec<_>>(), extent, "Values along time")
 }
 
 /// The rows of a parent's runs.

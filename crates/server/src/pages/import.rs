@@ -175,7 +175,7 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
                                 }
                                 td {
                                     @match entry["collection"].as_str() {
-                                        Some(collection) => a href=(visit.to("record", &[("collection", collection), ("key", &plain(&entry["key"]))])) { bdi { (plain(&entry["key"])) } },
+                                        Some(collection) => a href=(visit.record(collection, &plain(&entry["key"]))) { bdi { (plain(&entry["key"])) } },
                                         None => bdi { (plain(&entry["key"])) },
                                     }
                                 }

@@ -123,7 +123,7 @@ fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
                                 th scope="row" { (name) }
                                 td {
                                     @match own["links"][name.as_str()].as_str().zip(field["value"].as_str()) {
-                                        Some((target, key)) => a href=(visit.to("record", &[("collection", target), ("key", key)])) { (text(key)) },
+                                        Some((target, key)) => a href=(visit.record(target, key)) { (text(key)) },
                                         None => (value(&field["value"])),
                                     }
                                 }
@@ -252,5 +252,5 @@ pub async fn transition(visit: Arc<Visit>, form: Form) -> Answer<Response> {
         arguments.insert(argument.to_owned(), read.unwrap_or_else(|| text.as_str().into()));
     }
     visit.send(Method::POST, &format!("/{collection}/-/{name}"), &[("key", key)], Some(&Json::Object(arguments))).await?;
-    Ok(Redirect::to(&visit.to("record", &[("collection", collection), ("key", key)])).into_response())
+    Ok(Redirect::to(&visit.record(collection, key)).into_response())
 }

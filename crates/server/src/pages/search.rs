@@ -229,8 +229,8 @@ fn table(visit: &Visit, overview: &Json, answer: &Json, rows: &[Json], all: bool
                             @for name in &shown {
                                 td class=[is_number(name).then_some("number")] {
                                     @match (*name, collection) {
-                                        ("key", None) if row["collection"].is_string() => a href=(visit.to("record", &[("collection", named(row, "collection")), ("key", &plain(&row["key"]))])) { (value(&row["key"])) },
-                                        ("key", Some(collection)) => a href=(visit.to("record", &[("collection", collection), ("key", &plain(&row["key"]))])) { (value(&row["key"])) },
+                                        ("key", None) if row["collection"].is_string() => a href=(visit.record(named(row, "collection"), &plain(&row["key"]))) { (value(&row["key"])) },
+                                        ("key", Some(collection)) => a href=(visit.record(collection, &plain(&row["key"]))) { (value(&row["key"])) },
                                         _ => (value(&row[*name])),
                                     }
                                 }

@@ -177,7 +177,7 @@ pub async fn preview(visit: Arc<Visit>) -> Answer<View> {
                 @if seen["failed"].as_u64() > Some(0) { "; " (plain(&seen["failed"])) " took too long" } "."
             }
             @for advice in items(&seen["advice"]) { p.problem { (plain(advice)) } }
-            ul.chips { @for key in items(&seen["keys"]) { li { a href=(visit.to("record", &[("collection", collection), ("key", &plain(key))])) { bdi { (plain(key)) } } } } }
+            ul.chips { @for key in items(&seen["keys"]) { li { a href=(visit.record(collection, &plain(key))) { bdi { (plain(key)) } } } } }
         },
         Err(problem) => super::layout::trouble(&problem),
     };

@@ -55,6 +55,11 @@ pub struct Lane {
     pub marks: Vec<Mark>,
 }
 
+/// From the first time of spans to their last, if there are any.
+pub fn extent(spans: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
+    spans.reduce(|(from, to), (start, stop)| (from.min(start), to.max(stop))).filter(|(from, to)| from <= to)
+}
+
 /// Lanes from the first time of a span to its last.
 pub fn drawing(lanes: &[Lane], (from, to): (f64, f64), label: &str) -> Markup {
     let length = (to - from).max(1.0);
@@ -96,7 +101,7 @@ fn ticks(from: f64, to: f64) -> Vec<(f64, String)> {
     let mut all = Vec::new();
     let mut at = (from / step).ceil() * step;
     while at <= to {
-        let shown = moment(at);
+        let shown = Value::Int((at * 1e6) as i64).show(&FieldType::Timestamp);
         let (day, clock) = shown.split_once('T').unwrap_or((&shown, ""));
         let clock = &clock[..clock.len().min(if step < 60.0 { 8 } else { 5 })];
         all.push((
@@ -113,11 +118,6 @@ fn ticks(from: f64, to: f64) -> Vec<(f64, String)> {
         at += step;
     }
     all
-}
-
-/// A time as records show it.
-pub fn moment(seconds: f64) -> String {
-    Value::Int((seconds * 1e6) as i64).show(&FieldType::Timestamp)
 }
 
 /// Seconds of a time as records show it.

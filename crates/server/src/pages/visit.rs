@@ -144,6 +144,11 @@ impl Visit {
         with_params(&format!("/t/{}/{page}", self.tenant), params)
     }
 
+    /// The path of a record's page.
+    pub fn record(&self, collection: &str, key: &str) -> String {
+        self.to("record", &[("collection", collection), ("key", key)])
+    }
+
     /// A path of the API, below what is of this tenant.
     pub fn api(&self, path: &str, params: &[(&str, &str)]) -> String {
         with_params(&format!("/v1/{}{path}", self.tenant), params)

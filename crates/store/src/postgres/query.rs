@@ -560,17 +560,10 @@ pub fn visit(
     plan: &Plan,
     visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
 ) -> Attempt<()> {
-    let mut builder = Builder::new(catalogue, tenant, plan)?;
-    if let Some(place) = smallest(&builder, plan)? {
-        let by_beginnings = Builder { by_beginnings: true, ..builder };
-        let rows = collected(session, catalogue, plan, by_beginnings)?;
-        let column = known(&catalogue.collections[plan.collection], None, plan.columns[place])?;
-        let is_decided = |row: &Vec<Value>| column.folded(&row[place]).as_text().is_none_or(decides);
-        if rows.iter().all(is_decided) {
-            return Ok(rows.into_iter().try_for_each(visit)?);
-        }
-        builder = Builder::new(catalogue, tenant, plan)?;
+    if let Some(rows) = smallest(session, catalogue, tenant, plan)? {
+        return Ok(rows.into_iter().try_for_each(visit)?);
     }
+    let builder = Builder::new(catalogue, tenant, plan)?;
     if may_glance(&builder, plan)?
         && let Some(rows) = glance(session, catalogue, tenant, plan)?
     {
@@ -579,19 +572,20 @@ pub fn visit(
     read_rows(session, catalogue, plan, rows_of(builder, plan)?, visit)
 }
 
-/// Where a plan is for any one of the records with the smallest text in a column, that column's place in its rows. The beginnings that
-/// an index holds nearly always tell which that is; sorting those with the same one by all of the text would read them all.
-fn smallest(builder: &Builder<'_>, plan: &Plan) -> Attempt<Option<usize>> {
+/// Any one of the records with the smallest text in a column. The beginnings that an index holds nearly always tell which that is; sorting
+/// those with the same one by all of the text would read them all. Nothing where they do not tell, or the plan is for something else.
+fn smallest(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<Option<Vec<Vec<Value>>>> {
     let [sort] = plan.sort.as_slice() else { return Ok(None) };
     let is_one = plan.limit == Some(1) && plan.offset == 0 && plan.any_order && !plan.distinct && plan.each.is_none();
-    if !is_one || !builder.walks {
-        return Ok(None);
-    }
+    let Some(place) = plan.columns.iter().position(|column| *column == sort.column).filter(|_| is_one) else { return Ok(None) };
+    let builder = Builder::new(catalogue, tenant, plan)?;
     let column = known(builder.collection, None, sort.column)?;
-    if !column.index.ordered || column.ty != FieldType::Text {
+    if !builder.walks || !column.index.ordered || column.ty != FieldType::Text {
         return Ok(None);
     }
-    Ok(plan.columns.iter().position(|column| *column == sort.column))
+    let rows = collected(session, catalogue, plan, Builder { by_beginnings: true, ..builder })?;
+    let is_decided = rows.iter().all(|row| column.folded(&row[place]).as_text().is_none_or(decides));
+    Ok(Some(rows).filter(|_| is_decided))
 }
 
 fn collected(session: &mut Session, catalogue: &Catalogue, plan: &Plan, builder: Builder<'_>) -> Attempt<Vec<Vec<Value>>> {
