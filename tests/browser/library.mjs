@@ -1,9 +1,9 @@
 // A librarian: imports by dropping a file, finds a record, sees why it is so, checks an item out and in; a reader may not.
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
-import { end, expect, signIn, step, token, url, visitor } from "./steps.mjs";
+import { byKeyboard, end, expect, signIn, step, token, url, visitor } from "./steps.mjs";
 
-const [, , , , names, items, reader, broken] = process.argv;
+const [, , , , names, items, reader, broken, long] = process.argv;
 const page = await visitor();
 
 await step("signs in", page, () => signIn(page, token));
@@ -64,7 +64,7 @@ await step("finds a record and why it is so", page, async () => {
   await page.keyboard.press("Enter");
   await page.locator("tbody a").first().click();
   await page.getByRole("rowheader", { name: "heading", exact: true }).waitFor();
-  await page.getByText("The document as delivered").click();
+  await page.getByText(/The document of .* as delivered/).click();
   await page.getByText("‡a").first().waitFor();
 });
 
@@ -81,6 +81,25 @@ await step("narrows by what is counted", page, async () => {
   const number = (await first.locator(".quiet").innerText()).trim();
   await first.getByRole("link").click();
   await page.getByText(new RegExp(`(of|^)\\s*${number}( found)?$`)).first().waitFor();
+  // and takes it back
+  await page.getByRole("link", { name: /^without kind=/ }).click();
+  await page.getByText("1–50 of 400").waitFor();
+});
+
+await step("cancels a long import that it follows", page, async () => {
+  await page.getByRole("link", { name: "Imports" }).click();
+  await page.getByLabel("As").selectOption({ label: "profile upsert" });
+  await page.getByLabel("File").setInputFiles(long);
+  await page.getByRole("button", { name: "Import" }).click();
+  await page.locator("progress").waitFor();
+  const done = async () => Number(await page.locator("progress").getAttribute("value").catch(() => 0));
+  const first = await done();
+  for (let round = 0; round < 100 && (await done()) <= first; round++) await page.waitForTimeout(100);
+  expect((await done()) > first, "it goes on before one's eyes");
+  await page.getByText("cancel it").click();
+  await page.getByRole("button", { name: "yes, cancel it" }).click();
+  await page.getByText(/cancelled by/).waitFor();
+  await page.getByText("cancelled", { exact: true }).first().waitFor();
 });
 
 await step("reads a document that failed", page, async () => {
@@ -110,26 +129,7 @@ await step("checks it in", page, async () => {
   expect((await page.locator("ol.log li").count()) === 2, "two entries of the log");
 });
 
-for (const place of ["home", "search?q=authority", "record?collection=item&key=b1", "import", "tokens", "metrics"]) {
-  await step(`goes through ${place} by keyboard`, page, async () => {
-    await page.goto(`${url}/t/main/${place}`);
-    await page.waitForLoadState("networkidle");
-    // what can be used, and of it what the focus comes to, in a colour that is seen
-    const wanted = await page.evaluate(() => {
-      const all = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")];
-      return all.filter((one) => one.checkVisibility({ checkVisibilityCSS: true }) && !one.disabled).map((one, place) => (one.dataset.place = place));
-    });
-    await page.evaluate(() => document.activeElement.blur());
-    const seen = new Set();
-    for (let presses = 0; presses < wanted.length + 40 && seen.size < wanted.length; presses++) {
-      await page.keyboard.press("Tab");
-      const [number, outline] = await page.evaluate(() => [document.activeElement.dataset.place, getComputedStyle(document.activeElement).outlineStyle]);
-      if (number !== undefined) seen.add(number);
-      expect(number === undefined || outline !== "none", `the focus is seen on ${await page.evaluate(() => document.activeElement.outerHTML.slice(0, 200))}`);
-    }
-    expect(seen.size === wanted.length, `the focus came to ${seen.size} of ${wanted.length}`);
-  });
-}
+for (const place of ["home", "search?q=authority", "record?collection=item&key=b1", "import", "job?id=1", "tokens", "metrics"]) await byKeyboard(page, place);
 
 const other = await visitor({ colorScheme: "dark", viewport: { width: 390, height: 800 } });
 await step("a reader sees no button they may not press", other, async () => {

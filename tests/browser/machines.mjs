@@ -1,5 +1,5 @@
 // A data centre: makes a tag, watches it fill, makes a token and revokes it.
-import { end, expect, signIn, step, token, visitor } from "./steps.mjs";
+import { byKeyboard, end, expect, signIn, step, token, visitor } from "./steps.mjs";
 
 const page = await visitor();
 await step("signs in", page, () => signIn(page, token));
@@ -79,6 +79,9 @@ await step("compares two runs of the lab", page, async () => {
   await page.getByText("Beside another run").click();
   await page.getByRole("link", { name: "after" }).click();
   await page.getByRole("columnheader", { name: "delta %" }).waitFor();
+  // the times of both in one picture
+  const names = page.locator(".picture svg text");
+  expect((await names.allTextContents()).join(" ").match(/before.*after/s), "a picture of both");
 });
 
 await step("makes a token, which is shown once", page, async () => {
@@ -89,9 +92,29 @@ await step("makes a token, which is shown once", page, async () => {
   await page.getByRole("link", { name: "To the tokens" }).click();
 });
 
-await step("revokes it", page, async () => {
-  await page.getByRole("button", { name: "revoke a robot" }).click();
-  await page.getByRole("button", { name: "revoke a robot" }).waitFor({ state: "detached" });
+await step("sees what comes of sending the form again", page, async () => {
+  const status = await page.evaluate(async () => {
+    const form = new URLSearchParams(new FormData(document.querySelector("form.stacked")));
+    form.set("name", "a second robot");
+    const send = () => fetch("/t/main/tokens/change", { method: "POST", body: form });
+    return [(await send()).status, (await send()).status];
+  });
+  expect(status[0] === 201 && status[1] === 409, status);
 });
+
+await step("revokes it", page, async () => {
+  await page.getByText("revoke a robot").click();
+  await page.getByRole("button", { name: "yes, revoke a robot" }).click();
+  await page.getByText("revoke a robot").waitFor({ state: "detached" });
+});
+
+await step("deletes a tag, after a question", page, async () => {
+  await page.getByRole("link", { name: "Tags" }).click();
+  await page.getByText("delete seen-intel").click();
+  await page.getByRole("button", { name: "yes, delete seen-intel" }).click();
+  await page.getByText("delete seen-intel").waitFor({ state: "detached" });
+});
+
+for (const place of ["tags", "lab", "lab?run=before&beside=after", "tokens", "metrics"]) await byKeyboard(page, place);
 
 await end();

@@ -1,5 +1,5 @@
 // A mission operator: what was planned, what of it is there, where the gaps are, when an interface was up.
-import { end, expect, signIn, step, token, url, visitor } from "./steps.mjs";
+import { byKeyboard, end, expect, signIn, step, token, url, visitor } from "./steps.mjs";
 
 const page = await visitor();
 await step("signs in", page, () => signIn(page, token));
@@ -40,5 +40,7 @@ await step("sees when an interface was up", page, async () => {
   await page.locator("svg.timeline a:has(rect.good)").first().click();
   await page.getByRole("rowheader", { name: "interface", exact: true }).waitFor();
 });
+
+for (const place of ["coverage?collection=interface.status", "coverage?collection=datatake.sensing_s1"]) await byKeyboard(page, place);
 
 await end();

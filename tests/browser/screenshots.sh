@@ -9,9 +9,9 @@ folder=$(mktemp -d)
 pids=
 trap 'kill $pids 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
-for name in authorities machines sentinel; do
+for name in authorities machines sentinel guarded; do
   mkdir "$folder/$name"
-  cp "$examples/$name/catalogue.yaml" "$folder/$name/"
+  cp "$examples/$(echo "$name" | sed s/guarded/authorities/)/catalogue.yaml" "$folder/$name/"
 done
 of() { name=$1; shift; "$STOOK" -C "$folder/$name" "$@" >/dev/null; }
 "$STOOK" sample authorities --records 20000 -o names.mrc >/dev/null
@@ -23,10 +23,16 @@ of machines import "machines-data/machines.ndjson" --source enlist
 of sentinel import sentinel-data/plan/*.csv --source plan
 for source in prip lta dd; do of sentinel import sentinel-data/$source/*.json --source $source; done
 of sentinel import "sentinel-data/probes.ndjson" --source probe
-for name in authorities machines sentinel; do
-  "$STOOK" -C "$folder/$name" serve --listen 127.0.0.1:0 2>"$folder/$name.log" &
+for role in read write; do of guarded token create --role "$role" --name "the $role desk"; done
+admin=$("$STOOK" -C "$folder/guarded" token create --role admin --name "head of records")
+mkdir runs
+for name in authorities machines sentinel guarded; do
+  "$STOOK" -C "$folder/$name" serve --listen 127.0.0.1:0 --runs "$folder/runs" 2>"$folder/$name.log" &
   pids="$pids $!"
 done
 url() { until grep -q http:// "$folder/$1.log"; do sleep 0.1; done; sed -n 's/.*\(http:\/\/[0-9.:]*\).*/\1/p' "$folder/$1.log" | head -1; }
+for run in before after; do
+  "$STOOK" lab load "$(url authorities)/v1/main/query?q=authority&limit=20" --rate 200 --for 5s -o "runs/$run.json" >/dev/null
+done
 chromium=$(command -v chromium || command -v google-chrome)
-STOOK_TEST_CHROMIUM=$chromium node "$here/screenshots.mjs" "$(url authorities)" "$(url machines)" "$(url sentinel)" "$out"
+STOOK_TEST_CHROMIUM=$chromium node "$here/screenshots.mjs" "$(url authorities)" "$(url machines)" "$(url sentinel)" "$(url guarded)" "$out" "$admin"

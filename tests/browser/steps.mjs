@@ -58,6 +58,27 @@ export async function step(name, page, work) {
   }
 }
 
+// the focus comes to everything that can be used, and is seen there
+export async function byKeyboard(page, place) {
+  await step(`goes through ${place} by keyboard`, page, async () => {
+    await page.goto(`${url}/t/main/${place}`);
+    await page.waitForLoadState("networkidle");
+    const wanted = await page.evaluate(() => {
+      const all = [...document.querySelectorAll("a[href]:not([tabindex='-1']), button, input:not([type=hidden]), select, textarea, summary")];
+      return all.filter((one) => one.checkVisibility({ checkVisibilityCSS: true }) && !one.disabled).map((one, place) => (one.dataset.place = place));
+    });
+    await page.evaluate(() => document.activeElement.blur());
+    const seen = new Set();
+    for (let presses = 0; presses < wanted.length + 40 && seen.size < wanted.length; presses++) {
+      await page.keyboard.press("Tab");
+      const [number, outline] = await page.evaluate(() => [document.activeElement.dataset.place, getComputedStyle(document.activeElement).outlineStyle]);
+      if (number !== undefined) seen.add(number);
+      expect(number === undefined || outline !== "none", `the focus is seen on ${await page.evaluate(() => document.activeElement.outerHTML.slice(0, 200))}`);
+    }
+    expect(seen.size === wanted.length, `the focus came to ${seen.size} of ${wanted.length}`);
+  });
+}
+
 export function expect(is, what) {
   if (!is) throw new Error(`not so: ${what}`);
 }

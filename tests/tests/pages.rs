@@ -67,8 +67,9 @@ fn a_librarian_imports_finds_explains_and_lends() {
         nameless.subfield("a", "No Number Given").unwrap();
         let broken = place.file("broken.mrc", nameless.finish().to_iso2709().unwrap());
         let (all, reader) = (token(&place, "admin"), token(&place, "read"));
+        let long = place.file("long.mrc", authorities(60_000, 2, 1));
         let stook = Served::new(&place, &["--workers", "1"]);
-        walk("library.mjs", &stook, &[&all, &names, &items, &reader, &broken]);
+        walk("library.mjs", &stook, &[&all, &names, &items, &reader, &broken, &long]);
     }
 }
 
@@ -90,6 +91,25 @@ fn a_data_centre_tags_machines() {
         assert_eq!((client.get("/v1/main/lab/broken").status, client.get("/v1/main/lab/%2e%2e%2fcatalogue").status), (500, 404));
         walk("machines.mjs", &stook, &[&all]);
     }
+}
+
+#[test]
+fn an_evaluation_that_was_cancelled_needs_somebody() {
+    let place = Place::new(&std::fs::read_to_string(repository().join("examples/machines/catalogue.yaml")).unwrap());
+    let data = place.path("data").display().to_string();
+    sample(&["machines", "--records", "5", "-o", &data]);
+    place.import(&[&format!("{data}/machines.ndjson"), "--source", "enlist"]);
+    let admin = token(&place, "admin");
+    let stook = Served::new(&place, &["--workers", "0"]);
+    let (client, own) = (stook.client(Some(&admin)), Visitor::new(&stook, &admin));
+    let made = client.call("POST", "/v1/main/tags/machine", &json!({ "name": "any", "xpath": "//node" })).with(201);
+    let needs = || own.get("/t/main/home").text().contains("Not all of machine was evaluated");
+    assert!(!needs(), "it may still be evaluated");
+    let job = &made["job"];
+    let shown = own.get(&format!("/t/main/job?id={job}")).text();
+    assert!(shown.contains(&format!("<h1>Evaluation {job}</h1>")) && shown.contains("yes, cancel"), "{shown}");
+    assert_eq!(own.post("/t/main/job/change", &format!("id={job}&do=cancel&csrf={}", own.mark())).status, 303);
+    assert!(needs());
 }
 
 #[test]
@@ -145,6 +165,11 @@ fn counted_records_cover_what_is_measured(client: &Client) {
     assert!(compared > 3, "{compared}");
 }
 
+/// The name of a server's cookie, which is of its port alone.
+fn cookie(stook: &Served) -> String {
+    format!("stook-{}", stook.address().rsplit(':').next().unwrap())
+}
+
 /// Somebody who has signed in.
 struct Visitor {
     client: Client,
@@ -172,7 +197,7 @@ impl Visitor {
 
     /// What somebody of another tenant is answered.
     fn status_of(stook: &Served, token: &str) -> u16 {
-        let cookie = format!("stook={token}");
+        let cookie = format!("{}={token}", cookie(stook));
         stook.client(None).send("GET", "/t/main/home", &[("cookie", &cookie)], b"").status
     }
 
@@ -208,7 +233,7 @@ fn pages_are_for_who_may_see_them() {
         assert_eq!((nobody.get("/t/main/home.json").status, nobody.send("POST", "/t/main/transition", &[], b"").status), (401, 401));
         let wrong = nobody.send("POST", "/sign-in", &[], b"token=stook_wrong%0d%0aset-cookie:x");
         assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
-        assert_eq!(nobody.send("GET", "/t/main/home", &[("cookie", "stook=wrong; other=1")], b"").status, 303);
+        assert_eq!(nobody.send("GET", "/t/main/home", &[("cookie", &format!("{}=wrong; other=1", cookie(&stook)))], b"").status, 303);
         // where somebody wanted to go, if that is theirs; nobody is signed in by another site
         let enter = |to: &str, site: &str| {
             let form = format!("token={read}&to={to}");
@@ -260,6 +285,28 @@ fn pages_are_for_who_may_see_them() {
                 assert_eq!(&again, answer, "{path}");
             }
         }
+        // what is wrong is said on a page, too, and among its answers
+        for (wrong, status, said) in [
+            ("nowhere", 404, "there is no page"),
+            ("search?q=thing%20nmae%3D1", 400, "did you mean"),
+            ("search?q=thing&idx=-1", 400, "idx is a number"),
+            ("download?q=thing%20nmae%3D1", 400, "did you mean"),
+            ("record?collection=thing&key=nobody", 404, "there is no thing"),
+        ] {
+            let shown = own.get(&format!("/t/main/{wrong}"));
+            let is_page = shown.text().starts_with("<!DOCTYPE html>") && shown.text().contains("/t/main/search");
+            assert!(shown.status == status && shown.text().contains(said) && is_page, "{wrong}: {} {}", shown.status, shown.text());
+        }
+        let answers = own.get("/t/main/search.json?q=thing%20nmae%3D1");
+        let problem = &answers.json()["/v1/main/query?q=thing%20nmae%3D1&idx=0&limit=51&wait=5"];
+        assert!(answers.status == 400 && problem["status"] == 400, "{}", answers.text());
+        // conditions are taken back where they stand
+        let narrowed = stook.client(Some(&admin)).get("/v1/main/query/facets?q=thing%20k%3Done%20name%3D%22a%20b%22%20%7C%20sort%20k");
+        let without = json!([
+            { "condition": "k=one", "without": "thing name=\"a b\" | sort k" },
+            { "condition": "name=\"a b\"", "without": "thing k=one | sort k" },
+        ]);
+        assert_eq!(narrowed.with(200)["conditions"], without);
         assert_eq!(own.get("/t/main/record?collection=thing&key=nobody").status, 404);
         assert_eq!(own.get("/t/main/record?collection=nobody&key=x").status, 404);
         assert_eq!(own.get("/t/main/job?id=99").status, 404);
@@ -444,6 +491,107 @@ fn a_library_is_looked_at_without_a_token_on_the_same_machine_only() {
 }
 
 /// Chunks that are dead: said at home and with their import, made smaller and tried again by an admin, by nobody else.
+/// Records of anything: every page of them is a whole document, and no value is more than text in it.
+#[test]
+fn random_records_are_whole_pages() {
+    for place in Place::both(THINGS) {
+        let mut random = Random::new(11);
+        let lines: String = (0..300).map(|number| format!("{}\n", random_record(&mut random, number))).collect();
+        // one of a very long list
+        let many: Vec<String> = (0..200_000).map(|number| format!("<zz{number}>")).collect();
+        let lines = lines + &json!({ "k": "many", "list": many, "more": many[..50_000] }).to_string() + "\n";
+        place.import(&[&place.file("random.ndjson", lines), "--source", "s"]);
+        let admin = token(&place, "admin");
+        let stook = Served::new(&place, &["--workers", "1"]);
+        let (client, own) = (stook.client(Some(&admin)), Visitor::new(&stook, &admin));
+        let rows = client.get("/v1/main/query?q=thing%20%7C%20grep%20key&limit=1000").with(200);
+        let keys: Vec<&str> = rows["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect();
+        assert!(keys.len() > 250, "{}", keys.len());
+        let records = keys.iter().map(|key| format!("record?collection=thing&key={}", encoded(key)));
+        let begun = keys.iter().take(40).map(|key| format!("suggestions?q={}", encoded(&format!("thing name={key}"))));
+        let views = ["", "&view=json", "&view=plain", "&all=1"];
+        let found = (0..7).flat_map(|page| views.map(|view| format!("search?q=thing&idx={}{view}", page * 50)));
+        for page in records.chain(begun).chain(found).chain(["facets?q=thing".into(), "home".into()]) {
+            let shown = own.get(&format!("/t/main/{page}"));
+            assert_eq!(shown.status, 200, "{page}: {}", shown.text());
+            let text = shown.text();
+            assert!(text.len() < 800_000, "{page} is {} bytes long", text.len());
+            if let Err(wrong) = whole(&text) {
+                panic!("{page}: {wrong}");
+            }
+        }
+    }
+}
+
+/// A record of random members; every text begins as an element that must not be one.
+fn random_record(random: &mut Random, number: u64) -> Json {
+    fn text(random: &mut Random) -> String {
+        let length = [0, 1, 5, 40, 170, 3_000][random.below(6) as usize];
+        let planes = [0x80, 0x800, 0x3000, 0xffff, 0x11_0000];
+        let mut character = || {
+            let plane = *random.one(&planes);
+            char::from_u32(random.below(plane) as u32).filter(|c| *c != '\0').unwrap_or('\u{202e}')
+        };
+        "<zz \"'>".chars().chain(std::iter::repeat_with(&mut character).take(length)).collect()
+    }
+    fn value(random: &mut Random, depth: u64) -> Json {
+        match random.below(if depth > 6 { 4 } else { 7 }) {
+            0 => Json::Null,
+            1 => json!(random.number() as i64 % 9_007_199_254_740_991),
+            2 => json!(random.below(2) == 0),
+            3 => json!(text(random)),
+            4 => (0..random.below(5)).map(|_| value(random, depth + 1)).collect(),
+            _ => (0..random.below(5)).map(|_| (text(random), value(random, depth + 1))).collect::<serde_json::Map<_, _>>().into(),
+        }
+    }
+    let key: String = text(random).chars().filter(|c| !c.is_control()).take(60).collect();
+    let mut record = json!({ "k": format!("{key}{number}") });
+    if random.below(4) > 0 {
+        record["name"] = json!(text(random));
+    }
+    if random.below(4) > 0 {
+        record["list"] = (0..random.below(6)).map(|_| json!(text(random))).collect();
+    }
+    if random.below(4) > 0 {
+        record["more"] = value(random, 0);
+    }
+    if random.below(4) > 0 {
+        record["size"] = json!(random.below(1 << 50));
+    }
+    record
+}
+
+/// Whether elements end in the order in which they begin, and are none of those that values would make.
+fn whole(page: &str) -> Result<(), String> {
+    const ALONE: [&str; 5] = ["meta", "link", "input", "br", "img"];
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = page.strip_prefix("<!DOCTYPE html>").unwrap_or(page);
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at + 1..];
+        let name_ends = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '/').ok_or("an element has no end")?;
+        let name = &rest[..name_ends];
+        // values of attributes stand in quotes, in which there is none
+        let mut quoted = false;
+        let ends = rest
+            .find(|c: char| {
+                quoted ^= c == '"';
+                c == '>' && !quoted
+            })
+            .ok_or("an element has no end")?;
+        let attributes = &rest[name_ends..ends];
+        if name.starts_with("zz") || attributes.contains('<') || attributes.contains(" on") && !attributes.contains('"') {
+            return Err(format!("<{name}{attributes}> is made of a value"));
+        }
+        match name.strip_prefix('/') {
+            Some(name) if open.pop() != Some(name) => return Err(format!("</{name}> has no beginning, or others within it")),
+            None if !ALONE.contains(&name) => open.push(name),
+            _ => {}
+        }
+        rest = &rest[ends + 1..];
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("{open:?} have no end")) }
+}
+
 #[test]
 fn dead_chunks_are_made_smaller_and_tried_again() {
     let place = Place::new(THINGS);

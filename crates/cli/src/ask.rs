@@ -48,7 +48,7 @@ pub fn get(place: &Place, arguments: &Get) -> Outcome {
             }
         }
         Some(format) => {
-            let Some((number, bytes)) = found.document() else {
+            let Some((number, bytes)) = found.document(None) else {
                 return Err(Failure::new("the record has no document (its collection needs `raw: keep`)"));
             };
             let syntax = if format == GetFormat::Marc { Syntax::Marc } else { Syntax::MarcXml };

@@ -131,7 +131,7 @@ fn compare_runs(runs: &[String], fail_on: Option<&str>, form: &LabForm, json: bo
         };
         println!("{}", serde_json::Value::Array(all.iter().map(shown).collect()));
     } else {
-        put(&compare::report(&names, &all), form)?;
+        put(&compare::report(&names, &groups, &all), form)?;
     }
     let regressions: Vec<&Compared> = all.iter().filter(|own| own.is_real() && own.worse > most).collect();
     for own in &regressions {

@@ -75,7 +75,7 @@ pub fn export(
             }
             let mut records = MarcWriter::new(&mut *out, if format == Format::MarcXml { Syntax::MarcXml } else { Syntax::Marc });
             each_record(definition, index, store, tenant, &mut |record| {
-                let written = match record.document() {
+                let written = match record.document(None) {
                     Some((number, bytes)) => records.write(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc)),
                     None => Err(WriteError::NotMarc("missing")),
                 };

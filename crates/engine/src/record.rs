@@ -76,9 +76,10 @@ impl WholeRecord<'_> {
         to_json(self.collection, &self.stored)
     }
 
-    /// The newest kept document: its format's number and its bytes.
-    pub fn document(&self) -> Option<(u8, &[u8])> {
+    /// The newest kept document, or that of a contributor: its format's number and its bytes.
+    pub fn document(&self, contributor: Option<&str>) -> Option<(u8, &[u8])> {
         let kept = self.contributions.iter().filter(|contribution| contribution.raw.is_some() && contribution.is_heard());
+        let kept = kept.filter(|contribution| contributor.is_none_or(|name| *contribution.contributor == *name));
         let newest = kept.max_by_key(|contribution| (contribution.age(), contribution.contributor.clone()))?;
         newest.raw.as_ref().map(|raw| (raw.format, &*raw.bytes))
     }

@@ -1,7 +1,7 @@
 //! How a query may be narrowed: values of fields among what it finds, and how a text that is being typed goes on.
 
 use crate::Compiled;
-use crate::parse::{ends_bare, parse};
+use crate::parse::{Comparison, Lookup, ends_bare, parse};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use stook_catalogue::definition::{Catalogue, Collection};
@@ -30,6 +30,8 @@ pub struct Facets {
     pub whole: bool,
     /// By field, in the order of the definition.
     pub facets: Vec<Facet>,
+    /// Conditions of the query, each with the query that goes without it.
+    pub conditions: Vec<(String, String)>,
 }
 
 /// Values of a field.
@@ -48,7 +50,10 @@ impl Facets {
     pub fn to_json(&self) -> Json {
         let value = |(value, records, query): &(String, u64, String)| json!({ "value": value, "records": records, "query": query });
         let facet = |own: &Facet| json!({ "field": own.field, "values": own.values.iter().map(value).collect::<Vec<_>>(), "others": own.others });
-        json!({ "counted": self.counted, "whole": self.whole, "facets": self.facets.iter().map(facet).collect::<Vec<_>>() })
+        let condition = |(condition, without): &(String, String)| json!({ "condition": condition, "without": without });
+        let facets: Vec<Json> = self.facets.iter().map(facet).collect();
+        let conditions: Vec<Json> = self.conditions.iter().map(condition).collect();
+        json!({ "counted": self.counted, "whole": self.whole, "facets": facets, "conditions": conditions })
     }
 }
 
@@ -61,9 +66,10 @@ impl Facets {
 pub fn facets(text: &str, compiled: &Compiled, catalogue: &Catalogue, store: &dyn Store) -> Result<Facets> {
     let plan = &compiled.plan;
     let collection = &catalogue.collections[plan.collection];
-    let Some(end) = parse(text).ok().map(|query| query.lookup.end) else { return Ok(Facets::default()) };
+    let Ok(lookup) = parse(text).map(|query| query.lookup) else { return Ok(Facets::default()) };
+    let conditions = conditions(text, &lookup);
     if plan.distinct || plan.each.is_some() || !compiled.aggregates.is_empty() {
-        return Ok(Facets::default());
+        return Ok(Facets { conditions, ..Facets::default() });
     }
     let kinds = kinds(collection);
     let columns = kinds.iter().map(|(_, column, _)| *column).collect();
@@ -102,13 +108,24 @@ pub fn facets(text: &str, compiled: &Compiled, catalogue: &Catalogue, store: &dy
         }
         let others = all.len().saturating_sub(VALUES);
         let value = |(shown, number): (String, u64)| {
-            let query = format!("{} {}={}{}", &text[..end], path(catalogue, collection, &name), as_value(&shown), &text[end..]);
+            let query = format!("{} {}={}{}", &text[..lookup.end], path(catalogue, collection, &name), as_value(&shown), &text[lookup.end..]);
             (shown, number, query)
         };
         let values = all.into_iter().take(VALUES).map(value).collect();
         facets.push(Facet { field: name, values, others });
     }
-    Ok(Facets { counted, whole: counted < COUNTED, facets })
+    Ok(Facets { counted, whole: counted < COUNTED, facets, conditions })
+}
+
+/// Conditions of a query as they are written, each with the text without it; one that selects the collection, too, is not left out.
+fn conditions(text: &str, lookup: &Lookup) -> Vec<(String, String)> {
+    let selects = |own: &&Comparison| own.span.contains(&lookup.collection.span.start);
+    let without = |own: &Comparison| {
+        let (before, after) = (text[..own.span.start].trim_end_matches([' ', ',', '\t', '\n']), &text[own.span.end..]);
+        (text[own.span.clone()].to_owned(), format!("{before}{after}"))
+    };
+    let parses = |(_, without): &(String, String)| parse(without).is_ok();
+    lookup.conditions.iter().filter(|own| !selects(own)).map(without).filter(parses).collect()
 }
 
 /// Counts a value by its text.

@@ -11,7 +11,7 @@ use crate::request::Ctx;
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
@@ -276,9 +276,18 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem>
 /// # Errors
 /// Who is not an admin is refused.
 pub async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
-    let caller = app.tokens.caller(request.headers())?;
+    let text = counted(&app, request.headers()).await?;
+    Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
+}
+
+/// Everything that is counted, or what is of a tenant for who may see no more, as text.
+///
+/// # Errors
+/// Who is not an admin is refused.
+pub async fn counted(app: &Arc<App>, headers: &HeaderMap) -> Result<String, Problem> {
+    let caller = app.tokens.caller(headers)?;
     caller.need(Role::Admin)?;
-    let only = only_of(&app, &caller).await?;
+    let only = only_of(app, &caller).await?;
     let metrics = &app.metrics;
     for (what, value) in [
         ("interactive_in_work", app.interactive.in_work()),
@@ -300,11 +309,10 @@ pub async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Re
             metrics.set(what, chunks.iter().filter(|chunk| chunk.state == state).count() as u64);
         }
     }
-    let text = match only {
+    Ok(match only {
         Some(tenant) => of_tenant(&metrics.text(), tenant.as_str()),
         None => metrics.text(),
-    };
-    Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
+    })
 }
 
 /// The tenant of which a caller is told and no other; nothing for who may see all, or where there is no other.

@@ -29,6 +29,7 @@ fn shown(job: &Job, now: i64) -> Json {
     let files: Vec<Json> = job.files.iter().map(|file| json!({ "name": file.path, "bytes": file.size, "syntax": file.syntax })).collect();
     json!({
         "id": job.id,
+        "kind": if stook_engine::tags::is_rebuild(&job.source).is_some() { "tags" } else { "import" },
         "tenant": job.tenant,
         "source": job.source,
         "profile": job.profile,

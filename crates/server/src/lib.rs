@@ -30,6 +30,7 @@ mod routes;
 mod runs;
 mod services;
 mod suggest;
+mod summary;
 mod tags;
 mod tenants;
 mod tokens;
@@ -218,6 +219,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/lookup", post(records::lookup))
         .route("/v1/{tenant}/lab", get(runs::list))
         .route("/v1/{tenant}/lab/{run}", get(runs::one).layer(CompressionLayer::new()))
+        .route("/v1/{tenant}/lab/{run}/report", get(runs::report).layer(CompressionLayer::new()))
         .route("/v1/{tenant}/pick", post(transitions::pick))
         .route("/v1/{tenant}/jobs", get(jobs::list))
         .route("/v1/{tenant}/jobs/{job}", get(jobs::one))
@@ -243,7 +245,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/readyz", get(guard::ready))
         .route("/openapi.json", get(openapi::serve))
         .route("/metrics", get(guard::metrics))
-        .route("/metrics/history", get(history::get));
+        .route("/metrics/history", get(history::get))
+        .route("/metrics/summary", get(summary::get));
     let api = Router::new()
         .merge(guarded(app, Class::Interactive, v1))
         .merge(guarded(app, Class::Bulk, bulk))

@@ -315,7 +315,7 @@ fn job_schema() -> Json {
     json!({
         "type": "object",
         "properties": {
-            "id": { "type": "integer" }, "tenant": { "type": "string" }, "source": { "type": "string" }, "profile": { "type": ["string", "null"] },
+            "id": { "type": "integer" }, "kind": { "enum": ["import", "tags"] }, "tenant": { "type": "string" }, "source": { "type": "string" }, "profile": { "type": ["string", "null"] },
             "as_of": time, "files": { "type": "array", "items": { "type": "object" } },
             "state": { "enum": stook_store::queue::JOB_STATES.map(|(_, name)| name) },
             "reason": { "type": ["string", "null"] }, "created": time, "finished": time, "cut": { "type": "boolean" },
@@ -345,6 +345,24 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .json(200, "Points, the oldest first; rates are of a second, times in seconds.", list("points", object()))
         .problems(&[401, 403]);
     add("/metrics/history".into(), "get", history.0);
+    let seconds = || json!({ "type": "number", "description": "seconds" });
+    let timed = |by: &[&str]| {
+        let mut members = json!({ "number": { "type": "integer" }, "mean": seconds(), "p99": nullable(seconds()) });
+        by.iter().for_each(|name| members[*name] = json!({ "type": "string" }));
+        json!({ "type": "array", "items": { "type": "object", "properties": members } })
+    };
+    let summed = json!({
+        "type": "object",
+        "properties": {
+            "requests": timed(&["method", "route"]), "stages": timed(&["stage"]),
+            "state": { "type": "object", "additionalProperties": { "type": "integer" } }
+        },
+        "required": ["requests", "stages", "state"]
+    });
+    let summary = Operation::new("summary", "service", "Requests and work with their times since the process began, and how things stand")
+        .json(200, "Those with most time first; p99 is null where it is longer than what is told apart.", summed)
+        .problems(&[401, 403]);
+    add("/metrics/summary".into(), "get", summary.0);
 
     let named = json!({ "type": "object", "properties": { "name": text() }, "required": ["name"] });
     let tenants = Operation::new("tenants", "service", "Whose records the token may see");
@@ -356,7 +374,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
             .query(
                 "counts",
                 json!({ "type": "boolean" }),
-                "Also how many records there are and on how many of them sources disagree (up to 1 000; numbers may be five seconds old), and whether anything waits to be settled.",
+                "Also how many records there are and on how many of them sources disagree (up to 1 000; numbers may be five seconds old), which tags were not evaluated to the end, and whether anything waits to be settled.",
             )
             .json(200, "Collections and sources.", object())
             .guarded(),
@@ -385,10 +403,15 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     let number = || json!({ "type": "integer", "minimum": 0 });
     let value = json!({ "type": "object", "properties": { "value": text(), "records": number(), "query": text() }, "required": ["value", "records", "query"] });
     let facet = json!({ "type": "object", "properties": { "field": text(), "values": { "type": "array", "items": value }, "others": number() }, "required": ["field", "values", "others"] });
-    let facets = json!({ "type": "object", "properties": { "counted": number(), "whole": { "type": "boolean" }, "facets": { "type": "array", "items": facet } }, "required": ["counted", "whole", "facets"] });
+    let condition = json!({ "type": "object", "properties": { "condition": text(), "without": text() }, "required": ["condition", "without"] });
+    let facets = json!({ "type": "object", "properties": { "counted": number(), "whole": { "type": "boolean" }, "facets": { "type": "array", "items": facet }, "conditions": { "type": "array", "items": condition } }, "required": ["counted", "whole", "facets", "conditions"] });
     let narrow = Operation::new("facets", "catalogue", "Values of indexed fields among the first records that a query finds")
         .parameter("q", "query", true, query_text(), "The query.")
-        .json(200, "Values with how many records have them.", facets);
+        .json(
+            200,
+            "Values with how many records have them and the query that asks for those alone; conditions with the query that goes without.",
+            facets,
+        );
     add("/v1/{tenant}/query/facets".into(), "get", narrow.guarded());
     let completion = json!({ "type": "object", "properties": { "word": text(), "query": text() }, "required": ["word", "query"] });
     let typed = json!({ "type": "string", "pattern": NO_NUL, "maxLength": MOST_TYPED });
@@ -484,9 +507,21 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     let runs = json!({ "type": "object", "properties": { "runs": { "type": "array", "items": run } }, "required": ["runs"] });
     add("/v1/{tenant}/lab".into(), "get", Operation::new("runs", "lab", "Runs of the lab").json(200, "Runs, the newest first.", runs).guarded());
     let name = json!({ "type": "string", "pattern": NAME, "minLength": 1, "maxLength": 200 });
-    let one =
-        Operation::new("run", "lab", "A run of the lab").parameter("run", "path", true, name, "Its name.").json(200, "The run's file.", object());
-    add("/v1/{tenant}/lab/{run}".into(), "get", one.guarded());
+    let run = |id: &str, summary: &str| Operation::new(id, "lab", summary).parameter("run", "path", true, name.clone(), "Its name.");
+    add("/v1/{tenant}/lab/{run}".into(), "get", run("run", "A run of the lab").json(200, "The run's file.", object()).guarded());
+    let texts = || json!({ "type": "array", "items": { "type": "string" } });
+    let table = json!({
+        "type": "object",
+        "properties": {
+            "headings": texts(), "rows": { "type": "array", "items": texts() },
+            "names": { "type": "integer", "description": "columns at the front that are names; the others are numbers" }
+        }
+    });
+    let section = json!({ "type": "object", "properties": { "title": text(), "words": texts(), "table": nullable(table), "picture": { "type": ["string", "null"], "description": "SVG" } } });
+    let report = run("report", "A run as something to look at, or beside another one")
+        .query("beside", name.clone(), "The other one: what changed, and whether it is more than noise.")
+        .json(200, "Words, tables and pictures.", json!({ "type": "object", "properties": { "title": text(), "sections": { "type": "array", "items": section } }, "required": ["title", "sections"] }));
+    add("/v1/{tenant}/lab/{run}/report".into(), "get", report.guarded());
     let job = |id: &str, summary: &str| {
         let number = json!({ "type": "integer", "minimum": 1, "maximum": MOST_INTEGER });
         Operation::new(id, "jobs", summary).parameter("job", "path", true, number, "The job's number.")
@@ -622,12 +657,11 @@ fn of_collection(collection: &Collection, add: &mut impl FnMut(String, &str, Jso
         "get",
         deleted(operation("explain", "Where each value comes from").key()).json(200, "The explanation.", json!({ "type": "object" })).guarded(),
     );
-    let document = operation("document", "The newest document that is kept").key().empty(204, "None is kept.").answer(
-        200,
-        "As it was delivered.",
-        "application/octet-stream",
-        json!({ "type": "string" }),
-    );
+    let document = operation("document", "A document that is kept, as it was delivered")
+        .key()
+        .query("contributor", json!({ "type": "string", "pattern": NO_NUL }), "Whose; the newest of all when it is not given.")
+        .empty(204, "None is kept.")
+        .answer(200, "As it was delivered.", "application/octet-stream", json!({ "type": "string" }));
     add(format!("{one}/document"), "get", document.guarded());
     let entry = json!({ "type": "object", "properties": { "id": { "type": "integer" }, "at": { "type": "string", "format": "date-time" }, "transition": { "type": ["string", "null"] }, "caller": { "type": "string" }, "change": { "type": "object" } }, "required": ["id", "at", "transition", "caller", "change"] });
     let log = deleted(operation("log", "What transitions did, newest first").key())

@@ -81,6 +81,19 @@ impl Problem {
         problem
     }
 
+    /// As it is answered.
+    pub fn to_json(&self) -> Json {
+        let title = self.status.canonical_reason().unwrap_or("Problem");
+        let mut body = json!({ "type": "about:blank", "title": title, "status": self.status.as_u16(), "detail": self.detail });
+        if let Json::Object(members) = &mut body {
+            if !self.errors.is_empty() {
+                members.insert("errors".into(), json!(self.errors));
+            }
+            members.extend(self.more.iter().cloned());
+        }
+        body
+    }
+
     /// With a header.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
@@ -126,15 +139,7 @@ impl From<EngineError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let title = self.status.canonical_reason().unwrap_or("Problem");
-        let mut body = json!({ "type": "about:blank", "title": title, "status": self.status.as_u16(), "detail": self.detail });
-        if let Json::Object(members) = &mut body {
-            if !self.errors.is_empty() {
-                members.insert("errors".into(), json!(self.errors));
-            }
-            members.extend(self.more);
-        }
-        let mut response = (self.status, body.to_string()).into_response();
+        let mut response = (self.status, self.to_json().to_string()).into_response();
         response.headers_mut().extend(self.headers);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         response

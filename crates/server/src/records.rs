@@ -134,10 +134,18 @@ pub async fn overview(mut ctx: Ctx) -> Answer {
     if counts {
         ctx.reaches_store();
         let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-        let count = move || Ok::<_, StoreError>((app.counts.of(&app, &tenant)?, !app.store.marks(&tenant, 1)?.is_empty()));
-        let (numbers, owes) = blocking(count).await?;
+        let count = move || {
+            let numbers = app.counts.of(&app, &tenant)?;
+            let stale = (0..numbers.len()).map(|index| stook_engine::tags::stale(&app.catalogue, &*app.store, &tenant, index));
+            let stale = stale.collect::<stook_engine::Result<Vec<Vec<String>>>>()?;
+            Ok::<_, stook_engine::EngineError>((numbers, stale, !app.store.marks(&tenant, 1)?.is_empty()))
+        };
+        let (numbers, stale, owes) = blocking(count).await?;
         settling = Some(owes);
-        for (collection, number) in collections.iter_mut().zip(numbers) {
+        for ((collection, number), stale) in collections.iter_mut().zip(numbers).zip(stale) {
+            if collection["tags"] == true {
+                collection["stale_tags"] = stale.into();
+            }
             collection["records"] = number.records.into();
             if let Some(rate) = number.rate {
                 collection["rate"] = rate.into();
@@ -294,12 +302,13 @@ pub async fn explain(mut ctx: Ctx) -> Answer {
     whole(&ctx, collection, &key, deleted, show).await
 }
 
-/// The newest document a record keeps, as it was delivered.
+/// The newest document a record keeps, or that of a `?contributor=`, as it was delivered.
 pub async fn document(mut ctx: Ctx) -> Answer {
     let (collection, key) = (ctx.collection(), ctx.key()?);
+    let contributor = ctx.params.one("contributor")?;
     ctx.params.end()?;
-    let show = |_: &App, found: engine_record::WholeRecord<'_>| {
-        Ok(match found.document() {
+    let show = move |_: &App, found: engine_record::WholeRecord<'_>| {
+        Ok(match found.document(contributor.as_deref()) {
             Some((_, bytes)) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes.to_vec()).into_response(),
             None => StatusCode::NO_CONTENT.into_response(),
         })

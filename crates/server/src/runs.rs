@@ -5,10 +5,11 @@ use crate::records::{blocking, json_answer};
 use crate::request::Ctx;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use stook_catalogue::value::show_timestamp;
-use stook_lab::measure::LabError;
 use stook_lab::measure::run::Run;
+use stook_lab::measure::{LabError, compare};
+use stook_lab::show;
 use stook_store::access::Role;
 
 /// What the name of a run may be, as a pattern.
@@ -44,20 +45,42 @@ pub async fn list(ctx: Ctx) -> Answer {
     Ok(json_answer(StatusCode::OK, json!({ "runs": found.await? }).to_string()))
 }
 
+fn failed(error: impl std::fmt::Display) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+}
+
+fn read(folder: &Path, name: &str) -> Answer<Run> {
+    let missing = || Problem::missing(format!("there is no run {name:?}"));
+    if !is_name(name) {
+        return Err(missing());
+    }
+    Run::read(&folder.join(format!("{name}.json"))).map_err(|error| if matches!(error, LabError::File(..)) { missing() } else { failed(error) })
+}
+
 /// A run as its file has it.
 pub async fn one(ctx: Ctx) -> Answer {
     ctx.params.end()?;
     let (folder, name) = (folder(&ctx)?, ctx.segment("run").to_owned());
-    let missing = Problem::missing(format!("there is no run {name:?}"));
-    if !is_name(&name) {
-        return Err(missing);
-    }
-    let run = blocking(move || {
-        let run = Run::read(&folder.join(format!("{name}.json"))).map_err(|error| match error {
-            LabError::File(..) => missing,
-            other => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, other.to_string()),
-        })?;
-        serde_json::to_vec(&run).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
-    });
+    let run = blocking(move || serde_json::to_vec(&read(&folder, &name)?).map_err(failed));
     Ok(json_answer(StatusCode::OK, run.await?))
+}
+
+/// A run as something to look at; with `?beside=NAME` what is otherwise in that one.
+pub async fn report(mut ctx: Ctx) -> Answer {
+    let beside = ctx.params.one("beside")?;
+    ctx.params.end()?;
+    let (folder, name) = (folder(&ctx)?, ctx.segment("run").to_owned());
+    let report = blocking(move || {
+        let run = read(&folder, &name)?;
+        let report = match beside {
+            None => show::report(&run),
+            Some(other) => {
+                let groups = [vec![run], vec![read(&folder, &other)?]];
+                let all = compare::compare(&groups).map_err(|error| Problem::bad(error.to_string()))?;
+                compare::report(&[name, other], &groups, &all)
+            }
+        };
+        serde_json::to_vec(&report).map_err(failed)
+    });
+    Ok(json_answer(StatusCode::OK, report.await?))
 }

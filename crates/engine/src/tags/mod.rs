@@ -17,6 +17,7 @@ use crate::record::find_collection;
 use crate::{EngineError, Result, work};
 use document::Definitions;
 use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::from_json;
 use stook_catalogue::xpath::{XPath, advise};
 use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::queue::{Job, JobId};
+use stook_store::queue::{Job, JobId, JobState};
 use stook_store::tag::{Definition, Given, MOST_NAME, Tag, Tagging};
 use stook_store::{Detail, Store, Tenant, Unit};
 
@@ -232,6 +233,25 @@ pub fn delete(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &st
 pub fn list(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, of: &str) -> Result<Vec<Json>> {
     let (index, ..) = collection(catalogue, of)?;
     store.tags(tenant, index)?.tags.iter().map(|tag| to_json(store, tenant, index, tag)).collect()
+}
+
+/// Names of tags whose evaluation ended before it was through: records may carry them by what was said of them before.
+///
+/// # Errors
+/// When the store fails.
+pub fn stale(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collection: usize) -> Result<Vec<String>> {
+    if catalogue.collections[collection].tags.is_none() {
+        return Ok(Vec::new());
+    }
+    let tags = store.tags(tenant, collection)?.tags;
+    let jobs: BTreeSet<JobId> = tags.iter().map(|tag| tag.job).filter(|job| *job > 0).collect();
+    let mut broken = Vec::new();
+    for job in jobs {
+        if matches!(store.job_state(job)?, JobState::Failed | JobState::Cancelled) {
+            broken.push(job);
+        }
+    }
+    Ok(tags.into_iter().filter(|tag| broken.contains(&tag.job)).map(|tag| tag.name).collect())
 }
 
 /// One tag as [`list`] shows it.

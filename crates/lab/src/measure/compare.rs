@@ -2,7 +2,7 @@
 
 use super::run::{Run, Set};
 use super::{LabError, Result};
-use crate::show::{Report, Section, Table, time};
+use crate::show::{Report, Section, Table, svg, time};
 use statrs::stats_tests::Alternative;
 use statrs::stats_tests::mannwhitneyu::{MannWhitneyUMethod, mannwhitneyu};
 
@@ -157,8 +157,8 @@ fn change_point(values: &[f64]) -> Option<usize> {
     tried.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(chance, _)| *chance < CHANCE_OF_POINT).map(|(_, cut)| cut)
 }
 
-/// The comparison as something to read.
-pub fn report(names: &[String], all: &[Compared]) -> Report {
+/// The comparison as something to look at: of every set a table of its metrics, and the times of the first and the last group.
+pub fn report(names: &[String], groups: &[Vec<Run>], all: &[Compared]) -> Report {
     let mut headings: Vec<&str> = vec!["set", "metric"];
     headings.extend(names.iter().map(String::as_str));
     headings.extend(["delta %", "ratio", "chance", ""]);
@@ -183,7 +183,20 @@ pub fn report(names: &[String], all: &[Compared]) -> Report {
         "chance: of a difference at least as large without a reason (Mann-Whitney), between {REPETITIONS} and more runs, else between \
          {STRETCHES} stretches of each; below {CHANCE} it is told from noise"
     )];
-    Report { title: "Comparison".into(), sections: vec![Section { words, table: Some(table), ..Section::default() }] }
+    let mut sections = vec![Section { words, table: Some(table), ..Section::default() }];
+    let mut drawn: Vec<&str> = all.iter().map(|own| own.set.as_str()).collect();
+    drawn.dedup();
+    sections.extend(drawn.into_iter().filter_map(|set| picture(names, groups, set)));
+    Report { title: "Comparison".into(), sections }
+}
+
+/// How long requests of a set took in the first run of the first and of the last group.
+fn picture(names: &[String], groups: &[Vec<Run>], set: &str) -> Option<Section> {
+    let of = |group: &'_ [Run]| group.first()?.sets.iter().find(|own| name(own) == set).map(|set| set.latency.clone());
+    let ((first, last), (old, new)) = (names.first().zip(names.last())?, groups.first().zip(groups.last())?);
+    let (old, new) = (of(old)?, of(new)?);
+    let picture = svg::percentiles(&[(first, &old), (last, &new)]);
+    Some(Section { title: set.to_owned(), picture: Some(picture), ..Section::default() })
 }
 
 #[cfg(test)]
@@ -244,7 +257,10 @@ mod tests {
         let all = compare(&series).expect("comparable");
         assert_eq!(of(&all, "p50").changed_at, Some(7));
         let names: Vec<String> = (0..12).map(|place| format!("r{place}")).collect();
-        assert!(report(&names, &all).text().contains("since r7"));
+        let report = report(&names, &series, &all);
+        assert!(report.text().contains("since r7"));
+        let picture = report.sections[1].picture.as_deref().expect("times of both");
+        assert!(picture.contains("r0") && picture.contains("r11"));
         let mut other = run(1, 1.0);
         other.sets[0].route = "GET /y".into();
         assert!(compare(&[vec![run(0, 1.0)], vec![other]]).is_err());

@@ -5,10 +5,11 @@ pub mod svg;
 
 use crate::measure::plan::{Reported, duration};
 use crate::measure::run::{Kind, Run, Set, Times};
+use serde::Serialize;
 use std::fmt::Write as _;
 
 /// A report: sections, each with words, a table, a picture.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// What it is about.
     pub title: String,
@@ -17,7 +18,7 @@ pub struct Report {
 }
 
 /// A part of a report.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Section {
     /// What it is about.
     pub title: String,
@@ -30,7 +31,7 @@ pub struct Section {
 }
 
 /// A table.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Table {
     /// Of its columns. The first ones, up to `names`, stand left; numbers stand right.
     pub headings: Vec<String>,

@@ -2,7 +2,7 @@
 
 use super::shown::{count, items, kind, members, named, plain, state, value};
 use super::timeline::{Lane, Mark, drawing, extent, seconds};
-use super::visit::{View, Visit};
+use super::visit::{View, Visit, place_of};
 use crate::problem::{Answer, Problem};
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use stook_query::as_value;
 
 /// Rows that are drawn.
-const ROWS: &str = "500";
+const ROWS: u64 = 500;
 /// Days of a calendar, the last ones.
 const DAYS: usize = 31;
 /// Groups of a calendar that is open at first.
@@ -43,7 +43,8 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     if let Some(status) = visit.param("status") {
         query.push_str(&format!(" status={}", as_value(status)));
     }
-    let answer = visit.ask("/query", &[("q", &query), ("limit", ROWS), ("total", "true")]).await?;
+    let idx = place_of(visit.param("idx"))?;
+    let answer = visit.ask("/query", &[("q", &query), ("idx", &idx.to_string()), ("limit", &ROWS.to_string()), ("total", "true")]).await?;
     let rows = items(&answer["rows"]);
     let is_runs = own["fields"].get("start").is_some() && own["fields"].get("stop").is_some();
     let mut parents: Vec<(String, Vec<&Json>)> = Vec::new();
@@ -56,8 +57,10 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     }
     // groups of one parent are drawn along time, beside what was planned of it; sums over other coverages count no records
     let (mut planned, mut counted) = (None, None);
+    if let Some(parent) = visit.param("parent") {
+        planned = span(&*visit.ask(&format!("/{parent_collection}"), &[("key", parent)]).await?);
+    }
     if let Some(parent) = visit.param("parent").filter(|_| !is_runs) {
-        planned = visit.ask(&format!("/{parent_collection}"), &[("key", parent)]).await.ok().and_then(|record| span(&record));
         counted = visit.ask("/coverage/children", &[("collection", name), ("parent", parent)]).await.ok();
     }
     let total = answer["total"].as_u64().unwrap_or(0);
@@ -65,6 +68,13 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     let days = match visit.param("parent") {
         None if own["fields"].get("percentage").is_some() => visit.ask("/coverage", &[("collection", name)]).await.ok(),
         _ => None,
+    };
+    let other_rows = |idx: u64| {
+        let idx = idx.to_string();
+        let chosen = [("parent", visit.param("parent")), ("status", visit.param("status")), ("idx", Some(idx.as_str()).filter(|idx| *idx != "0"))];
+        let params: Vec<(&str, &str)> =
+            std::iter::once(("collection", name)).chain(chosen.into_iter().filter_map(|(word, value)| Some((word, value?)))).collect();
+        visit.to("coverage", &params)
     };
     let body = html! {
         ul.chips aria-label="Coverages" {
@@ -84,7 +94,11 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             }
         }
         @if let Some(days) = &days { (calendar(&visit, name, days)) }
-        p.quiet { @if (rows.len() as u64) < total { "The first " (rows.len()) " of " (count(total)) " rows." } @else { (count(total)) " rows." } }
+        p.quiet {
+            @if rows.is_empty() && idx > 0 { "There is nothing behind row " (count(idx)) ". " a href=(other_rows(0)) { "From the beginning" } }
+            @else if (rows.len() as u64) < total { (count(idx + 1)) "–" (count(idx + rows.len() as u64)) " of " (count(total)) " rows." }
+            @else { (count(total)) " rows." }
+        }
         @if is_runs { (runs(&visit, name, &parents, parent_collection)) }
         @for (parent, rows) in &parents {
             section.parent {
@@ -93,6 +107,10 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
                 @if is_runs { (run_rows(rows)) } @else { (bars(&visit, (name, parent), rows)) }
                 @if let Some(counted) = &counted { (records(&visit, rows, counted)) }
             }
+        }
+        nav.pages aria-label="Pages of rows" {
+            @if idx > 0 { a rel="prev" href=(other_rows(idx.saturating_sub(ROWS))) { "← earlier" } }
+            @if idx + (rows.len() as u64) < total { a rel="next" href=(other_rows(idx + ROWS)) { "later →" } }
         }
     };
     Ok(View::new(format!("Coverage: {name}"), body))

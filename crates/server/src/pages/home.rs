@@ -1,6 +1,7 @@
 //! Home: what there is, what is going on, what needs somebody.
 
-use super::shown::{count, items, members, moment, named, state, text};
+use super::import::title;
+use super::shown::{count, items, members, moment, named, plain, state, text};
 use super::visit::{View, Visit};
 use crate::counts::MOST_CONFLICTS;
 use crate::problem::Answer;
@@ -24,7 +25,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
 pub async fn part(visit: Visit) -> Response {
     match now(&visit).await {
         Ok(Standing { hash, .. }) if visit.param("known") == Some(&hash) => StatusCode::NO_CONTENT.into_response(),
-        standing => visit.answer(standing.map(|standing| View { part: true, ..View::new("", standing.shown(&visit)) })),
+        standing => visit.answer(standing.map(|standing| View::part(standing.shown(&visit)))),
     }
 }
 
@@ -57,8 +58,10 @@ async fn now(visit: &Visit) -> Answer<Standing> {
         .iter()
         .filter_map(|collection| Some((named(collection, "name"), collection["conflicts"].as_u64().filter(|conflicts| *conflicts > 0)?)))
         .collect();
+    let stale: Vec<(&str, &[Json])> = items(&overview["collections"]).iter().map(|own| (named(own, "name"), items(&own["stale_tags"]))).collect();
+    let is_stale = stale.iter().any(|(_, tags)| !tags.is_empty());
     let body = html! {
-        @if !needs.is_empty() || !disagree.is_empty() || !failing.is_empty() {
+        @if !needs.is_empty() || !disagree.is_empty() || !failing.is_empty() || is_stale {
             section.problem {
                 h2 { "Needs somebody" }
                 ul {
@@ -72,6 +75,15 @@ async fn now(visit: &Visit) -> Answer<Standing> {
                                 (count(*conflicts)) @if *conflicts == MOST_CONFLICTS { " or more" } " of " (name)
                             }
                             "."
+                        }
+                    }
+                    @for (collection, tags) in &stale {
+                        @if !tags.is_empty() {
+                            li {
+                                "Not all of " (collection) " was evaluated by what is said now of "
+                                @for (place, tag) in tags.iter().enumerate() { @if place > 0 { ", " } bdi { (plain(tag)) } }
+                                ": " a href=(visit.to("tags", &[])) { "rebuild" } " " (if tags.len() == 1 { "it" } else { "them" }) "."
+                            }
                         }
                     }
                     @for job in needs {
@@ -120,7 +132,7 @@ async fn now(visit: &Visit) -> Answer<Standing> {
         }
         @if !items(&services["services"]).is_empty() { section { h2 { "Services" } (services_table(items(&services["services"]))) } }
         section {
-            h2 { "Newest imports" }
+            h2 { "Newest jobs" }
             @if items(&jobs["jobs"]).is_empty() { p.quiet { "Nothing has been imported yet." } } @else { (jobs_table(visit, items(&jobs["jobs"]))) }
         }
     };
@@ -159,7 +171,7 @@ fn services_table(services: &[Json]) -> Markup {
 
 fn job_link(visit: &Visit, job: &Json) -> Markup {
     let id = job["id"].to_string();
-    html! { a href=(visit.to("job", &[("id", &id)])) { "import " (id) } }
+    html! { a href=(visit.to("job", &[("id", &id)])) { (title(job).to_lowercase()) } }
 }
 
 /// Imports as rows.
@@ -169,7 +181,7 @@ pub fn jobs_table(visit: &Visit, jobs: &[Json]) -> Markup {
             table {
                 thead {
                     tr {
-                        th scope="col" { "import" } th scope="col" { "source" } th scope="col" { "file" } th scope="col" { "state" }
+                        th scope="col" { "job" } th scope="col" { "source" } th scope="col" { "file" } th scope="col" { "state" }
                         th.number scope="col" { "documents" } th.number scope="col" { "in a second" } th.number scope="col" { "failed" } th scope="col" { "begun (UTC)" }
                     }
                 }

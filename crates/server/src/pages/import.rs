@@ -1,7 +1,7 @@
 //! Imports: a file is sent, its job is watched, its journal read.
 
 use super::home::jobs_table;
-use super::layout::csrf;
+use super::layout::{confirmed, csrf};
 use super::shown::{count, items, moment, named, plain, state};
 use super::visit::{Form, View, Visit, bytes_of, json_of, number_of};
 use crate::problem::{Answer, Problem};
@@ -111,7 +111,7 @@ async fn pass_on(visit: &Visit, by: &str, tries: bool, mut field: axum::extract:
 fn tried(seen: &Json) -> Markup {
     html! {
         p { "Nothing was changed. Go back to import it." }
-        (counts(&seen["counts"]))
+        (counts(false, &seen["counts"]))
         @let troubles = items(&seen["troubles"]);
         @if troubles.is_empty() { p { (state("complete")) " nothing is wrong with these." } }
         @else {
@@ -134,10 +134,10 @@ fn tried(seen: &Json) -> Markup {
 }
 
 /// Outcomes that there are.
-fn counts(counts: &Json) -> Markup {
+fn counts(is_tagging: bool, counts: &Json) -> Markup {
     const OUTCOMES: [&str; 8] = ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed", "warnings"];
     let number = |name: &str| counts[name].as_u64().unwrap_or(0);
-    html! { dl { @for name in OUTCOMES { @if number(name) > 0 { dt { (name) } dd { (count(number(name))) } } } } }
+    html! { dl { @for name in OUTCOMES { @if number(name) > 0 { dt { (outcome(is_tagging, name)) } dd { (count(number(name))) } } } } }
 }
 
 /// `?id=JOB&errors=true&after=`: an import and its journal.
@@ -151,10 +151,11 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
     };
     let progress = progress(&visit, id, &job, &chunks);
     if part {
-        return Ok(View { part: true, ..View::new("", progress) });
+        return Ok(View::part(progress));
     }
     let (after, errors) = (visit.param("after").unwrap_or("0"), visit.param("errors").unwrap_or("false"));
     let journal = visit.ask(&format!("/jobs/{id}/journal"), &[("limit", &LINES.to_string()), ("after", after), ("errors", errors)]).await?;
+    let is_tagging = job["kind"] == "tags";
     let to = |errors: &str, after: &str| visit.to("job", &[("id", id), ("errors", errors), ("after", after)]);
     let body = html! {
         div #progress data-events=[(!is_over(&job)).then(|| visit.to("job/events", &[("id", id)]))]
@@ -170,7 +171,7 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
                             tr {
                                 td.number { (plain(&entry["document"])) }
                                 td {
-                                    (state(named(entry, "outcome")))
+                                    (state(outcome(is_tagging, named(entry, "outcome"))))
                                     @if entry["outcome"] == "failed" { " " a href=(visit.to("document", &[("job", id), ("number", &plain(&entry["document"]))])) { "as read" } }
                                 }
                                 td {
@@ -188,7 +189,22 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
             @if let Some(next) = journal["next"].as_u64() { nav.pages { a rel="next" href=(to(errors, &next.to_string())) { "later →" } } }
         }
     };
-    Ok(View::new(format!("Import {id}"), body))
+    Ok(View::new(title(&job), body))
+}
+
+/// What a job is, with its number.
+pub fn title(job: &Json) -> String {
+    let what = if job["kind"] == "tags" { "Evaluation" } else { "Import" };
+    format!("{what} {}", job["id"])
+}
+
+/// What became of a document; records gain and lose tags.
+fn outcome(is_tagging: bool, name: &str) -> &str {
+    match name {
+        "created" if is_tagging => "gained",
+        "withdrawn" if is_tagging => "lost",
+        other => other,
+    }
 }
 
 fn is_over(job: &Json) -> bool {
@@ -201,6 +217,9 @@ fn progress(visit: &Visit, id: &str, job: &Json, chunks: &Json) -> Markup {
     let documents = job["documents"].as_u64().unwrap_or(0);
     html! {
         p { (state(named(job, "state"))) " " @if let Some(reason) = job["reason"].as_str() { (reason) } }
+        @if is_over(job) && documents == 0 && job["kind"] == "import" {
+            p.problem { "There was no document in it. Is it the right file, and read as the right source?" }
+        }
         @if !is_over(job) { progress max=(documents.max(1)) value=(done.min(documents)) {} }
         dl {
             dt { "documents" } dd { (count(documents)) @if job["cut"] != true { " so far" } }
@@ -212,10 +231,10 @@ fn progress(visit: &Visit, id: &str, job: &Json, chunks: &Json) -> Markup {
                     @if let Some(bytes) = file["bytes"].as_u64().filter(|bytes| *bytes > 0) { ", " (count(bytes)) " bytes" }
                 } }
         }
-        (counts(&job["counts"]))
+        (counts(job["kind"] == "tags", &job["counts"]))
         @if !items(&chunks["chunks"]).is_empty() { (dead_chunks(visit, id, items(&chunks["chunks"]))) }
         div.actions {
-            @if visit.may(Role::Write) && !is_over(job) { (button(visit, id, "cancel")) }
+            @if visit.may(Role::Write) && !is_over(job) { (cancel(visit, id)) }
             @if visit.may(Role::Admin) && job["chunks_dead"].as_u64() > Some(0) { (button(visit, id, "retry")) }
         }
     }
@@ -283,6 +302,11 @@ fn button(visit: &Visit, id: &str, what: &str) -> Markup {
             button { (what) }
         }
     }
+}
+
+fn cancel(visit: &Visit, id: &str) -> Markup {
+    let fields = html! { (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value="cancel"; };
+    confirmed("cancel", "it", &visit.to("job/change", &[]), &fields)
 }
 
 /// Cancels a job, lets its dead chunks wait again, or makes smaller ones of them.

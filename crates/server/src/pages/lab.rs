@@ -1,15 +1,12 @@
 //! The lab: runs with their tables and pictures, and two of them side by side.
 
-use super::shown::{count, items, moment, named};
+use super::shown::{count, items, moment, named, plain};
 use super::visit::{View, Visit};
-use crate::problem::{Answer, Problem};
+use crate::problem::Answer;
 use crate::records::percent;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
 use std::sync::Arc;
-use stook_lab::measure::compare;
-use stook_lab::measure::run::Run;
-use stook_lab::show::{self, Report};
 
 /// `?run=NAME&beside=NAME`
 pub async fn page(visit: Arc<Visit>) -> Answer<View> {
@@ -17,20 +14,18 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     let Some(name) = visit.param("run") else {
         return Ok(View::new("Lab", list(&visit, &runs, None)));
     };
-    let run = read(&visit, name).await?;
-    let Some(other) = visit.param("beside") else {
-        let body = html! { (sections(&show::report(&run))) details { summary { "Beside another run" } (list(&visit, &runs, Some(name))) } };
-        return Ok(View::new(name, body));
-    };
-    let other_run = read(&visit, other).await?;
-    let all = compare::compare(&[vec![run], vec![other_run]]).map_err(|error| Problem::bad(error.to_string()))?;
-    let report = compare::report(&[name.to_owned(), other.to_owned()], &all);
-    Ok(View::new(format!("{name} and {other}"), sections(&report)))
-}
-
-async fn read(visit: &Visit, name: &str) -> Answer<Run> {
-    let json = visit.ask(&format!("/lab/{}", percent(name)), &[]).await?;
-    serde_json::from_value(Json::clone(&json)).map_err(|error| Problem::bad(format!("{name}: {error}")))
+    let path = format!("/lab/{}/report", percent(name));
+    Ok(match visit.param("beside") {
+        None => {
+            let report = visit.ask(&path, &[]).await?;
+            View::new(name, html! { (sections(&report)) details { summary { "Beside another run" } (list(&visit, &runs, Some(name))) } })
+        }
+        Some(other) => {
+            let report = visit.ask(&path, &[("beside", other)]).await?;
+            let alone = |name: &str| html! { a href=(visit.to("lab", &[("run", name)])) { (name) } };
+            View::new(format!("{name} and {other}"), html! { p.quiet { (alone(name)) " · " (alone(other)) } (sections(&report)) })
+        }
+    })
 }
 
 /// All runs; each leads to itself, or beside `other`.
@@ -57,22 +52,28 @@ fn list(visit: &Visit, runs: &Json, other: Option<&str>) -> Markup {
     }
 }
 
-fn sections(report: &Report) -> Markup {
+fn sections(report: &Json) -> Markup {
     html! {
-        @for section in &report.sections {
+        @for section in items(&report["sections"]) {
             section {
-                @if !section.title.is_empty() { h2 { (section.title) } }
-                @for words in &section.words { p { (words) } }
-                @if let Some(table) = &section.table {
-                    div.wide tabindex="0" {
-                        table {
-                            thead { tr { @for (place, heading) in table.headings.iter().enumerate() { th scope="col" class=[(place >= table.names).then_some("number")] { (heading) } } } }
-                            tbody { @for row in &table.rows { tr { @for (place, cell) in row.iter().enumerate() { td class=[(place >= table.names).then_some("number")] { (cell) } } } } }
-                        }
-                    }
-                }
+                @if !named(section, "title").is_empty() { h2 { (named(section, "title")) } }
+                @for words in items(&section["words"]) { p { (plain(words)) } }
+                @if section["table"].is_object() { (table(&section["table"])) }
                 // drawn by this program from numbers; names in it are escaped there
-                @if let Some(picture) = &section.picture { div.picture { (PreEscaped(picture.as_str())) } }
+                @if let Some(picture) = section["picture"].as_str() { div.picture { (PreEscaped(picture)) } }
+            }
+        }
+    }
+}
+
+/// The first columns are names, the others numbers.
+fn table(table: &Json) -> Markup {
+    let kind = |place: usize| (place as u64 >= table["names"].as_u64().unwrap_or(0)).then_some("number");
+    html! {
+        div.wide tabindex="0" {
+            table {
+                thead { tr { @for (place, heading) in items(&table["headings"]).iter().enumerate() { th scope="col" class=[kind(place)] { (plain(heading)) } } } }
+                tbody { @for row in items(&table["rows"]) { tr { @for (place, cell) in items(row).iter().enumerate() { td class=[kind(place)] { (plain(cell)) } } } } }
             }
         }
     }

@@ -74,7 +74,7 @@ pub fn frame(visit: &Visit, title: &str, body: &Markup) -> Markup {
             }
             @if visit.is_signed_in() {
                 form.inline method="post" action="/sign-out" {
-                    (csrf(visit)) span.quiet { bdi { (visit.caller.name) } ", " (visit.caller.role.name()) } " "
+                    (csrf(visit)) span.quiet { @if !visit.caller.name.is_empty() { bdi { (visit.caller.name) } ", " } (visit.caller.role.name()) } " "
                     button.quiet { "Sign out" }
                 }
             }
@@ -88,6 +88,16 @@ pub fn frame(visit: &Visit, title: &str, body: &Markup) -> Markup {
 /// The mark of a form.
 pub fn csrf(visit: &Visit) -> Markup {
     html! { input type="hidden" name="csrf" value=(visit.csrf()); }
+}
+
+/// A change that cannot be taken back: it is asked for, and then confirmed. `whom` is said to who does not see what is beside it.
+pub fn confirmed(what: &str, whom: &str, action: &str, fields: &Markup) -> Markup {
+    html! {
+        details.sure {
+            summary { (what) span.unseen { " " (whom) } }
+            form method="post" action=(action) { (fields) button aria-label={ "yes, " (what) " " (whom) } { "yes, " (what) } }
+        }
+    }
 }
 
 /// What is wrong, in words.

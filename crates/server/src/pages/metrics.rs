@@ -1,30 +1,26 @@
 //! Metrics: what the server counts, as tables.
 
-use super::shown::{count, items};
+use super::shown::{count, items, members, named};
 use super::visit::{View, Visit};
 use crate::problem::Answer;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_lab::show::svg;
 
 /// Requests by route, stages of imports, and how things stand.
 pub async fn page(visit: Arc<Visit>) -> Answer<View> {
-    visit.caller.need(stook_store::access::Role::Admin)?;
-    let text = visit.ask_text("/metrics").await?;
-    let samples: Vec<Sample<'_>> = text.lines().filter_map(Sample::of).collect();
-    let (routes, stages) =
-        (Timed::all(&samples, "stook_request_duration_seconds", "route"), Timed::all(&samples, "stook_stage_duration_seconds", "stage"));
-    let gauges = samples.iter().filter(|sample| sample.name == "stook_state");
+    let summary = visit.ask_at("/metrics/summary").await?;
     // that is of all tenants: who is of one sees only what is counted of that
     let history = visit.ask_at("/metrics/history").await.ok();
     let body = html! {
         @if let Some(history) = &history { section { h2 { "The last hour" } (curves(history)) } }
         p.quiet { "Since the process began. Prometheus finds everything at " code { "/metrics" } "." }
-        section { h2 { "Requests" } (table("route", &routes)) }
-        @if !stages.is_empty() { section { h2 { "Imports and what follows from them" } (table("stage", &stages)) } }
-        @if history.is_some() { section { h2 { "How things stand" } dl { @for gauge in gauges { dt { (gauge.label("what").replace('_', " ")) } dd { (standing(gauge)) } } } } }
+        section { h2 { "Requests" } (table("route", items(&summary["requests"]))) }
+        @if !items(&summary["stages"]).is_empty() { section { h2 { "Imports and what follows from them" } (table("stage", items(&summary["stages"]))) } }
+        @if members(&summary["state"]).next().is_some() {
+            section { h2 { "How things stand" } dl { @for (what, number) in members(&summary["state"]) { dt { (what.replace('_', " ")) } dd { (standing(what, number)) } } } }
+        }
     };
     Ok(View::new("Metrics", body))
 }
@@ -67,14 +63,17 @@ fn curves(history: &Json) -> Markup {
     }
 }
 
-fn table(what: &str, rows: &[(String, Timed)]) -> Markup {
+fn table(what: &str, rows: &[Json]) -> Markup {
     html! {
         div.wide tabindex="0" {
             table {
                 thead { tr { th scope="col" { (what) } th.number scope="col" { "number" } th.number scope="col" { "mean" } th.number scope="col" { "99 of 100 below" } } }
                 tbody {
-                    @for (name, own) in rows {
-                        tr { th scope="row" { code { (name) } } td.number { (count(own.count as u64)) } td.number { (shown(own.sum / own.count.max(1.0))) } td.number { (own.tail().map_or_else(|| "longer".to_owned(), shown)) } }
+                    @for row in rows {
+                        tr {
+                            th scope="row" { code { (named(row, "method")) " " (named(row, what)) } }
+                            td.number { (count(row["number"].as_u64().unwrap_or(0))) } td.number { (time(&row["mean"])) } td.number { (time(&row["p99"])) }
+                        }
                     }
                 }
             }
@@ -82,93 +81,18 @@ fn table(what: &str, rows: &[(String, Timed)]) -> Markup {
     }
 }
 
-/// A gauge's number, bytes as people read them.
-fn standing(gauge: &Sample<'_>) -> String {
-    let mega = gauge.value / 1e6;
-    if gauge.label("what").ends_with("bytes") { format!("{mega:.1} MB") } else { count(gauge.value as u64) }
+/// A number, bytes as people read them.
+fn standing(what: &str, number: &Json) -> String {
+    let number = number.as_u64().unwrap_or(0);
+    if what.ends_with("bytes") { format!("{:.1} MB", number as f64 / 1e6) } else { count(number) }
 }
 
-fn shown(seconds: f64) -> String {
-    if seconds < 0.001 {
-        format!("{:.0} µs", seconds * 1e6)
-    } else if seconds < 1.0 {
-        format!("{:.1} ms", seconds * 1e3)
-    } else {
-        format!("{seconds:.1} s")
-    }
-}
-
-/// A line of Prometheus' text.
-struct Sample<'t> {
-    name: &'t str,
-    labels: Vec<(&'t str, &'t str)>,
-    value: f64,
-}
-
-impl<'t> Sample<'t> {
-    fn of(line: &'t str) -> Option<Self> {
-        let (head, value) = line.rsplit_once(' ').filter(|(head, _)| !head.starts_with('#'))?;
-        let (name, labels) = head.split_once('{').map_or((head, ""), |(name, rest)| (name, rest.trim_end_matches('}')));
-        // routes have braces and commas have none: a label ends with its quote
-        let labels =
-            labels.split("\",").filter_map(|label| label.split_once("=\"")).map(|(name, value)| (name, value.trim_end_matches('"'))).collect();
-        Some(Self { name, labels, value: value.parse().ok()? })
-    }
-
-    fn label(&self, name: &str) -> &'t str {
-        self.labels.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
-    }
-}
-
-/// A histogram.
-#[derive(Default)]
-struct Timed {
-    count: f64,
-    sum: f64,
-    /// Upper bounds, and how many were at most that.
-    buckets: BTreeMap<u64, (f64, f64)>,
-}
-
-impl Timed {
-    /// Histograms of a name by a label, those with most time first.
-    fn all(samples: &[Sample<'_>], name: &str, by: &str) -> Vec<(String, Self)> {
-        let mut all: BTreeMap<String, Self> = BTreeMap::new();
-        for sample in samples {
-            let Some(part) = sample.name.strip_prefix(name) else { continue };
-            let own = all.entry([sample.label("method"), sample.label(by)].join(" ").trim().to_owned()).or_default();
-            match part {
-                "_count" => own.count += sample.value,
-                "_sum" => own.sum += sample.value,
-                "_bucket" => {
-                    let bound: f64 = sample.label("le").parse().unwrap_or(f64::INFINITY);
-                    own.buckets.entry(bound.to_bits()).or_insert((bound, 0.0)).1 += sample.value;
-                }
-                _ => {}
-            }
-        }
-        let mut all: Vec<(String, Self)> = all.into_iter().collect();
-        all.sort_by(|(_, a), (_, b)| b.sum.total_cmp(&a.sum));
-        all
-    }
-
-    /// The bound that 99 of 100 are below; nothing when it is longer than all bounds.
-    fn tail(&self) -> Option<f64> {
-        // bits of positive numbers are in the order of the numbers
-        self.buckets.values().find(|(_, below)| *below >= self.count * 0.99).map(|(bound, _)| *bound).filter(|bound| bound.is_finite())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn histograms_are_read_from_lines() {
-        let text = "# HELP x\nx_sum{route=\"/v1/{tenant}/a\",method=\"GET\"} 2.0\nx_count{route=\"/v1/{tenant}/a\",method=\"GET\"} 4\n\
-                    x_bucket{le=\"0.1\",route=\"/v1/{tenant}/a\",method=\"GET\"} 3\nx_bucket{le=\"+Inf\",route=\"/v1/{tenant}/a\",method=\"GET\"} 4\n";
-        let samples: Vec<Sample<'_>> = text.lines().filter_map(Sample::of).collect();
-        let all = Timed::all(&samples, "x", "route");
-        let (name, own) = &all[0];
-        assert_eq!((name.as_str(), own.count, own.sum, own.tail()), ("GET /v1/{tenant}/a", 4.0, 2.0, None));
+/// Seconds; nothing is longer than what is told apart.
+fn time(seconds: &Json) -> String {
+    match seconds.as_f64() {
+        None => "longer".into(),
+        Some(seconds) if seconds < 0.001 => format!("{:.0} µs", seconds * 1e6),
+        Some(seconds) if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        Some(seconds) => format!("{seconds:.1} s"),
     }
 }

@@ -22,13 +22,14 @@ mod tokens;
 mod visit;
 
 use crate::App;
-use crate::problem::Answer;
+use crate::problem::{Answer, Problem};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
+use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use visit::{Form, View, Visit};
 
 /// What pages share.
@@ -38,6 +39,8 @@ pub struct Pages {
     api: Router,
     /// Makes forms of this process, for these visitors, told from others.
     secret: [u8; 32],
+    /// Marks of forms that were sent and must not be sent twice, the newest ones.
+    sent: Mutex<VecDeque<String>>,
 }
 
 /// The routes of pages over an API.
@@ -45,7 +48,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
     let mut secret = [0; 32];
     // without randomness every form is refused, see `Form::check`
     let _ = getrandom::fill(&mut secret);
-    let pages = Arc::new(Pages { app: app.clone(), api: api.clone(), secret });
+    let pages = Arc::new(Pages { app: app.clone(), api: api.clone(), secret, sent: Mutex::default() });
     let both = |path: &str, page: MethodRouter<Arc<Pages>>| Router::new().route(&format!("{path}.json"), page.clone()).route(path, page);
     Router::new()
         .route("/", get(session::front))
@@ -65,6 +68,7 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .merge(both("/t/{tenant}/metrics", page(metrics::page)))
         .merge(both("/t/{tenant}/tokens", page(tokens::page)))
         .route("/t/{tenant}", get(home::front))
+        .route("/t/{tenant}/{*rest}", page(nothing_there))
         .route("/t/{tenant}/home/now", get(home::part))
         .route("/t/{tenant}/suggestions", page(search::suggestions))
         .route("/t/{tenant}/tags/evaluation", page(tags::standing))
@@ -80,6 +84,11 @@ pub fn router(app: &Arc<App>, api: &Router) -> Router {
         .route("/t/{tenant}/tags/change", change(tags::change))
         .route("/t/{tenant}/tokens/change", change(tokens::change))
         .with_state(pages)
+}
+
+/// A path that is no page.
+async fn nothing_there(visit: Arc<Visit>) -> Answer<View> {
+    Err(Problem::missing(format!("there is no page {}", visit.place)))
 }
 
 /// A page: what it shows, or what is wrong, in the same frame.

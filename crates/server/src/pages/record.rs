@@ -1,7 +1,7 @@
 //! A record: what it is, who says what of it, what it belongs to, what was done with it and what can be done.
 
 use super::layout::csrf;
-use super::shown::{items, members, moment, named, plain, short, text, value};
+use super::shown::{count, items, members, moment, named, plain, short, text, value};
 use super::visit::{Form, View, Visit, bytes_of};
 use crate::problem::{Answer, Problem};
 use axum::http::Method;
@@ -14,6 +14,8 @@ use stook_store::access::Role;
 
 /// Collections that are asked what belongs to a record.
 const MOST_LINKS: usize = 24;
+/// Documents that are shown; of others there is a way to keep them.
+const MOST_DOCUMENTS: usize = 8;
 
 /// `?collection=C&key=K`
 pub async fn page(visit: Arc<Visit>) -> Answer<View> {
@@ -39,7 +41,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         (fields(&visit, own, &explained))
         (belonging(&visit, all, collection, key).await)
         (history(&log))
-        (document(&visit, collection, key, &explained).await)
+        (documents(&visit, collection, key, &explained).await)
     };
     Ok(View::new(key, body))
 }
@@ -92,7 +94,8 @@ fn input(name: &str, about: &Json) -> Markup {
     }
 }
 
-/// Golden values, and what every contributor says: the winning value is marked, another one stands out.
+/// Golden values, and what every contributor says: the winning value is marked, those that are told apart from it stand out where
+/// the definition has them flagged.
 fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
     let contributors: Vec<&str> = items(&explained["contributions"]).iter().map(|one| named(one, "contributor")).collect();
     let has_value = |field: &Json| !field["value"].is_null() || !items(&field["lost"]).is_empty();
@@ -100,8 +103,9 @@ fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
         let won = items(&field["from"]).iter().any(|from| from == contributor);
         let lost = items(&field["lost"]).iter().find(|lost| named(lost, "contributor") == contributor);
         match (won, lost) {
-            (true, _) => html! { td.won { span aria-label="wins" { "✓" } " " (value(field["said"].get(contributor).unwrap_or(&field["value"]))) } },
-            (_, Some(lost)) => html! { td.lost { (value(&lost["value"])) } },
+            (true, _) => html! { td.won { span aria-label="wins" { "✓\u{a0}" } (value(field["said"].get(contributor).unwrap_or(&field["value"]))) } },
+            (_, Some(lost)) if field["conflict"] == true => html! { td.lost { (value(&lost["value"])) } },
+            (_, Some(lost)) => html! { td.outvoted { (value(&lost["value"])) } },
             _ => html! { td {} },
         }
     };
@@ -119,7 +123,7 @@ fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
                     }
                     tbody {
                         @for (name, field) in members(&explained["fields"]).filter(|(_, field)| has_value(field)) {
-                            tr class=[(!items(&field["lost"]).is_empty()).then_some("conflict")] {
+                            tr class=[(field["conflict"] == true).then_some("conflict")] {
                                 th scope="row" { (name) }
                                 td {
                                     @match own["links"][name.as_str()].as_str().zip(field["value"].as_str()) {
@@ -156,7 +160,8 @@ fn why(field: &Json) -> String {
     };
     let failed = word("failed").map(|reason| format!("it fails: {reason}"));
     let stale = (field["stale"] == true).then(|| "it is being settled".to_owned());
-    std::iter::once(rule).chain(failed).chain(stale).collect::<Vec<_>>().join("; ")
+    let disagree = (field["conflict"] == true).then(|| "sources disagree".to_owned());
+    std::iter::once(rule).chain(disagree).chain(failed).chain(stale).collect::<Vec<_>>().join("; ")
 }
 
 /// Records of other collections whose links name this one.
@@ -221,19 +226,27 @@ fn history(log: &Json) -> Markup {
     }
 }
 
-/// The document as it was delivered.
-async fn document(visit: &Visit, collection: &str, key: &str, explained: &Json) -> Markup {
-    if items(&explained["contributions"]).iter().all(|one| one["raw_bytes"].is_null()) {
-        return html! {};
+/// Documents as they were delivered, one of each contributor who is heard.
+async fn documents(visit: &Visit, collection: &str, key: &str, explained: &Json) -> Markup {
+    let kept = items(&explained["contributions"]).iter().filter(|one| one["raw_bytes"].is_u64() && one["says"] != "retired");
+    let mut all = Vec::new();
+    for (place, one) in kept.enumerate() {
+        let (contributor, bytes) = (named(one, "contributor"), one["raw_bytes"].as_u64().unwrap_or(0));
+        let path = visit.api(&format!("/{collection}/-/document"), &[("key", key), ("contributor", contributor)]);
+        let shown = if place < MOST_DOCUMENTS { Some(bytes_of(visit.get(&path).await).await) } else { None };
+        all.push(html! {
+            details {
+                summary { "The document of " bdi { (contributor) } " as delivered, " (count(bytes)) " bytes" }
+                p { a href=(path) { "To keep" } }
+                @match shown {
+                    Some(Ok(bytes)) => (super::document::shown(&bytes)),
+                    Some(Err(problem)) => p.quiet { (problem.detail) },
+                    None => {},
+                }
+            }
+        });
     }
-    let path = visit.api(&format!("/{collection}/-/document"), &[("key", key)]);
-    match bytes_of(visit.get(&path).await).await {
-        Ok(bytes) if bytes.is_empty() => html! {},
-        Ok(bytes) => {
-            html! { details { summary { "The document as delivered, " (bytes.len()) " bytes" } p { a href=(path) { "To keep" } } (super::document::shown(&bytes)) } }
-        }
-        Err(problem) => html! { p.quiet { "The document as delivered: " (problem.detail) ". " a href=(path) { "To keep" } } },
-    }
+    html! { @for one in all { (one) } }
 }
 
 /// A transition that was asked for by a form: `arg.NAME` are its arguments.

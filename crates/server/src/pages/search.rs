@@ -2,8 +2,8 @@
 
 use super::layout::trouble;
 use super::shown::{count, items, named, plain, short, value};
-use super::visit::{TOO_LONG, View, Visit};
-use crate::problem::Answer;
+use super::visit::{TOO_LONG, View, Visit, bytes_of, place_of};
+use crate::problem::{Answer, Problem};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use maud::{Markup, html};
@@ -35,7 +35,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         let body = html! { (form(&visit, query, &overview)) (ahead(&visit, query).await?) };
         return Ok(View::new("Search", body));
     }
-    let idx: u64 = visit.param("idx").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let idx = place_of(visit.param("idx"))?;
     let asked = async |rows: u64| {
         // one more than is shown says whether there are more; all are counted behind the page, which takes longer
         let params = [("q", query), ("idx", &idx.to_string()), ("limit", &(rows + 1).to_string()), ("wait", WAIT)];
@@ -49,7 +49,8 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         Ok(answer) => found(&Found { visit: &visit, query, idx, rows }, &overview, &answer),
         Err(problem) if problem.status.is_client_error() => {
             let meant = visit.ask("/suggest", &[("text", query)]).await.unwrap_or_default();
-            html! { (trouble(&problem)) (suggested(&visit, &meant)) }
+            let body = html! { (form(&visit, query, &overview)) (trouble(&problem)) (suggested(&visit, &meant)) };
+            return Ok(View::mistaken("Search", problem.status, body));
         }
         Err(problem) => return Err(problem),
     };
@@ -81,7 +82,7 @@ pub async fn total(visit: Arc<Visit>) -> Answer<View> {
     let shown = html! { (count(answer["total"].as_u64().unwrap_or(0))) };
     Ok(match visit.param("whole") {
         Some(_) => View::new(visit.param("q").unwrap_or_default(), html! { p { (shown) " rows." } }),
-        None => View { part: true, ..View::new("", shown) },
+        None => View::part(shown),
     })
 }
 
@@ -150,9 +151,9 @@ fn found(own: &Found<'_>, overview: &Json, answer: &Json) -> Markup {
         @if own.rows < ROWS { p.quiet { "The rows are long, so there are only " (own.rows) " on a page." } }
         @if view == Some("json") { pre tabindex="0" { (short(&serde_json::to_string_pretty(rows).unwrap_or_default(), MOST_JSON)) } }
         @else if view == Some("plain") { pre tabindex="0" { (short(&lines(answer, rows), MOST_JSON)) } }
-        @else if !rows.is_empty() {
+        @else {
             div.results {
-                (table(visit, overview, answer, rows, all_columns))
+                @if rows.is_empty() { div {} } @else { (table(visit, overview, answer, rows, all_columns)) }
                 // rows of several collections have no fields in common
                 @if answer["collection"].is_string() { aside aria-label="Counts by field" hx-get=(visit.to("facets", &[("q", query), ("part", "1")])) hx-trigger="load" {
                     p.quiet { a href=(visit.to("facets", &[("q", query)])) { "Counts by field" } }
@@ -189,14 +190,17 @@ fn services(visit: &Visit, query: &str, said: &Json, again: &str) -> Markup {
     }
 }
 
-/// Of many columns those that are shown, in the order of the definition: the key and what people look for first, lists and structs last.
-fn chosen<'n>(overview: &Json, answer: &Json, names: &[&'n str]) -> Vec<&'n str> {
+/// Of many columns those that are shown, in the order of the definition: the key and what people look for first, lists, structs and
+/// what most rows have not last.
+fn chosen<'n>(overview: &Json, answer: &Json, rows: &[Json], names: &[&'n str]) -> Vec<&'n str> {
     let collection = items(&overview["collections"]).iter().find(|own| own["name"] == answer["collection"]).unwrap_or(&Json::Null);
     let rank = |name: &str| {
         let is_indexed = items(&collection["indexed"]).iter().any(|own| own == name);
         let is_plain = collection["fields"][name].as_str().is_none_or(|ty| !ty.starts_with(['[', '{']) && ty != "json");
+        let is_rare = rows.iter().filter(|row| !row[name].is_null()).count() * 2 < rows.len();
         match (name, is_plain, is_indexed) {
             ("key", ..) => 0,
+            _ if is_rare => 4,
             (_, true, true) => 1,
             (_, true, false) => 2,
             (_, false, _) => 3,
@@ -217,17 +221,19 @@ fn table(visit: &Visit, overview: &Json, answer: &Json, rows: &[Json], all: bool
     // a field that is the key says it again
     let repeats = |name: &&str| *name != "key" && rows.iter().all(|row| row[*name] == row["key"]);
     let told: Vec<&str> = names.iter().copied().filter(|name| has_values(name) && !repeats(name)).collect();
-    let shown = if all { names.clone() } else { chosen(overview, answer, &told) };
+    let shown = if all { names.clone() } else { chosen(overview, answer, rows, &told) };
     let is_number = |name: &str| rows.iter().any(|row| row[name].is_number());
+    let is_prose = |name: &str| rows.iter().any(|row| row[name].as_str().is_some_and(|text| text.len() > 12 && text.contains(' ')));
+    let kind = |name: &str| if is_number(name) { Some("number") } else { is_prose(name).then_some("prose") };
     html! {
         div.wide tabindex="0" {
             table {
-                thead { tr { @for name in &shown { th scope="col" class=[is_number(name).then_some("number")] { (name) } } } }
+                thead { tr { @for name in &shown { th scope="col" class=[kind(name)] { (name) } } } }
                 tbody {
                     @for row in rows {
                         tr {
                             @for name in &shown {
-                                td class=[is_number(name).then_some("number")] {
+                                td class=[kind(name)] {
                                     @match (*name, collection) {
                                         ("key", None) if row["collection"].is_string() => a href=(visit.record(named(row, "collection"), &plain(&row["key"]))) { (value(&row["key"])) },
                                         ("key", Some(collection)) => a href=(visit.record(collection, &plain(&row["key"]))) { (value(&row["key"])) },
@@ -267,6 +273,17 @@ pub async fn facets(visit: Arc<Visit>) -> Answer<View> {
     let query = visit.param("q").unwrap_or_default();
     let answer = visit.ask("/query/facets", &[("q", query)]).await?;
     let body = html! {
+        @if !items(&answer["conditions"]).is_empty() {
+            section.facet {
+                h2 { "Conditions" }
+                ul {
+                    @for own in items(&answer["conditions"]) {
+                        @let condition = short(named(own, "condition"), MOST_VALUE);
+                        li { a href=(visit.to("search", &[("q", named(own, "without"))])) aria-label={ "without " (condition) } { "×\u{a0}" bdi { (condition) } } }
+                    }
+                }
+            }
+        }
         @for facet in items(&answer["facets"]) {
             section.facet {
                 h2 { (named(facet, "field")) }
@@ -295,7 +312,7 @@ pub async fn suggestions(visit: Arc<Visit>) -> Answer<View> {
     let is_query = text.contains(['=', '|', '<', '>']);
     let meant = if text.trim().is_empty() || is_query { Arc::default() } else { visit.ask("/suggest", &[("text", text)]).await.unwrap_or_default() };
     let body = html! { (ahead(&visit, text).await?) (suggested(&visit, &meant)) };
-    Ok(View { part: true, ..View::new("", body) })
+    Ok(View::part(body))
 }
 
 /// What the last word of a text could become.
@@ -320,9 +337,11 @@ pub async fn download(visit: Visit) -> Response {
     let format = if visit.param("format") == Some("ndjson") { "ndjson" } else { "csv" };
     let path = visit.api("/export", &[("q", visit.param("q").unwrap_or_default()), ("format", format)]);
     let mut response = visit.get(&path).await;
-    if response.status().is_success() {
-        let name = if format == "ndjson" { "attachment; filename=\"stook.ndjson\"" } else { "attachment; filename=\"stook.csv\"" };
-        response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static(name));
+    if !response.status().is_success() {
+        let problem = bytes_of(response).await.err().unwrap_or_else(|| Problem::missing("there is nothing"));
+        return visit.answer(Err(problem));
     }
+    let name = if format == "ndjson" { "attachment; filename=\"stook.ndjson\"" } else { "attachment; filename=\"stook.csv\"" };
+    response.headers_mut().insert(header::CONTENT_DISPOSITION, HeaderValue::from_static(name));
     response
 }

@@ -10,7 +10,14 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
 use std::sync::Arc;
 
-const COOKIE: &str = "stook";
+/// The name of the cookie. Browsers keep one for all ports of a machine: servers beside each other have each their own.
+fn cookie(sent: &HeaderMap) -> String {
+    let host = sent.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    match host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())) {
+        Some(port) => format!("stook-{port}"),
+        None => "stook".into(),
+    }
+}
 
 /// What the API is sent for a visitor: their token, and where they come from.
 pub fn headers(sent: &HeaderMap) -> HeaderMap {
@@ -21,7 +28,8 @@ pub fn headers(sent: &HeaderMap) -> HeaderMap {
         }
     }
     let cookies = sent.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(';'));
-    let token = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == COOKIE).map(|(_, token)| token);
+    let own_name = cookie(sent);
+    let token = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == own_name).map(|(_, token)| token);
     // a program may send the token as it does to the API
     let bearer = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok()).or_else(|| sent.get(header::AUTHORIZATION).cloned());
     if let Some(bearer) = bearer {
@@ -81,7 +89,7 @@ pub async fn enter(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form)
             let is_own = to.bytes().all(|byte| byte.is_ascii_graphic()) && to.starts_with(if caller.tenant.is_some() { &own } else { "/t/" });
             let mut response = Redirect::to(if is_own { to.to_owned() } else { format!("{own}home") }.as_str()).into_response();
             // checked above: letters, digits, - and _
-            if let Ok(cookie) = HeaderValue::from_str(&format!("{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict")) {
+            if let Ok(cookie) = HeaderValue::from_str(&format!("{}={token}; Path=/; HttpOnly; SameSite=Strict", cookie(&sent))) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
             response
@@ -96,7 +104,9 @@ pub async fn leave(State(pages): State<Arc<Pages>>, sent: HeaderMap, form: Form)
         return layout::bare(&problem);
     }
     let mut response = Redirect::to("/sign-in").into_response();
-    let gone = HeaderValue::from_static("stook=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
-    response.headers_mut().insert(header::SET_COOKIE, gone);
+    // a name is letters, digits and -
+    if let Ok(gone) = HeaderValue::from_str(&format!("{}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0", cookie(&sent))) {
+        response.headers_mut().insert(header::SET_COOKIE, gone);
+    }
     response
 }

@@ -1,6 +1,6 @@
 //! Tags: what carries them by which definition, and how their evaluation goes on.
 
-use super::layout::csrf;
+use super::layout::{confirmed, csrf};
 use super::shown::{count, items, named, plain, state, text};
 use super::visit::{Form, View, Visit};
 use crate::problem::{Answer, Problem};
@@ -58,9 +58,9 @@ fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
                 td {
                     div.actions {
                         @if tag["kind"] == "xpath" { (button(visit, collection, name, "rebuild")) }
-                        (button(visit, collection, name, "delete"))
+                        @if tag["kind"] != "manual" { (edit_tag(visit, collection, tag)) }
+                        (delete(visit, collection, name))
                     }
-                    @if tag["kind"] != "manual" { (edit_tag(visit, collection, tag)) }
                 }
             }
         }
@@ -91,7 +91,7 @@ pub async fn standing(visit: Arc<Visit>) -> Answer<View> {
     let (collection, name) = (visit.param("collection").unwrap_or_default(), visit.param("name").unwrap_or_default());
     let percent = crate::records::percent;
     let tag = visit.ask(&format!("/tags/{}/{}", percent(collection), percent(name)), &[]).await?;
-    Ok(View { part: true, ..View::new("", evaluation(&visit, collection, &tag)) })
+    Ok(View::part(evaluation(&visit, collection, &tag)))
 }
 
 fn button(visit: &Visit, collection: &str, name: &str, what: &str) -> Markup {
@@ -102,6 +102,14 @@ fn button(visit: &Visit, collection: &str, name: &str, what: &str) -> Markup {
             button name="do" value=(what) aria-label={ (what) " " (name) } { (what) }
         }
     }
+}
+
+fn delete(visit: &Visit, collection: &str, name: &str) -> Markup {
+    let fields = html! {
+        (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="name" value=(name);
+        input type="hidden" name="do" value="delete";
+    };
+    confirmed("delete", name, &visit.to("tags/change", &[]), &fields)
 }
 
 /// A definition that is changed, with its preview.
@@ -165,7 +173,7 @@ fn new_tag(visit: &Visit, collection: &str) -> Markup {
 pub async fn preview(visit: Arc<Visit>) -> Answer<View> {
     let given = ["xpath", "query"].into_iter().find_map(|kind| Some((kind, visit.param(kind).filter(|text| !text.trim().is_empty())?)));
     let (collection, Some((kind, text))) = (visit.param("collection").unwrap_or_default(), given) else {
-        return Ok(View { part: true, ..View::new("", html! {}) });
+        return Ok(View::part(html! {}));
     };
     let wish = json!({ "name": "preview", kind: text });
     let path = format!("/tags/{}", crate::records::percent(collection));
@@ -181,7 +189,7 @@ pub async fn preview(visit: Arc<Visit>) -> Answer<View> {
         },
         Err(problem) => super::layout::trouble(&problem),
     };
-    Ok(View { part: true, ..View::new("", body) })
+    Ok(View::part(body))
 }
 
 /// Makes a tag, changes it, evaluates it again, or removes it.

@@ -1,13 +1,13 @@
 //! Tokens: who may do what.
 
-use super::layout::{csrf, document, html as page_of};
+use super::layout::{confirmed, csrf, document, html as page_of};
 use super::shown::{items, moment, named, plain};
 use super::visit::{Form, View, Visit, number_of};
-use crate::problem::Answer;
+use crate::problem::{Answer, Problem};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
-use maud::html;
-use serde_json::json;
+use maud::{Markup, html};
+use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
 /// Tokens of the tenant.
@@ -26,12 +26,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
                                 th scope="row" { bdi { (named(token, "name")) } " " span.quiet { "no. " (plain(&token["id"])) } }
                                 td { (named(token, "role")) }
                                 td { (moment(&token["created"])) }
-                                td {
-                                    form method="post" action=(visit.to("tokens/change", &[])) {
-                                        (csrf(&visit)) input type="hidden" name="revoke" value=(plain(&token["id"]));
-                                        button aria-label={ "revoke " (named(token, "name")) } { "revoke" }
-                                    }
-                                }
+                                td { (revoke(&visit, token)) }
                             }
                         }
                     }
@@ -40,7 +35,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         }
         form.stacked method="post" action=(visit.to("tokens/change", &[])) {
             h2 { "New token" }
-            (csrf(&visit))
+            (csrf(&visit)) input type="hidden" name="once" value=(once()?);
             label for="name" { "What it is for" } input #name name="name" maxlength="100" required;
             label for="role" { "May" }
             select #role name="role" {
@@ -52,6 +47,19 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
     Ok(View::new("Tokens", body))
 }
 
+fn revoke(visit: &Visit, token: &Json) -> Markup {
+    let id = plain(&token["id"]);
+    let whom = if named(token, "name").is_empty() { format!("no. {id}") } else { named(token, "name").to_owned() };
+    confirmed("revoke", &whom, &visit.to("tokens/change", &[]), &html! { (csrf(visit)) input type="hidden" name="revoke" value=(id); })
+}
+
+/// A mark by which a form that is sent twice is known.
+fn once() -> Answer<String> {
+    let mut mark = [0; 16];
+    getrandom::fill(&mut mark).map_err(|error| Problem::busy(format!("there is no randomness: {error}")))?;
+    Ok(mark.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// Makes a token, which is shown this once, or revokes one.
 pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
     if let Some(id) = form.get("revoke") {
@@ -60,6 +68,10 @@ pub async fn change(visit: Arc<Visit>, form: Form) -> Answer<Response> {
         return Ok(Redirect::to(&visit.to("tokens", &[])).into_response());
     }
     let wish = json!({ "name": form.need("name")?, "role": form.need("role")? });
+    if !visit.is_first(form.need("once")?) {
+        let twice = "this form was sent already: the token was made, and shown then; where it was not seen, revoke it and make another";
+        return Err(Problem::new(StatusCode::CONFLICT, twice));
+    }
     let made = visit.send(Method::POST, "/tokens", &[], Some(&wish)).await?;
     let body = html! {
         main.narrow {

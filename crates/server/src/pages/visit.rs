@@ -22,6 +22,8 @@ use tower_service::Service;
 const MOST_ANSWER: usize = 32 << 20;
 /// What is said of a longer one.
 pub const TOO_LONG: &str = "this is too long to be shown here; the API gives it";
+/// Marks of forms that are remembered.
+const MOST_SENT: usize = 1_000;
 /// Longest form.
 const MOST_FORM: usize = 1 << 20;
 
@@ -33,12 +35,24 @@ pub struct View {
     pub body: Markup,
     /// Whether it is a part of a page.
     pub part: bool,
+    /// What became of the question it answers.
+    pub status: StatusCode,
 }
 
 impl View {
     /// A page.
     pub fn new(title: impl Into<String>, body: Markup) -> Self {
-        Self { title: title.into(), body, part: false }
+        Self { title: title.into(), body, part: false, status: StatusCode::OK }
+    }
+
+    /// What replaces a part of a page.
+    pub fn part(body: Markup) -> Self {
+        Self { part: true, ..Self::new("", body) }
+    }
+
+    /// A page that says what was wrong with what was asked.
+    pub fn mistaken(title: impl Into<String>, status: StatusCode, body: Markup) -> Self {
+        Self { status, ..Self::new(title, body) }
     }
 }
 
@@ -202,23 +216,13 @@ impl Visit {
     /// # Errors
     /// What the API says.
     pub async fn ask_at(&self, path: &str) -> Answer<Arc<Json>> {
-        let json = Arc::new(json_of(self.get(path).await).await?);
+        let answer = json_of(self.get(path).await).await.map(Arc::new);
+        // what is refused is an answer, too
+        let said = answer.as_ref().map_or_else(|problem| Arc::new(problem.to_json()), Arc::clone);
         if let Ok(mut answers) = self.answers.lock() {
-            answers.push((path.to_owned(), json.clone()));
+            answers.push((path.to_owned(), said));
         }
-        Ok(json)
-    }
-
-    /// Asks the API for text, by the whole path.
-    ///
-    /// # Errors
-    /// What the API says.
-    pub async fn ask_text(&self, path: &str) -> Answer<String> {
-        let text = String::from_utf8_lossy(&bytes_of(self.get(path).await).await?).into_owned();
-        if let Ok(mut answers) = self.answers.lock() {
-            answers.push((path.to_owned(), Arc::new(text.clone().into())));
-        }
-        Ok(text)
+        answer
     }
 
     /// Sends JSON to the API.
@@ -259,6 +263,19 @@ impl Visit {
         csrf(&self.pages, &self.own)
     }
 
+    /// Whether a form with this mark is sent for the first time, as far as this process remembers.
+    pub fn is_first(&self, mark: &str) -> bool {
+        let Ok(mut sent) = self.pages.sent.lock() else { return false };
+        let is_first = !sent.iter().any(|known| known == mark);
+        if is_first {
+            sent.push_back(mark.to_owned());
+            if sent.len() > MOST_SENT {
+                sent.pop_front();
+            }
+        }
+        is_first
+    }
+
     /// Whether a form comes from a page of ours.
     ///
     /// # Errors
@@ -270,14 +287,14 @@ impl Visit {
     /// What was asked for: the page, a part of one, or the answers it shows.
     pub fn answer(&self, view: Answer<View>) -> Response {
         match view {
-            Ok(_) if self.wants_json => {
+            Ok(view) if self.wants_json => {
                 let answers = self.answers.lock().map(|answers| answers.clone()).unwrap_or_default();
                 let all: Map<String, Json> = answers.into_iter().map(|(path, json)| (path, (*json).clone())).collect();
-                axum::Json(Json::Object(all)).into_response()
+                (view.status, axum::Json(Json::Object(all))).into_response()
             }
             Err(problem) if self.wants_json => problem.into_response(),
-            Ok(view) if view.part => layout::html(StatusCode::OK, view.body),
-            Ok(view) => layout::html(StatusCode::OK, layout::frame(self, &view.title, &view.body)),
+            Ok(view) if view.part => layout::html(view.status, view.body),
+            Ok(view) => layout::html(view.status, layout::frame(self, &view.title, &view.body)),
             Err(problem) => layout::html(problem.status, layout::frame(self, "That did not work", &layout::trouble(&problem))),
         }
     }
@@ -309,6 +326,15 @@ pub async fn json_of(response: Response) -> Answer<Json> {
 pub fn number_of<'t>(text: Option<&'t str>, what: &str) -> Answer<&'t str> {
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.filter(is_number).ok_or_else(|| Problem::bad(format!("{what} has a number")))
+}
+
+/// How many rows are left out at the front; none where nothing is said.
+///
+/// # Errors
+/// 400 when it is no number.
+pub fn place_of(text: Option<&str>) -> Answer<u64> {
+    let wrong = |_| Problem::bad("idx is a number of rows, 0 or more");
+    text.map_or(Ok(0), |text| text.parse().map_err(wrong))
 }
 
 /// The mark of forms for who sends these headers.
