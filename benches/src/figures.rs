@@ -1,5 +1,7 @@
 //! Samples, medians, spreads, and the line of a figure.
 
+use stook_lab::random::Random;
+
 /// Repeated measurements of one thing.
 #[derive(Debug, Clone, Default)]
 pub struct Samples(Vec<f64>);
@@ -15,6 +17,11 @@ impl Samples {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    /// As many of them, each drawn from all.
+    pub fn drawn(&self, random: &mut Random) -> Samples {
+        Samples(self.0.iter().map(|_| *random.one(&self.0)).collect())
     }
 
     /// Half the distance between the smallest and the largest, as a share of the median.
@@ -59,6 +66,18 @@ impl Figures {
     /// Prints a figure that is judged as another number than it shows, beside a peer or limit, and must not exceed a bar.
     pub fn judged_at_most(&mut self, what: &str, own: &Samples, unit: &str, beside: &str, judged: &Samples, bar: f64) {
         self.line(what, own.median(), unit, beside, judged.median(), judged.spread(), bar, false);
+    }
+
+    /// Prints a figure that stands beside a peer's, and how far their medians are apart in units of what is allowed: `part` of the
+    /// peer's, or `about`, whichever is more. The spread is what nine of ten other draws of the same rounds would say.
+    pub fn apart(&mut self, what: &str, own: &Samples, unit: &str, peer: (&str, &Samples), (part, about): (f64, f64)) {
+        let (name, other) = peer;
+        let distance = |own: &Samples, other: &Samples| (own.median() - other.median()).abs() / about.max(other.median() * part);
+        let mut random = Random::new(1);
+        let mut drawn: Vec<f64> = (0..1_000).map(|_| distance(&own.drawn(&mut random), &other.drawn(&mut random))).collect();
+        drawn.sort_by(f64::total_cmp);
+        let peer = format!("{name} {}", show(other.median()));
+        self.line(what, own.median(), unit, &peer, distance(own, other), (drawn[949] - drawn[50]) / 2.0, 1.0, false);
     }
 
     /// Prints a figure without a bar.

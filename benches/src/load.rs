@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::parse::parse;
 use stook_lab::measure::http::{Connection, Outcome};
@@ -40,18 +41,44 @@ async fn listen() -> Result<TcpListener, String> {
     Ok(listener)
 }
 
-/// A server that answers a body of this size, and works for each answer as many microseconds as it is told.
+/// Requests that a server has begun, those of them that came at once behind another, and when the last one came, in nanoseconds.
+#[derive(Default)]
+struct Arrivals(AtomicU64, AtomicU64, AtomicU64);
+
+/// Requests that are so near each other came at once.
+const AT_ONCE: Duration = Duration::from_micros(50);
+
+impl Arrivals {
+    fn one(&self, at: Duration) {
+        let now = at.as_nanos() as u64;
+        let near = now.saturating_sub(self.2.swap(now, Ordering::Relaxed)) < AT_ONCE.as_nanos() as u64;
+        self.0.fetch_add(1, Ordering::Relaxed);
+        self.1.fetch_add(near.into(), Ordering::Relaxed);
+    }
+
+    /// The share that came at once, since this was last asked.
+    fn share(&self) -> String {
+        let (all, near) = (self.0.swap(0, Ordering::Relaxed), self.1.swap(0, Ordering::Relaxed));
+        format!("{:.4}", near as f64 / all.max(1) as f64)
+    }
+}
+
+/// A server that answers a body of this size, and works for each answer as many microseconds as it is told. `/-/at-once` says which
+/// share of the requests came at once behind others.
 pub fn hello(bytes: usize, work: u64) -> ExitCode {
     run(async move {
         let body: &'static str = "x".repeat(bytes).leak();
+        let (started, arrivals) = (Instant::now(), Arc::new(Arrivals::default()));
+        let seen = arrivals.clone();
         let answer = move || async move {
             let began = Instant::now();
+            arrivals.one(began - started);
             while began.elapsed() < Duration::from_micros(work) {
                 std::hint::spin_loop();
             }
             ([("content-type", "application/json")], body)
         };
-        let routes = Router::new().route("/{*any}", get(answer));
+        let routes = Router::new().route("/-/at-once", get(async move || seen.share())).route("/{*any}", get(answer));
         axum::serve(listen().await?, routes).await.map_err(|error| error.to_string())
     })
 }

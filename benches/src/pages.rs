@@ -59,7 +59,7 @@ fn on_store(setting: &Setting, figures: &mut Figures, folder: &Path, (catalogue,
     ];
     // what there is to be suggested is learnt with the first question
     let first = format!("{url}/t/main/suggestions?q=smith");
-    execute(&setting.stook, &["lab", "load", &first, "--requests", "1", "--timeout", "2min", "--json"])?;
+    execute(&setting.stook, &["lab", "load", &first, "--requests", "1", "--timeout", "2min", "--json", "--no-limits"])?;
     for (name, page, bar) in pages {
         page_of(setting, figures, folder, (&format!("{label}{name}"), &format!("{url}{page}"), bar))?;
     }
@@ -119,7 +119,7 @@ fn page_of(setting: &Setting, figures: &mut Figures, folder: &Path, (name, url, 
 fn sweep(setting: &Setting, folder: &Path, url: &str) -> Result<Run> {
     let file = |name: &str| folder.join(name).display().to_string();
     let (keys, typed) = (format!("key={}#key", file("keys.csv")), format!("typed={}", file("typed.txt")));
-    let words = ["lab", "sweep", url, "--param", &keys, "--param", &typed, "--clients", "1", "--for", "2s", "--json"];
+    let words = ["lab", "sweep", url, "--param", &keys, "--param", &typed, "--clients", "1", "--for", "2s", "--json", "--no-limits"];
     let run: Run = serde_json::from_str(&execute(&setting.stook, &words)?.output).map_err(|error| error.to_string())?;
     match run.sets.first() {
         Some(set) if set.successes() == set.requests && set.requests > 0 => Ok(run),

@@ -177,7 +177,7 @@ impl Seeds<'_> {
     fn lab(&self, page: &mut String, name: &str, token: &str, words: &[&str]) -> Result<()> {
         let run = self.out.join("runs").join(format!("{name}.json"));
         let mut command = Command::new(&self.setting.stook);
-        command.arg("lab").args(words).args(["--limits", "-o"]).arg(&run).env("STOOK_TOKEN", token).current_dir(&self.folder);
+        command.arg("lab").args(words).arg("-o").arg(&run).env("STOOK_TOKEN", token).current_dir(&self.folder);
         let ran = command.output().map_err(|error| format!("stook lab: {error}"))?;
         if !ran.status.success() {
             return Err(format!("stook lab {}: {}", words.join(" "), String::from_utf8_lossy(&ran.stderr)));

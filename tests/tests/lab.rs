@@ -54,7 +54,7 @@ fn then_closes(text: &'static [u8]) -> impl Fn(&mut TcpStream) -> std::io::Resul
 }
 
 fn load(place: &Place, url: &str, more: &[&str]) -> Json {
-    let mut arguments = vec!["lab", "load", url, "--json"];
+    let mut arguments = vec!["lab", "load", url, "--json", "--no-limits"];
     arguments.extend_from_slice(more);
     let answer = place.run(&arguments).exits(0);
     serde_json::from_str(&answer.text()).unwrap()
@@ -194,7 +194,7 @@ fn a_matrix_of_sets_is_measured_drained_and_shown() {
     );
     let (plan, run, page, text) = (place.path("plan.yaml"), place.path("run.json"), place.path("run.html"), place.path("run.md"));
     let name = |path: &std::path::Path| path.to_str().unwrap().to_owned();
-    let shown = place.run(&["lab", "load", &name(&plan), "-o", &name(&run)]).exits(0).text();
+    let shown = place.run(&["lab", "load", &name(&plan), "-o", &name(&run), "--no-limits"]).exits(0).text();
     for heading in ["Success (200)", "No Response", "By offset", "By route", "Overall", "Where requests went"] {
         assert!(shown.contains(heading), "{heading}: {shown}");
     }
@@ -222,7 +222,7 @@ fn a_matrix_of_sets_is_measured_drained_and_shown() {
     let picture = text.split("](").nth(1).unwrap().split(')').next().unwrap();
     assert!(std::fs::read_to_string(run.with_file_name(picture)).unwrap().starts_with("<svg"), "{picture}");
     // equal seeds draw equal values
-    let again: Json = serde_json::from_str(&place.run(&["lab", "load", &name(&plan), "--json"]).exits(0).text()).unwrap();
+    let again: Json = serde_json::from_str(&place.run(&["lab", "load", &name(&plan), "--json", "--no-limits"]).exits(0).text()).unwrap();
     assert_eq!(
         again["sets"].as_array().unwrap().iter().map(|set| set["outcomes"].clone()).collect::<Vec<_>>(),
         sets.iter().map(|set| set["outcomes"].clone()).collect::<Vec<_>>()
@@ -236,7 +236,7 @@ fn clients_that_wait_are_counted_and_shown() {
     let place = Place::new(CATALOGUE);
     let stook = Served::new(&place, &["--workers", "0"]);
     let url = format!("http://{}/healthz", stook.address());
-    let answer = place.run(&["lab", "sweep", &url, "--clients", "1,4", "--for", "300ms", "--json"]).exits(0);
+    let answer = place.run(&["lab", "sweep", &url, "--clients", "1,4", "--for", "300ms", "--json", "--no-limits"]).exits(0);
     let run: Json = serde_json::from_str(&answer.text()).unwrap();
     let sets = run["sets"].as_array().unwrap();
     assert_eq!(sets.iter().map(|set| set["clients"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 4]);
@@ -316,7 +316,7 @@ fn imports_of_tenants_are_measured_while_users_work() {
         assert!(seen.curves.iter().any(|curve| curve.name == "stook" && curve.points.iter().any(|(_, value)| *value > 0.0)));
         // one behind the other: users are told apart by the file
         let own = place.file("plan.yaml", plan("one", "pause: 10ms\nrounds: 2\n", "upsert"));
-        let text = place.run(&["lab", "import", &own, "--json"]).exits(0).text();
+        let text = place.run(&["lab", "import", &own, "--json", "--no-limits"]).exits(0).text();
         let seen: Run = serde_json::from_str(&text).unwrap();
         assert_eq!(
             seen.imports.iter().map(|own| (own.file.as_str(), own.round)).collect::<Vec<_>>(),
@@ -370,6 +370,9 @@ fn logs_become_tables_runs_are_compared_and_capacity_is_planned() {
         place.run(&["lab", "sweep", &url, "--clients", "1,2,4", "--for", "200ms", "-o", &name(run)]).exits(0);
     }
     fits_the_schema(&place, &place.path("a.json"));
+    // what the machine can do is measured with it
+    let kept: Json = serde_json::from_slice(&std::fs::read(place.path("a.json")).unwrap()).unwrap();
+    assert!(kept["limits"].as_array().unwrap().len() >= 7, "{}", kept["limits"]);
     let shown = place.run(&["lab", "compare", &name("a.json"), &name("b.json")]).exits(0).text();
     assert!(shown.contains("delta %") && shown.contains("4 clients"), "{shown}");
     // half as fast is a regression that is told from noise

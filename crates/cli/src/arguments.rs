@@ -660,12 +660,9 @@ pub enum Lab {
         /// How requests follow each other.
         #[arg(long, value_parser = one_of(&SCHEDULES))]
         schedule: Option<Schedule>,
-        /// Where the run is written.
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-        /// The run as JSON.
-        #[arg(long)]
-        json: bool,
+        /// What becomes of the run.
+        #[command(flatten)]
+        kept: Kept,
     },
     /// Ask with growing numbers of clients that wait for their answers.
     #[command(
@@ -681,12 +678,9 @@ pub enum Lab {
         /// How long each number is measured [default: 2s].
         #[arg(long = "for", value_name = "TIME")]
         time: Option<String>,
-        /// Where the run is written.
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-        /// The run as JSON.
-        #[arg(long)]
-        json: bool,
+        /// What becomes of the run.
+        #[command(flatten)]
+        kept: Kept,
     },
     /// Import files of several tenants while users work: how long it takes, and what it costs them.
     #[command(
@@ -701,15 +695,9 @@ pub enum Lab {
         /// A database whose connections and statements are watched [default: the plan's].
         #[arg(long, value_name = "URL")]
         postgres: Option<String>,
-        /// Measure first what this machine can do.
-        #[arg(long)]
-        limits: bool,
-        /// Where the run is written.
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-        /// The run as JSON.
-        #[arg(long)]
-        json: bool,
+        /// What becomes of the run.
+        #[command(flatten)]
+        kept: Kept,
     },
     /// Show a run: tables, and pictures.
     #[command(
@@ -837,9 +825,20 @@ pub struct LabTarget {
     /// Path of the target's Prometheus counters, read before and after each set.
     #[arg(long, value_name = "PATH")]
     pub metrics: Option<String>,
-    /// Measure the machine's limits, too, before the run.
+}
+
+/// What becomes of a run of the lab.
+#[derive(Debug, Args)]
+pub struct Kept {
+    /// Where the run is written, with the limits of this machine, measured before it.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The run as JSON, as it is written.
     #[arg(long)]
-    pub limits: bool,
+    pub json: bool,
+    /// Leave out the machine's limits, which take some seconds.
+    #[arg(long)]
+    pub no_limits: bool,
 }
 
 /// Samples.

@@ -1,6 +1,6 @@
 //! `stook lab`: measuring this and any other HTTP service.
 
-use crate::arguments::{Lab, LabForm, LabTarget};
+use crate::arguments::{Kept, Lab, LabForm, LabTarget};
 use crate::work::stop_signal;
 use crate::{Failure, Outcome, output};
 use std::collections::BTreeMap;
@@ -20,10 +20,14 @@ use stook_lab::measure::run::{FORMAT, Generator, Kind, Machine, Run, Set};
 use stook_lab::measure::{Progress, Watch, closed, limits, open};
 use stook_lab::show::{self, Report};
 
+/// How long each limit of the machine is looked for, alone and before a run.
+const LIMIT: Duration = Duration::from_secs(1);
+const LIMIT_OF_RUN: Duration = Duration::from_millis(250);
+
 /// Carries out a subcommand.
 pub fn lab(command: &Lab) -> Outcome {
     match command {
-        Lab::Load { what, rate, every, requests, time, schedule, output, json } => {
+        Lab::Load { what, rate, every, requests, time, schedule, kept } => {
             let mut text = plan_of(what)?;
             if !rate.is_empty() || !every.is_empty() {
                 (text.rate, text.every) = (rate.clone(), every.clone());
@@ -36,9 +40,9 @@ pub fn lab(command: &Lab) -> Outcome {
             }
             text.schedule = schedule.unwrap_or(text.schedule);
             let plan = Plan::new(&text, &folder_of(what))?;
-            finish(plan, Kind::Load, what.limits, output.as_deref(), *json, |plan, watch| open::run(plan, watch))
+            finish(plan, Kind::Load, kept, |plan, watch| open::run(plan, watch))
         }
-        Lab::Sweep { what, clients, time, output, json } => {
+        Lab::Sweep { what, clients, time, kept } => {
             let mut text = plan_of(what)?;
             if !clients.is_empty() {
                 text.clients.clone_from(clients);
@@ -46,17 +50,15 @@ pub fn lab(command: &Lab) -> Outcome {
             let time = duration(time.as_deref().or(text.time.as_deref()).unwrap_or("2s"))?;
             text.time = None;
             let plan = Plan::new(&text, &folder_of(what))?;
-            finish(plan, Kind::Sweep, what.limits, output.as_deref(), *json, |plan, watch| {
-                Ok((closed::run(plan, time, watch)?, Generator::default()))
-            })
+            finish(plan, Kind::Sweep, kept, |plan, watch| Ok((closed::run(plan, time, watch)?, Generator::default())))
         }
-        Lab::Import { plan, target, postgres, limits, output, json } => {
+        Lab::Import { plan, target, postgres, kept } => {
             let mut text: MatrixText = read_yaml(&plan.display().to_string())?;
             text.target = target.clone().unwrap_or(text.target);
             text.postgres = postgres.clone().or(text.postgres);
             let matrix = Matrix::new(&text, plan.parent().unwrap_or(Path::new(".")))?;
             let (name, text) = (matrix.name.clone(), matrix.text.clone());
-            measured(Kind::Import, name, text, *limits, output.as_deref(), *json, |goes_on| {
+            measured(Kind::Import, name, text, kept, |goes_on| {
                 import::run(matrix, &|line| {
                     tell(line);
                     goes_on()
@@ -69,7 +71,7 @@ pub fn lab(command: &Lab) -> Outcome {
         }
         Lab::Limits { folder, postgres, output, json } => {
             let (begun, started) = (now(), Instant::now());
-            let limits = limits::measure(folder, postgres.as_deref(), &|what| tell(&format!("{what} ...")));
+            let limits = limits::measure(folder, postgres.as_deref(), LIMIT, &|what| tell(&format!("{what} ...")));
             tell("");
             let seen = Run { limits: limits?, ..Run::default() };
             let run = run_of(Kind::Limits, "limits of this machine".into(), serde_json::Value::Null, begun, started, seen);
@@ -308,16 +310,9 @@ fn tell(line: &str) {
 }
 
 /// Makes the requests of a plan.
-fn finish(
-    plan: Plan,
-    kind: Kind,
-    limited: bool,
-    output: Option<&Path>,
-    json: bool,
-    work: impl FnOnce(Plan, &Watch<'_>) -> stook_lab::measure::Result<(Vec<Set>, Generator)>,
-) -> Outcome {
+fn finish(plan: Plan, kind: Kind, kept: &Kept, work: impl FnOnce(Plan, &Watch<'_>) -> stook_lab::measure::Result<(Vec<Set>, Generator)>) -> Outcome {
     let (name, text) = (plan.name.clone(), plan.text.clone());
-    measured(kind, name, text, limited, output, json, |goes_on| {
+    measured(kind, name, text, kept, |goes_on| {
         let watch = |progress: &Progress| {
             let Progress { set, sets, done, planned, unsuccessful, rate, p50, p99 } = *progress;
             let planned = if planned > 0 { format!(" of {planned}") } else { String::new() };
@@ -335,18 +330,22 @@ fn measured(
     kind: Kind,
     name: String,
     plan: serde_json::Value,
-    limited: bool,
-    output: Option<&Path>,
-    json: bool,
+    kept: &Kept,
     work: impl FnOnce(&dyn Fn() -> bool) -> stook_lab::measure::Result<Run>,
 ) -> Outcome {
     let stop = stop_signal()?;
-    let limits = if limited { limits::measure(Path::new("."), None, &|_| ())? } else { Vec::new() };
+    let is_kept = kept.json || kept.output.is_some();
+    let folder = kept.output.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let limits = if is_kept && !kept.no_limits {
+        limits::measure(folder, None, LIMIT_OF_RUN, &|what| tell(&format!("limits of this machine: {what} ...")))?
+    } else {
+        Vec::new()
+    };
     let (begun, started) = (now(), Instant::now());
     let done = work(&|| !stop.load(Ordering::Relaxed));
     tell("");
     let run = Run { limits, ..run_of(kind, name, plan, begun, started, done?) };
-    said(&run, output, json)?;
+    said(&run, kept.output.as_deref(), kept.json)?;
     Ok(u8::from(stop.load(Ordering::Relaxed)))
 }
 

@@ -30,6 +30,9 @@ use stook_store::queue::{Job, JobId, JobState};
 use stook_store::tag::{Definition, Given, MOST_NAME, Tag, Tagging};
 use stook_store::{Detail, Store, Tenant, Unit};
 
+/// A job that is not planned to its end after so many microseconds is nobody's any more: that takes seconds.
+const LEFT: i64 = 600_000_000;
+
 /// Records of which a definition is asked before it is a tag's.
 pub const PREVIEWED: usize = 200;
 
@@ -246,9 +249,11 @@ pub fn stale(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, collecti
     let tags = store.tags(tenant, collection)?.tags;
     let jobs: BTreeSet<JobId> = tags.iter().map(|tag| tag.job).filter(|job| *job > 0).collect();
     let mut broken = Vec::new();
-    for job in jobs {
-        if matches!(store.job_state(job)?, JobState::Failed | JobState::Cancelled) {
-            broken.push(job);
+    for id in jobs {
+        let job = store.job(id)?;
+        let is_left = !job.progress.complete && store.clock() - job.created > LEFT;
+        if is_left || matches!(job.state, JobState::Failed | JobState::Cancelled) {
+            broken.push(id);
         }
     }
     Ok(tags.into_iter().filter(|tag| broken.contains(&tag.job)).map(|tag| tag.name).collect())

@@ -8,8 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long each limit is looked for.
-const TIME: Duration = Duration::from_millis(1_000);
+/// Most bytes that are written in sequence.
 const WRITTEN: usize = 256 << 20;
 const BLOCK: usize = 1 << 20;
 
@@ -18,41 +17,41 @@ fn limit(name: &str, value: f64, unit: &str) -> Limit {
 }
 
 /// How often something is done in a second.
-fn per_second(mut work: impl FnMut() -> Result<u64>) -> Result<f64> {
+fn per_second(time: Duration, mut work: impl FnMut() -> Result<u64>) -> Result<f64> {
     let (began, mut done) = (Instant::now(), 0);
-    while began.elapsed() < TIME {
+    while began.elapsed() < time {
         done += work()?;
     }
     Ok(done as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Measures; files are made in `folder` and removed. `told` hears what is measured.
+/// Measures each limit for some `time`; files are made in `folder` and removed. `told` hears what is measured.
 ///
 /// # Errors
 /// When a file cannot be written, or the database refuses.
-pub fn measure(folder: &Path, postgres: Option<&str>, told: &dyn Fn(&str)) -> Result<Vec<Limit>> {
+pub fn measure(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn Fn(&str)) -> Result<Vec<Limit>> {
     let place = folder.join(format!(".stook-limits-{}", std::process::id()));
     std::fs::create_dir_all(&place).map_err(|error| LabError::File(place.display().to_string(), error))?;
-    let found = all(&place, postgres, told);
+    let found = all(&place, postgres, time, told);
     let _ = std::fs::remove_dir_all(&place);
     found
 }
 
-fn all(folder: &Path, postgres: Option<&str>, told: &dyn Fn(&str)) -> Result<Vec<Limit>> {
+fn all(folder: &Path, postgres: Option<&str>, time: Duration, told: &dyn Fn(&str)) -> Result<Vec<Limit>> {
     let mut limits = Vec::new();
     told("memory");
     let (from, mut to) = (vec![1_u8; 64 << 20], vec![0_u8; 64 << 20]);
-    let copied = per_second(|| {
+    let copied = per_second(time, || {
         to.copy_from_slice(std::hint::black_box(&from));
         std::hint::black_box(&mut to);
         Ok(1)
     })?;
     limits.push(limit("memory copied", copied * from.len() as f64 / 1e9, "GB/s"));
     told("disk");
-    limits.push(limit("written in sequence, synced", sequential(folder)? / 1e6, "MB/s"));
+    limits.push(limit("written in sequence, synced", sequential(folder, time)? / 1e6, "MB/s"));
     let mut log = std::fs::File::create(folder.join("log"))?;
     let block = [7_u8; 4_096];
-    let synced = per_second(|| {
+    let synced = per_second(time, || {
         log.write_all(&block)?;
         log.sync_data()?;
         Ok(1)
@@ -60,28 +59,30 @@ fn all(folder: &Path, postgres: Option<&str>, told: &dyn Fn(&str)) -> Result<Vec
     limits.push(limit("4 KiB appended and synced", synced, "1/s"));
     told("JSON");
     let text = json();
-    let parsed = per_second(|| Ok(u64::from(serde_json::from_str::<serde_json::Value>(std::hint::black_box(&text)).is_ok())))?;
+    let parsed = per_second(time, || Ok(u64::from(serde_json::from_str::<serde_json::Value>(std::hint::black_box(&text)).is_ok())))?;
     limits.push(limit("JSON parsed by serde_json, one core", parsed * text.len() as f64 / 1e6, "MB/s"));
     told("HTTP");
-    limits.push(limit("answers of a bare server, 64 clients, client and server here", http()?, "1/s"));
+    limits.push(limit("answers of a bare server, 64 clients, client and server here", http(time)?, "1/s"));
     told("SQLite");
-    sqlite(&folder.join("raw.sqlite"), &mut limits)?;
+    sqlite(&folder.join("raw.sqlite"), time, &mut limits)?;
     if let Some(url) = postgres {
         told("PostgreSQL");
-        server(url, &mut limits)?;
+        server(url, time, &mut limits)?;
     }
     Ok(limits)
 }
 
-fn sequential(folder: &Path) -> Result<f64> {
+fn sequential(folder: &Path, time: Duration) -> Result<f64> {
     let mut file = std::fs::File::create(folder.join("sequence"))?;
     let block = vec![3_u8; BLOCK];
     let began = Instant::now();
-    for _ in 0..WRITTEN / BLOCK {
+    let mut written = 0;
+    while written < WRITTEN && (written == 0 || began.elapsed() < time) {
         file.write_all(&block)?;
+        written += BLOCK;
     }
     file.sync_all()?;
-    Ok(WRITTEN as f64 / began.elapsed().as_secs_f64())
+    Ok(written as f64 / began.elapsed().as_secs_f64())
 }
 
 /// An array of objects as services answer.
@@ -92,7 +93,7 @@ fn json() -> String {
     format!("[{}]", (0..10_000).map(one).collect::<Vec<_>>().join(","))
 }
 
-fn http() -> Result<f64> {
+fn http(time: Duration) -> Result<f64> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
@@ -110,12 +111,12 @@ fn http() -> Result<f64> {
         clients: vec![64],
         ..PlanText::default()
     };
-    let sets = closed::run(Plan::new(&text, Path::new("."))?, TIME, &|_| true)?;
+    let sets = closed::run(Plan::new(&text, Path::new("."))?, time, &|_| true)?;
     runtime.shutdown_background();
     Ok(sets.first().map_or(0.0, |set| set.successes() as f64 / set.seconds))
 }
 
-fn sqlite(path: &Path, limits: &mut Vec<Limit>) -> Result<()> {
+fn sqlite(path: &Path, time: Duration, limits: &mut Vec<Limit>) -> Result<()> {
     let failed = |error: rusqlite::Error| LabError::Plan(format!("SQLite: {error}"));
     let connection = Connection::open(path).map_err(failed)?;
     connection
@@ -124,7 +125,7 @@ fn sqlite(path: &Path, limits: &mut Vec<Limit>) -> Result<()> {
         )
         .map_err(failed)?;
     let mut next = 0_u64;
-    let inserted = per_second(|| {
+    let inserted = per_second(time, || {
         connection.execute_batch("BEGIN").map_err(failed)?;
         let mut statement = connection.prepare_cached("INSERT INTO r VALUES (?, ?)").map_err(failed)?;
         for _ in 0..1_000 {
@@ -136,7 +137,7 @@ fn sqlite(path: &Path, limits: &mut Vec<Limit>) -> Result<()> {
     })?;
     limits.push(limit("SQLite: rows inserted, 1 000 a commit", inserted, "1/s"));
     let mut random = crate::random::Random::new(1);
-    let looked_up = per_second(|| {
+    let looked_up = per_second(time, || {
         let mut statement = connection.prepare_cached("SELECT value FROM r WHERE key = ?").map_err(failed)?;
         for _ in 0..1_000 {
             let key = format!("{:016x}", random.below(next).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -151,12 +152,12 @@ fn sqlite(path: &Path, limits: &mut Vec<Limit>) -> Result<()> {
 const VALUE: &str =
     "{\"name\":\"a record of about a hundred and twenty bytes\",\"size\":1234567890,\"sites\":[\"T1_CH_A\",\"T2_US_B\"],\"open\":false}";
 
-fn server(url: &str, limits: &mut Vec<Limit>) -> Result<()> {
+fn server(url: &str, time: Duration, limits: &mut Vec<Limit>) -> Result<()> {
     let failed = |error: postgres::Error| LabError::Plan(format!("PostgreSQL: {error}"));
     let mut client = postgres::Client::connect(url, postgres::NoTls).map_err(failed)?;
     client.batch_execute("CREATE TEMPORARY TABLE stook_limits(key text PRIMARY KEY, value text NOT NULL)").map_err(failed)?;
     let mut next = 0_u64;
-    let inserted = per_second(|| {
+    let inserted = per_second(time, || {
         let mut writer = client.copy_in("COPY stook_limits FROM STDIN").map_err(failed)?;
         for _ in 0..1_000 {
             writeln!(writer, "{:016x}\t{VALUE}", next.wrapping_mul(0x9e37_79b9_7f4a_7c15))?;
@@ -168,7 +169,7 @@ fn server(url: &str, limits: &mut Vec<Limit>) -> Result<()> {
     limits.push(limit("PostgreSQL: rows copied, 1 000 a commit", inserted, "1/s"));
     let statement = client.prepare("SELECT value FROM stook_limits WHERE key = $1").map_err(failed)?;
     let mut random = crate::random::Random::new(1);
-    let looked_up = per_second(|| {
+    let looked_up = per_second(time, || {
         let key = format!("{:016x}", random.below(next).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         client.query_one(&statement, &[&key]).map_err(failed)?;
         Ok(1)

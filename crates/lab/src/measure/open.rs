@@ -191,13 +191,7 @@ async fn one_set(plan: &Rc<Plan>, set: &SetPlan, seed: u64, timer: &Rc<Timer>, w
     let mut random = Random::new(seed);
     let mut told = Instant::now();
     let mut goes_on = true;
-    let mut tell = |shared: &Shared| {
-        if told.elapsed() < TOLD {
-            return true;
-        }
-        told = Instant::now();
-        watch(Progress { planned: set.requests, ..shared.recorder.borrow().progress(shared.now()) })
-    };
+    let tell = |shared: &Shared| watch(Progress { planned: set.requests, ..shared.recorder.borrow().progress(shared.now()) });
     let mut burst = 0;
     for due in set.times(seed ^ 0x5eed) {
         // behind the answer to the one before, where that is planned
@@ -219,19 +213,27 @@ async fn one_set(plan: &Rc<Plan>, set: &SetPlan, seed: u64, timer: &Rc<Timer>, w
                 tokio::task::yield_now().await;
             }
         }
-        goes_on = tell(&shared);
-        if !goes_on {
-            break;
-        }
         let route = set.route.unwrap_or_else(|| plan.draw(&mut random));
         let mut request = shared.buffer();
         plan.routes[route].write(&plan.target, plan.close, &plan.parameters, &mut random, &mut request);
         shared.fire(Shot { due, taken: shared.now(), request });
+        if told.elapsed() >= TOLD {
+            // the request is not to wait for that
+            tokio::task::yield_now().await;
+            goes_on = tell(&shared);
+            told = Instant::now();
+            if !goes_on {
+                break;
+            }
+        }
     }
     // whatever was begun ends, by its answer or by its time
     while shared.flying.get() > 0 {
         let _ = tokio::time::timeout(TOLD, shared.landed.notified()).await;
-        tell(&shared);
+        if told.elapsed() >= TOLD {
+            tell(&shared);
+            told = Instant::now();
+        }
     }
     let seconds = shared.now().as_secs_f64();
     let queued = shared.queued.get();
