@@ -14,7 +14,7 @@ const conflict = await first(sentinel, "product satellite=S1A product_type=IW_RA
 const gap = (await (await fetch(`${sentinel}/v1/main/query?limit=1&q=${encodeURIComponent("datatake.completeness_s1 group=IW_RAW__0S status=Partial")}`)).json()).rows[0].datatake;
 const pages = {
   home: `${sentinel}/t/main/home`,
-  search: `${authorities}/t/main/search?q=${encodeURIComponent("authority changed>2015")}`,
+  search: `${authorities}/t/main/search?q=${encodeURIComponent("authority changed>2015-01-01")}`,
   mistake: `${authorities}/t/main/search?q=${encodeURIComponent("authorty heading=Smith*")}`,
   record: `${sentinel}/t/main/record?collection=product&key=${conflict}`,
   machine: `${machines}/t/main/record?collection=machine&key=node-00000001`,

@@ -17,7 +17,7 @@ const FEW: u64 = 5;
 /// Seconds that services are waited for; what they say later is there when somebody looks again.
 const WAIT: &str = "5";
 /// Columns that are shown of records with many fields.
-const COLUMNS: usize = 7;
+const COLUMNS: usize = 6;
 /// Characters of rows that are shown as JSON.
 const MOST_JSON: usize = 200_000;
 /// Characters of a value that is a link.
@@ -223,7 +223,8 @@ fn table(visit: &Visit, overview: &Json, answer: &Json, rows: &[Json], all: bool
     let told: Vec<&str> = names.iter().copied().filter(|name| has_values(name) && !repeats(name)).collect();
     let shown = if all { names.clone() } else { chosen(overview, answer, rows, &told) };
     let is_number = |name: &str| rows.iter().any(|row| row[name].is_number());
-    let is_prose = |name: &str| rows.iter().any(|row| row[name].as_str().is_some_and(|text| text.len() > 12 && text.contains(' ')));
+    let is_long = |value: &Json| value.as_str().is_some_and(|text| text.len() > 12 && text.contains(' '));
+    let is_prose = |name: &str| rows.iter().any(|row| is_long(&row[name]) || items(&row[name]).iter().any(is_long));
     let kind = |name: &str| if is_number(name) { Some("number") } else { is_prose(name).then_some("prose") };
     html! {
         div.wide tabindex="0" {
