@@ -1,6 +1,6 @@
 //! Runs side by side: what changed, and whether it is more than noise.
 
-use super::run::{Run, Set};
+use super::run::{Run, Set, Times};
 use super::{LabError, Result};
 use crate::show::{Report, Section, Table, svg, time};
 use statrs::stats_tests::Alternative;
@@ -192,17 +192,21 @@ pub fn report(names: &[String], groups: &[Vec<Run>], all: &[Compared]) -> Report
 
 /// How long requests of a set took in the first run of the first and of the last group.
 fn picture(names: &[String], groups: &[Vec<Run>], set: &str) -> Option<Section> {
-    let of = |group: &'_ [Run]| group.first()?.sets.iter().find(|own| name(own) == set).map(|set| set.latency.clone());
-    let ((first, last), (old, new)) = (names.first().zip(names.last())?, groups.first().zip(groups.last())?);
-    let (old, new) = (of(old)?, of(new)?);
-    let picture = svg::percentiles(&[(first, &old), (last, &new)]);
+    let old = (names.first()?.as_str(), times(groups.first()?, set)?);
+    let new = (names.last()?.as_str(), times(groups.last()?, set)?);
+    let picture = svg::percentiles(&[old, new]);
     Some(Section { title: set.to_owned(), picture: Some(picture), ..Section::default() })
+}
+
+/// Times of a set in the first run of a group.
+fn times<'r>(group: &'r [Run], set: &str) -> Option<&'r Times> {
+    group.first()?.sets.iter().find(|own| name(own) == set).map(|set| &set.latency)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::run::{Bin, Times};
+    use crate::measure::run::Bin;
     use crate::random::Random;
 
     fn run(seed: u64, slower: f64) -> Run {

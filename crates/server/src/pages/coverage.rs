@@ -69,13 +69,14 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         None if own["fields"].get("percentage").is_some() => visit.ask("/coverage", &[("collection", name)]).await.ok(),
         _ => None,
     };
-    let other_rows = |idx: u64| {
+    let rows_of = |status: Option<&str>, idx: u64| {
         let idx = idx.to_string();
-        let chosen = [("parent", visit.param("parent")), ("status", visit.param("status")), ("idx", Some(idx.as_str()).filter(|idx| *idx != "0"))];
+        let chosen = [("parent", visit.param("parent")), ("status", status), ("idx", Some(idx.as_str()).filter(|idx| *idx != "0"))];
         let params: Vec<(&str, &str)> =
             std::iter::once(("collection", name)).chain(chosen.into_iter().filter_map(|(word, value)| Some((word, value?)))).collect();
         visit.to("coverage", &params)
     };
+    let other_rows = |idx: u64| rows_of(visit.param("status"), idx);
     let body = html! {
         ul.chips aria-label="Coverages" {
             @for other in &coverages {
@@ -86,9 +87,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         @if own["fields"].get("status").is_some() {
             p.quiet {
                 "Only " @for word in [None, Some("Missing"), Some("Partial"), Some("Complete")] {
-                    @let params = [visit.param("parent").map(|parent| ("parent", parent)), word.map(|word| ("status", word))];
-                    @let params: Vec<(&str, &str)> = std::iter::once(("collection", name)).chain(params.into_iter().flatten()).collect();
-                    a href=(visit.to("coverage", &params)) aria-current=[(visit.param("status") == word).then_some("true")] { (word.unwrap_or("all")) } " "
+                    a href=(rows_of(word, 0)) aria-current=[(visit.param("status") == word).then_some("true")] { (word.unwrap_or("all")) } " "
                 }
                 "· " a href=(visit.to("search", &[("q", &query)])) { "as rows" }
             }

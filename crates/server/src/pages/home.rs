@@ -58,10 +58,10 @@ async fn now(visit: &Visit) -> Answer<Standing> {
         .iter()
         .filter_map(|collection| Some((named(collection, "name"), collection["conflicts"].as_u64().filter(|conflicts| *conflicts > 0)?)))
         .collect();
-    let stale: Vec<(&str, &[Json])> = items(&overview["collections"]).iter().map(|own| (named(own, "name"), items(&own["stale_tags"]))).collect();
-    let is_stale = stale.iter().any(|(_, tags)| !tags.is_empty());
+    let stale = items(&overview["collections"]).iter().map(|own| (named(own, "name"), items(&own["stale_tags"])));
+    let stale: Vec<(&str, &[Json])> = stale.filter(|(_, tags)| !tags.is_empty()).collect();
     let body = html! {
-        @if !needs.is_empty() || !disagree.is_empty() || !failing.is_empty() || is_stale {
+        @if !needs.is_empty() || !disagree.is_empty() || !failing.is_empty() || !stale.is_empty() {
             section.problem {
                 h2 { "Needs somebody" }
                 ul {
@@ -78,12 +78,10 @@ async fn now(visit: &Visit) -> Answer<Standing> {
                         }
                     }
                     @for (collection, tags) in &stale {
-                        @if !tags.is_empty() {
-                            li {
-                                "Not all of " (collection) " was evaluated by what is said now of "
-                                @for (place, tag) in tags.iter().enumerate() { @if place > 0 { ", " } bdi { (plain(tag)) } }
-                                ": " a href=(visit.to("tags", &[])) { "rebuild" } " " (if tags.len() == 1 { "it" } else { "them" }) "."
-                            }
+                        li {
+                            "Not all of " (collection) " was evaluated by what is said now of "
+                            @for (place, tag) in tags.iter().enumerate() { @if place > 0 { ", " } bdi { (plain(tag)) } }
+                            ": " a href=(visit.to("tags", &[])) { "rebuild" } " " (if tags.len() == 1 { "it" } else { "them" }) "."
                         }
                     }
                     @for job in needs {

@@ -155,7 +155,7 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
     }
     let (after, errors) = (visit.param("after").unwrap_or("0"), visit.param("errors").unwrap_or("false"));
     let journal = visit.ask(&format!("/jobs/{id}/journal"), &[("limit", &LINES.to_string()), ("after", after), ("errors", errors)]).await?;
-    let is_tagging = job["kind"] == "tags";
+    let is_tagging = is_tagging(&job);
     let to = |errors: &str, after: &str| visit.to("job", &[("id", id), ("errors", errors), ("after", after)]);
     let body = html! {
         div #progress data-events=[(!is_over(&job)).then(|| visit.to("job/events", &[("id", id)]))]
@@ -192,9 +192,14 @@ pub async fn job(visit: Arc<Visit>) -> Answer<View> {
     Ok(View::new(title(&job), body))
 }
 
+/// Whether a job evaluates tags.
+fn is_tagging(job: &Json) -> bool {
+    job["kind"] == "tags"
+}
+
 /// What a job is, with its number.
 pub fn title(job: &Json) -> String {
-    let what = if job["kind"] == "tags" { "Evaluation" } else { "Import" };
+    let what = if is_tagging(job) { "Evaluation" } else { "Import" };
     format!("{what} {}", job["id"])
 }
 
@@ -217,7 +222,7 @@ fn progress(visit: &Visit, id: &str, job: &Json, chunks: &Json) -> Markup {
     let documents = job["documents"].as_u64().unwrap_or(0);
     html! {
         p { (state(named(job, "state"))) " " @if let Some(reason) = job["reason"].as_str() { (reason) } }
-        @if is_over(job) && documents == 0 && job["kind"] == "import" {
+        @if is_over(job) && documents == 0 && !is_tagging(job) {
             p.problem { "There was no document in it. Is it the right file, and read as the right source?" }
         }
         @if !is_over(job) { progress max=(documents.max(1)) value=(done.min(documents)) {} }
@@ -231,7 +236,7 @@ fn progress(visit: &Visit, id: &str, job: &Json, chunks: &Json) -> Markup {
                     @if let Some(bytes) = file["bytes"].as_u64().filter(|bytes| *bytes > 0) { ", " (count(bytes)) " bytes" }
                 } }
         }
-        (counts(job["kind"] == "tags", &job["counts"]))
+        (counts(is_tagging(job), &job["counts"]))
         @if !items(&chunks["chunks"]).is_empty() { (dead_chunks(visit, id, items(&chunks["chunks"]))) }
         div.actions {
             @if visit.may(Role::Write) && !is_over(job) { (cancel(visit, id)) }
@@ -254,7 +259,7 @@ fn dead_chunks(visit: &Visit, id: &str, chunks: &[Json]) -> Markup {
                             @if visit.may(Role::Admin) {
                                 td {
                                     form.inline method="post" action=(visit.to("job/change", &[])) {
-                                        (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value="rechunk";
+                                        (of_job(visit, id, "rechunk"))
                                         input type="hidden" name="chunk" value=(ordinal);
                                         label { "documents in each " input type="number" name="documents" min="1" value=(smaller(chunk)); }
                                         button { "rechunk" }
@@ -295,18 +300,22 @@ pub async fn document(visit: Arc<Visit>) -> Answer<View> {
     Ok(View::new(format!("Document {number}"), body))
 }
 
+/// What forms that change a job send.
+fn of_job(visit: &Visit, id: &str, what: &str) -> Markup {
+    html! { (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value=(what); }
+}
+
 fn button(visit: &Visit, id: &str, what: &str) -> Markup {
     html! {
         form method="post" action=(visit.to("job/change", &[])) {
-            (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value=(what);
+            (of_job(visit, id, what))
             button { (what) }
         }
     }
 }
 
 fn cancel(visit: &Visit, id: &str) -> Markup {
-    let fields = html! { (csrf(visit)) input type="hidden" name="id" value=(id); input type="hidden" name="do" value="cancel"; };
-    confirmed("cancel", "it", &visit.to("job/change", &[]), &fields)
+    confirmed("cancel", "it", &visit.to("job/change", &[]), &of_job(visit, id, "cancel"))
 }
 
 /// Cancels a job, lets its dead chunks wait again, or makes smaller ones of them.

@@ -50,7 +50,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
         Err(problem) if problem.status.is_client_error() => {
             let meant = visit.ask("/suggest", &[("text", query)]).await.unwrap_or_default();
             let body = html! { (form(&visit, query, &overview)) (trouble(&problem)) (suggested(&visit, &meant)) };
-            return Ok(View::mistaken("Search", problem.status, body));
+            return Ok(View { status: problem.status, ..View::new("Search", body) });
         }
         Err(problem) => return Err(problem),
     };
@@ -225,16 +225,17 @@ fn table(visit: &Visit, overview: &Json, answer: &Json, rows: &[Json], all: bool
     let is_number = |name: &str| rows.iter().any(|row| row[name].is_number());
     let is_long = |value: &Json| value.as_str().is_some_and(|text| text.len() > 12 && text.contains(' '));
     let is_prose = |name: &str| rows.iter().any(|row| is_long(&row[name]) || items(&row[name]).iter().any(is_long));
-    let kind = |name: &str| if is_number(name) { Some("number") } else { is_prose(name).then_some("prose") };
+    let kind = |name: &&str| if is_number(name) { Some("number") } else { is_prose(name).then_some("prose") };
+    let kinds: Vec<Option<&str>> = shown.iter().map(kind).collect();
     html! {
         div.wide tabindex="0" {
             table {
-                thead { tr { @for name in &shown { th scope="col" class=[kind(name)] { (name) } } } }
+                thead { tr { @for (name, kind) in shown.iter().zip(&kinds) { th scope="col" class=[kind] { (name) } } } }
                 tbody {
                     @for row in rows {
                         tr {
-                            @for name in &shown {
-                                td class=[kind(name)] {
+                            @for (name, kind) in shown.iter().zip(&kinds) {
+                                td class=[kind] {
                                     @match (*name, collection) {
                                         ("key", None) if row["collection"].is_string() => a href=(visit.record(named(row, "collection"), &plain(&row["key"]))) { (value(&row["key"])) },
                                         ("key", Some(collection)) => a href=(visit.record(collection, &plain(&row["key"]))) { (value(&row["key"])) },

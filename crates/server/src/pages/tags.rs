@@ -94,21 +94,22 @@ pub async fn standing(visit: Arc<Visit>) -> Answer<View> {
     Ok(View::part(evaluation(&visit, collection, &tag)))
 }
 
+/// What forms that change a tag send.
+fn of_tag(visit: &Visit, collection: &str, name: &str) -> Markup {
+    html! { (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="name" value=(name); }
+}
+
 fn button(visit: &Visit, collection: &str, name: &str, what: &str) -> Markup {
     html! {
         form method="post" action=(visit.to("tags/change", &[])) {
-            (csrf(visit))
-            input type="hidden" name="collection" value=(collection); input type="hidden" name="name" value=(name);
+            (of_tag(visit, collection, name))
             button name="do" value=(what) aria-label={ (what) " " (name) } { (what) }
         }
     }
 }
 
 fn delete(visit: &Visit, collection: &str, name: &str) -> Markup {
-    let fields = html! {
-        (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="name" value=(name);
-        input type="hidden" name="do" value="delete";
-    };
+    let fields = html! { (of_tag(visit, collection, name)) input type="hidden" name="do" value="delete"; };
     confirmed("delete", name, &visit.to("tags/change", &[]), &fields)
 }
 
@@ -120,7 +121,7 @@ fn edit_tag(visit: &Visit, collection: &str, tag: &Json) -> Markup {
         details {
             summary { "edit" span.unseen { " " (name) } }
             form.stacked method="post" action=(visit.to("tags/change", &[])) {
-                (csrf(visit)) input type="hidden" name="collection" value=(collection); input type="hidden" name="name" value=(name);
+                (of_tag(visit, collection, name))
                 @if is_query {
                     (query_input(visit, collection, &id, "Query", named(tag, "query")))
                 } @else { (xpath_input(visit, collection, &id, named(tag, "xpath"))) }

@@ -2,7 +2,7 @@
 
 use super::layout::{confirmed, csrf, document, html as page_of};
 use super::shown::{items, moment, named, plain};
-use super::visit::{Form, View, Visit, number_of};
+use super::visit::{Form, View, Visit, hex, number_of};
 use crate::problem::{Answer, Problem};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -57,7 +57,7 @@ fn revoke(visit: &Visit, token: &Json) -> Markup {
 fn once() -> Answer<String> {
     let mut mark = [0; 16];
     getrandom::fill(&mut mark).map_err(|error| Problem::busy(format!("there is no randomness: {error}")))?;
-    Ok(mark.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&mark))
 }
 
 /// Makes a token, which is shown this once, or revokes one.

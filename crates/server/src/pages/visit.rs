@@ -49,11 +49,6 @@ impl View {
     pub fn part(body: Markup) -> Self {
         Self { part: true, ..Self::new("", body) }
     }
-
-    /// A page that says what was wrong with what was asked.
-    pub fn mistaken(title: impl Into<String>, status: StatusCode, body: Markup) -> Self {
-        Self { status, ..Self::new(title, body) }
-    }
 }
 
 /// Who looks at what.
@@ -342,7 +337,12 @@ fn csrf(pages: &Pages, own: &HeaderMap) -> String {
     let mut hash = Sha256::new();
     hash.update(pages.secret);
     hash.update(own.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes));
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.finalize()[..16])
+}
+
+/// Bytes as text.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A path with parameters, encoded.
