@@ -16,6 +16,7 @@ use cel::objects::{Key as CelKey, Map as CelMap};
 use cel::{Context, ExecutionError, Program, Value as Cel};
 use regex::Regex;
 use serde_json::Value as Json;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -91,8 +92,25 @@ pub struct Member {
 }
 
 /// Functions of [`Evaluator`], for checks and messages.
-const FUNCTIONS: [&str; 15] =
-    ["coalesce", "squash", "without", "lookup", "keys", "fold", "trim", "uuid5", "md5", "strftime", "times", "substring", "hex", "abs", "sum"];
+const FUNCTIONS: [&str; 17] = [
+    "coalesce",
+    "squash",
+    "without",
+    "lookup",
+    "keys",
+    "fold",
+    "trim",
+    "uuid5",
+    "md5",
+    "strftime",
+    "times",
+    "substring",
+    "hex",
+    "abs",
+    "sum",
+    "min",
+    "max",
+];
 
 impl Expression {
     /// Compiles an expression that may use `names`.
@@ -202,8 +220,6 @@ const STANDARD_FUNCTIONS: &[&str] = &[
     "exists_one",
     "map",
     "filter",
-    "max",
-    "min",
     "getFullYear",
     "getMonth",
     "getDayOfYear",
@@ -269,6 +285,8 @@ impl Evaluator {
         let _ = root.add_function("hex", |Arguments(args): Arguments| hex(&args));
         let _ = root.add_function("abs", |Arguments(args): Arguments| abs(&args));
         let _ = root.add_function("sum", |Arguments(args): Arguments| sum(&args));
+        let _ = root.add_function("min", |Arguments(args): Arguments| extreme("min", &args, Ordering::Less));
+        let _ = root.add_function("max", |Arguments(args): Arguments| extreme("max", &args, Ordering::Greater));
         Self { root, tables: own }
     }
 
@@ -465,6 +483,27 @@ fn sum(args: &[Cel]) -> Result<Cel, ExecutionError> {
     Ok(total)
 }
 
+/// The least or greatest of a list, or of the arguments; those that are null do not count.
+fn extreme(name: &str, args: &[Cel], wanted: Ordering) -> Result<Cel, ExecutionError> {
+    let all = match args {
+        [Cel::List(items)] => &items[..],
+        several => several,
+    };
+    let mut best = Cel::Null;
+    for value in all.iter().filter(|value| !matches!(value, Cel::Null)) {
+        if matches!(best, Cel::Null) {
+            best = value.clone();
+            continue;
+        }
+        match value.partial_cmp(&best) {
+            Some(ordering) if ordering == wanted => best = value.clone(),
+            Some(_) => {}
+            None => return Err(ExecutionError::function_error(name, "expects values that can be compared with each other")),
+        }
+    }
+    Ok(best)
+}
+
 fn strftime(args: &[Cel]) -> Result<Cel, ExecutionError> {
     let (Some(Cel::Timestamp(time)), Some(Cel::String(format))) = (args.first(), args.get(1)) else {
         return Err(ExecutionError::function_error("strftime", "expects a time and a format"));
@@ -605,7 +644,41 @@ mod tests {
         assert_eq!(evaluate("string(hex('04F9D1')) + hex(318318)", &a), Ok(Value::text("3260974DB6E")));
         assert_eq!(evaluate("string(times(duration('2s'), 3))", &a), Ok(Value::text("6s")));
         assert_eq!(evaluate("string(abs(-2) + sum([1, 2, null]))", &a), Ok(Value::text("5")));
+        assert_eq!(evaluate("string(min(3, 1, null, 2)) + string(max([1.5, 7, -2])) + string(max(a, a) == null)", &a), Ok(Value::text("17true")));
+        assert_eq!(evaluate("string(max(duration('1s'), duration('90s'))) + min('b', 'a')", &a), Ok(Value::text("90sa")));
+        assert_eq!(
+            evaluate("string(min([timestamp('2020-01-02T00:00:00Z'), timestamp('2020-01-01T00:00:00Z')]))", &a),
+            Ok(Value::text("2020-01-01T00:00:00Z"))
+        );
+        assert!(evaluate("min(1, 'a')", &a).is_err());
         assert_eq!(evaluate("string(abs(duration('-2s')) + sum([duration('1s'), duration('-500ms')]))", &a), Ok(Value::text("2.5s")));
+    }
+
+    /// Whatever passes the check of names is there when it is called.
+    #[test]
+    fn standard_functions_are_there() {
+        let time = "timestamp('2020-01-02T03:04:05.006Z')";
+        for (name, call) in STANDARD_FUNCTIONS.iter().map(|name| {
+            let call = match *name {
+                "size" => "size('ab') == 2".to_owned(),
+                "contains" | "startsWith" | "endsWith" | "matches" => format!("'ab'.{name}('ab')"),
+                "string" => "string(1) == '1'".to_owned(),
+                "bytes" => "size(bytes('ab')) == 2".to_owned(),
+                "double" | "int" | "uint" => format!("{name}('1') == {name}(1)"),
+                "bool" => "bool('true')".to_owned(),
+                "duration" => "duration('1s') == duration('1000ms')".to_owned(),
+                "timestamp" => format!("{time} == {time}"),
+                "type" => "type(1) == type(2)".to_owned(),
+                "dyn" => "dyn(1) == 1".to_owned(),
+                "has" => "has({'a': 1}.a)".to_owned(),
+                "all" | "exists" | "exists_one" => format!("[1].{name}(x, x == 1)"),
+                "map" | "filter" => format!("size([1].{name}(x, x == 1)) == 1"),
+                part => format!("{time}.{part}() >= 0"),
+            };
+            (name, call)
+        }) {
+            assert_eq!(evaluate(&format!("string({call})"), &[]), Ok(Value::text("true")), "{name}: {call}");
+        }
     }
 
     /// Every plain expression gives what CEL gives, over every combination of values.
