@@ -121,6 +121,40 @@ fn deliveries_in_any_order_add_up_to_the_truth() {
     }
 }
 
+/// What is wrong is named and mended; what imports change meanwhile is not taken for wrong.
+#[test]
+fn a_check_names_what_is_wrong_also_beside_imports() {
+    for place in Place::both(SATELLITES) {
+        import(&place, "probe", &files(&days().join("probes.ndjson")));
+        import(&place, "plan", &files(&days().join("plan")));
+        let check = || {
+            let checked = place.run(&["check", "--deep", "--json"]);
+            (checked.code, serde_json::from_str::<Json>(&checked.text()).expect("JSON"))
+        };
+        std::thread::scope(|scope| {
+            let imports = scope.spawn(|| ["prip", "lta", "dd"].map(|source| import(&place, source, &files(&days().join(source)))));
+            let mut checks = 0;
+            while !imports.is_finished() || checks == 0 {
+                let (code, found) = check();
+                assert_eq!((code, &found["changed"]), (0, &json!(0)), "beside imports: {found}");
+                checks += 1;
+            }
+        });
+        import(&place, "session", &files(&days().join("sessions.xml")));
+        compare_with_truth(&place, &["with checks"]);
+        let (code, found) = check();
+        assert_eq!((code, &found["sound"], &found["undecided"]), (0, &json!(true), &json!(0)), "{found}");
+
+        let row = rows(&place, "datatake.completeness_s1").into_keys().next().expect("a row");
+        place.sql(&format!("UPDATE \"r_datatake.completeness_s1\" SET f_value = f_value + 1 WHERE key = '{row}'"));
+        let (code, found) = check();
+        assert_eq!((code, &found["sound"]), (1, &json!(false)), "{found}");
+        assert_eq!(found["wrong"], json!([{ "tenant": "main", "collection": "datatake.completeness_s1", "key": row }]), "{found}");
+        assert_eq!(check().0, 0);
+        compare_with_truth(&place, &["after it was mended"]);
+    }
+}
+
 /// What reads tables as a whole gets slower with every record that somebody adds.
 #[test]
 fn every_question_is_answered_by_an_index_over_one_range_of_keys() {

@@ -8,8 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use stook_catalogue::definition::Catalogue;
-use stook_engine::settle::{self, Rules};
-use stook_store::{Pass, Passed, Store};
+use stook_catalogue::key::Key;
+use stook_engine::settle::{self, Checked, Rules};
+use stook_store::{DEFAULT_TENANT, Pass, Passed, Store, Tenant};
+
+/// Records that a check names.
+const SHOWN: usize = 20;
 
 /// Settles what is marked.
 pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<Passed, Failure> {
@@ -37,13 +41,34 @@ pub fn settle(place: &Place, as_json: bool) -> Outcome {
 pub fn check(place: &Place, as_json: bool) -> Outcome {
     let (catalogue, store) = place.open_existing()?;
     let began = Instant::now();
-    let (records, passed) = settle::check(&*store, &Arc::new(Rules::new(&catalogue)), &AtomicBool::new(false), &|_| ())?;
+    let Checked { records, wrong, undecided } = settle::check(&*store, &Arc::new(Rules::new(&catalogue)), &AtomicBool::new(false), &|_| ())?;
+    let of = |(tenant, collection, key): &(Tenant, String, Key)| json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str() });
     if as_json {
-        println!("{}", json!({ "sound": passed.rows == 0, "records": records, "changed": passed.rows }));
-    } else if passed.rows == 0 {
-        println!("everything that follows from {} is what it must be ({})", count(records, "record"), seconds(began.elapsed()));
-    } else {
-        println!("{} of what follows from {} were not what they must be; now they are", number(passed.rows), count(records, "record"));
+        let shown: Vec<_> = wrong.iter().take(SHOWN).map(of).collect();
+        println!("{}", json!({ "sound": wrong.is_empty(), "records": records, "changed": wrong.len(), "wrong": shown, "undecided": undecided }));
+        return Ok(u8::from(!wrong.is_empty()));
     }
-    Ok(u8::from(passed.rows > 0))
+    let records = count(records, "record");
+    if wrong.is_empty() {
+        println!("everything that follows from {records} is what it must be ({})", seconds(began.elapsed()));
+    } else {
+        println!("{} of what follows from {records} were not what they must be; now they are", number(wrong.len() as u64));
+        for (tenant, collection, key) in wrong.iter().take(SHOWN) {
+            println!(
+                "  {collection} {}{}",
+                key.as_str(),
+                if tenant.as_str() == DEFAULT_TENANT { String::new() } else { format!(" of {}", tenant.as_str()) }
+            );
+        }
+        if let more @ 1.. = wrong.len().saturating_sub(SHOWN) {
+            println!("  and {} more", number(more as u64));
+        }
+    }
+    if undecided > 0 {
+        println!(
+            "{} were changed while imports were on their way: whether those explain it is not known; check again behind them",
+            number(undecided)
+        );
+    }
+    Ok(u8::from(!wrong.is_empty()))
 }

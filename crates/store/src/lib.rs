@@ -331,6 +331,11 @@ pub trait Inside {
     /// # Errors
     /// When the database fails.
     fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>>;
+    /// As [`Store::has_marks`], now.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn has_marks(&mut self, first: JobId, last: JobId) -> Result<bool>;
 }
 
 /// What a pass writes.
@@ -740,6 +745,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the database fails.
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>>;
+
+    /// Whether a tenant has marks that jobs from `first` to `last` have caused.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn has_marks(&self, tenant: &Tenant, first: JobId, last: JobId) -> Result<bool>;
 
     /// Tenants that have marks.
     ///

@@ -25,7 +25,7 @@ pub use child::{AtOnce, at_once};
 pub use edges::{By, Changed, Followed};
 pub use measured::{Measured, measured};
 pub(crate) use parent::carry_settled;
-pub use remake::{bring_up, check};
+pub use remake::{Checked, bring_up, check};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -49,6 +49,9 @@ const READ: u32 = 1;
 const CHILD: u32 = 2;
 /// Marks of parents.
 const PARENT: u32 = 3;
+
+/// The job of marks that a check has made; no job has its number.
+const CHECK: JobId = i64::MAX as JobId;
 
 /// Marks answered by one pass: transactions are not long, and passes are not many.
 const MOST_MARKS: usize = 3_000;
@@ -185,6 +188,8 @@ struct Work<'p> {
     followed: Followed,
     answered: Vec<i64>,
     log: Vec<Logged>,
+    /// Records that changed although nothing but a check asked for it.
+    wrong: Vec<(usize, Key)>,
     /// Whether some target was not there.
     missing: bool,
 }
@@ -206,8 +211,16 @@ impl Pass for Rules {
 
     fn run(&self, _tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
-        let (writes, followed, answered, log) = (Vec::new(), Followed::default(), Vec::new(), Vec::new());
-        let mut work = Work { rules: self, evaluator: &evaluator, writes, followed, answered, log, missing: false };
+        let mut work = Work {
+            rules: self,
+            evaluator: &evaluator,
+            writes: Vec::new(),
+            followed: Followed::default(),
+            answered: Vec::new(),
+            log: Vec::new(),
+            wrong: Vec::new(),
+            missing: false,
+        };
         let Some(first) = marks.first() else { return Ok(Settled::default()) };
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
         match (first.stratum & 3, link, collection) {
@@ -219,6 +232,7 @@ impl Pass for Rules {
             // of a rule that the definition does not have any more
             _ => work.answered.extend(marks.iter().map(|mark| mark.id)),
         }
+        work.note_wrong(desk)?;
         let Work { writes, followed, answered, log, .. } = work;
         let mut settling = followed.settling();
         settling.answered = answered;
@@ -251,7 +265,15 @@ impl Work<'_> {
             self.followed.follow(self.rules, self.evaluator, &changed);
         }
         let change = Change::Settle(Box::new(content_of(stored, golden)));
-        self.writes.push(RecordWrite { collection, key: stored.key.clone(), expect: Some(stored.version), change });
+        self.write(RecordWrite { collection, key: stored.key.clone(), expect: Some(stored.version), change }, jobs);
+    }
+
+    /// Writes what certain jobs have caused.
+    fn write(&mut self, write: RecordWrite, jobs: &Jobs) {
+        if jobs.iter().all(|job| *job == CHECK) && !jobs.is_empty() {
+            self.wrong.push((write.collection, write.key.clone()));
+        }
+        self.writes.push(write);
     }
 }
 

@@ -255,7 +255,7 @@ impl Work<'_> {
             self.followed.follow(self.rules, self.evaluator, &changed);
         }
         let expect = stored.as_ref().map(|record| record.version);
-        self.writes.push(RecordWrite { collection, key: key.clone(), expect, change });
+        self.write(RecordWrite { collection, key: key.clone(), expect, change }, &wanted.jobs);
         Ok(now.map(|golden| StoredRecord {
             key: key.clone(),
             version: stored.as_ref().map(|record| record.version).unwrap_or_default(),
@@ -297,7 +297,7 @@ impl Work<'_> {
             let stored = known.remove(key.as_str()).unwrap_or_default();
             let counts = |record: &&StoredRecord| coverage.when.as_ref().is_none_or(|when| self.holds(when, coverage.parent, &record.golden));
             let Some(parent) = record.as_ref().filter(counts) else {
-                self.replace(coverage.rows, stored, Vec::new());
+                self.replace(coverage.rows, stored, Vec::new(), &wanted.jobs);
                 continue;
             };
             let rows: Vec<(Key, Vec<Value>)> = match &coverage.kind {
@@ -330,13 +330,13 @@ impl Work<'_> {
                     shown
                 }
             };
-            self.replace(coverage.rows, stored, rows);
+            self.replace(coverage.rows, stored, rows, &wanted.jobs);
         }
         Ok(())
     }
 
     /// Writes what rows should be where it is not what they are.
-    fn replace(&mut self, collection: usize, stored: Vec<StoredRecord>, wanted: Vec<(Key, Vec<Value>)>) {
+    fn replace(&mut self, collection: usize, stored: Vec<StoredRecord>, wanted: Vec<(Key, Vec<Value>)>, jobs: &Jobs) {
         let definition = &self.rules.catalogue.collections[collection];
         let mut stored: HashMap<Key, StoredRecord> = stored.into_iter().map(|record| (record.key.clone(), record)).collect();
         for (key, values) in wanted {
@@ -355,10 +355,11 @@ impl Work<'_> {
                 raw: None,
                 indexed_stay: false,
             };
-            self.writes.push(RecordWrite { collection, key, expect: old.map(|old| old.version), change: Change::Put(Box::new(content)) });
+            let change = Change::Put(Box::new(content));
+            self.write(RecordWrite { collection, key, expect: old.map(|old| old.version), change }, jobs);
         }
         for old in stored.into_values() {
-            self.writes.push(RecordWrite { collection, key: old.key, expect: Some(old.version), change: Change::Delete });
+            self.write(RecordWrite { collection, key: old.key, expect: Some(old.version), change: Change::Delete }, jobs);
         }
     }
 

@@ -1,14 +1,17 @@
 //! Everything again: edges as the rules make them now, and a mark for every record that is settled. For rules that have changed,
 //! and to compare what is settled with what should be. Values stay what they are until a pass finds others.
 
-use super::{By, Changed, Followed, Rules, drain};
+use super::{By, CHECK, Changed, Followed, Rules, Work, round};
 use crate::Result;
 use crate::withdraw::PAGE;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
-use stook_store::{Detail, Pass, Passed, Reliance, Settling, Store, StoredRecord, Tenant, Unit, Urgency};
+use stook_catalogue::links::id_of;
+use stook_store::queue::JobId;
+use stook_store::{Detail, Edge, EdgeChange, Inside, Pass, Reliance, Settling, Store, StoredRecord, Tenant, Unit, Urgency};
 
 /// Marks everything again if the rules are not those by which the store was settled; passes do the rest. Returns how many
 /// records were marked.
@@ -21,7 +24,7 @@ pub fn bring_up(store: &dyn Store, rules: &Arc<Rules>, show: &dyn Fn(u64)) -> Re
     if settled_by.as_deref() == Some(wanted.as_str()) {
         return Ok(0);
     }
-    let marked = mark_all(store, rules, show)?;
+    let marked = mark_all(store, rules, 0, show)?;
     let known: Vec<u32> = rules.catalogue.links.iter().flat_map(|link| [link.edges(), link.children(), link.targets()]).collect();
     let replaced = rules.catalogue.sources.iter().filter_map(|source| source.replaces.as_ref());
     let kept = replaced.flat_map(|replaces| [replaces.ledger(), replaces.parts(), replaces.statements()]);
@@ -30,11 +33,11 @@ pub fn bring_up(store: &dyn Store, rules: &Arc<Rules>, show: &dyn Fn(u64)) -> Re
     Ok(marked)
 }
 
-/// Marks every record that is settled, or tells others, and writes its edges again. Returns how many there are.
+/// Marks every record that is settled, or tells others, for a job, and writes its edges again. Returns how many there are.
 ///
 /// # Errors
 /// When the store fails.
-pub fn mark_all(store: &dyn Store, rules: &Arc<Rules>, show: &dyn Fn(u64)) -> Result<u64> {
+fn mark_all(store: &dyn Store, rules: &Arc<Rules>, job: JobId, show: &dyn Fn(u64)) -> Result<u64> {
     let mut marked = 0;
     for tenant in store.tenants()? {
         for collection in (0..rules.catalogue.collections.len()).filter(|collection| rules.concern(*collection)) {
@@ -46,7 +49,7 @@ pub fn mark_all(store: &dyn Store, rules: &Arc<Rules>, show: &dyn Fn(u64)) -> Re
                 let read = store.read(&tenant, collection, &keys, Detail::Values)?;
                 let records: Vec<StoredRecord> = read.into_iter().flatten().filter(|record| record.alive).collect();
                 marked += records.len() as u64;
-                store.submit(Box::new(Remake::new(rules, &tenant, collection, records)), Urgency::Bulk).wait()?;
+                store.submit(Box::new(Remake::new(rules, &tenant, collection, records, job)), Urgency::Bulk).wait()?;
                 show(marked);
             }
         }
@@ -54,15 +57,84 @@ pub fn mark_all(store: &dyn Store, rules: &Arc<Rules>, show: &dyn Fn(u64)) -> Re
     Ok(marked)
 }
 
-/// Settles everything again and returns what passes had to change: nothing, where everything is what it must be.
+/// How long a check waits for what is on its way when it begins. Where imports run that may have no end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a check has found.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// Records that were looked at.
+    pub records: u64,
+    /// Records, by tenant and collection, of which something was not what it must be, while nothing was on its way that could
+    /// explain it; now it is.
+    pub wrong: Vec<(Tenant, String, Key)>,
+    /// The same where something was on its way.
+    pub undecided: u64,
+}
+
+/// The link of notes that a check leaves, and their targets.
+fn notes() -> u32 {
+    id_of("stook check") & !3
+}
+const WRONG: &str = "wrong";
+const UNDECIDED: &str = "undecided";
+
+/// Settles everything again and returns what was not what it must be. Imports may run meanwhile, and other processes may
+/// answer the marks: whoever finds something notes it in the transaction that mends it.
 ///
 /// # Errors
 /// When the store fails.
-pub fn check(store: &dyn Store, rules: &Arc<Rules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> Result<(u64, Passed)> {
+pub fn check(store: &dyn Store, rules: &Arc<Rules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> Result<Checked> {
     let pass: Arc<dyn Pass> = rules.clone();
-    drain(store, &pass, stop)?;
-    let marked = mark_all(store, rules, show)?;
-    Ok((marked, drain(store, &pass, stop)?))
+    let is_stopped = || stop.load(Ordering::SeqCst);
+    let step = || -> Result<()> {
+        if round(store, &pass, stop, &|_, _, _| ())?.answered == 0 {
+            // others are at it
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    };
+    let began = Instant::now();
+    while !store.owing()?.is_empty() && began.elapsed() < PATIENCE && !is_stopped() {
+        step()?;
+    }
+    let mut checked = Checked { records: mark_all(store, rules, CHECK, show)?, ..Checked::default() };
+    for tenant in store.tenants()? {
+        while store.has_marks(&tenant, CHECK, CHECK)? && !is_stopped() {
+            step()?;
+        }
+        let mut settling = Settling::default();
+        for target in [WRONG, UNDECIDED] {
+            for note in store.edges(&tenant, notes(), target)? {
+                match Key::new(note.child.as_str()) {
+                    Ok(key) if target == WRONG => checked.wrong.push((tenant.clone(), note.group.clone(), key)),
+                    _ => checked.undecided += 1,
+                }
+                settling.edges.push(EdgeChange::Delete(note));
+            }
+        }
+        if !settling.edges.is_empty() {
+            store.commit(Box::new(super::Telling { tenant, settling }))?;
+        }
+    }
+    Ok(checked)
+}
+
+impl Work<'_> {
+    /// Notes records that are mended only because a check asked for it.
+    pub(super) fn note_wrong(&mut self, desk: &mut dyn Inside) -> stook_store::Result<()> {
+        if self.wrong.is_empty() {
+            return Ok(());
+        }
+        // what a change has told is seen together with its marks
+        let explained = desk.has_marks(0, CHECK - 1)?;
+        for (collection, key) in std::mem::take(&mut self.wrong) {
+            let target = if explained { UNDECIDED } else { WRONG }.to_owned();
+            let (group, child) = (self.rules.catalogue.collections[collection].name.clone(), key.as_str().to_owned());
+            self.followed.edge(EdgeChange::Put(Edge { link: notes(), target, group, start: 0, child, payload: Vec::new() }));
+        }
+        Ok(())
+    }
 }
 
 /// Edges and marks of some records, as long as they are what was read.
@@ -73,11 +145,11 @@ struct Remake {
 }
 
 impl Remake {
-    fn new(rules: &Rules, tenant: &Tenant, collection: usize, records: Vec<StoredRecord>) -> Self {
+    fn new(rules: &Rules, tenant: &Tenant, collection: usize, records: Vec<StoredRecord>, job: JobId) -> Self {
         let evaluator = Evaluator::new(rules.catalogue.tables.clone());
         let (mut followed, mut reliance) = (Vec::with_capacity(records.len()), Reliance::default());
         for record in records {
-            let changed = Changed { collection, key: &record.key, before: None, after: Some(&record.golden), job: 0, by: By::Outside };
+            let changed = Changed { collection, key: &record.key, before: None, after: Some(&record.golden), job, by: By::Outside };
             let mut own = Followed::default();
             own.follow(rules, &evaluator, &changed);
             followed.push(own);

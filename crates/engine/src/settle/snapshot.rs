@@ -244,7 +244,7 @@ impl Work<'_> {
             let caller = format!("job {}", policy.job);
             self.log.push(Logged { collection, key: record.key.clone(), transition: None, caller, change });
         }
-        self.writes.push(RecordWrite { collection, key: record.key, expect: Some(record.version), change });
+        self.write(RecordWrite { collection, key: record.key, expect: Some(record.version), change }, jobs);
         Ok(())
     }
 }

@@ -398,6 +398,13 @@ impl Store for PostgresStore {
         })
     }
 
+    fn has_marks(&self, tenant: &Tenant, first: JobId, last: JobId) -> Result<bool> {
+        self.ask(|session| match self.tenant_id(session, tenant)? {
+            Some(tenant) => settle::has_marks(session, tenant, first, last),
+            None => Ok(false),
+        })
+    }
+
     fn owing(&self) -> Result<Vec<Tenant>> {
         self.ask(settle::owing)
     }

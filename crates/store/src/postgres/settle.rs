@@ -126,6 +126,10 @@ impl Inside for PassInside<'_> {
     fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
         self.ask(|session, tables, tenant| keys_behind(session, tables, tenant, collection, key, limit))
     }
+
+    fn has_marks(&mut self, first: u64, last: u64) -> Result<bool> {
+        self.ask(|session, _, tenant| has_marks(session, tenant, first, last))
+    }
 }
 
 /// Keys of a collection behind one.
@@ -204,6 +208,12 @@ pub fn owing(session: &mut Session) -> Attempt<Vec<Tenant>> {
     // one look at the index for each tenant, however many marks it has
     let rows = session.query("SELECT name FROM tenants t CROSS JOIN LATERAL (SELECT 1 FROM marks WHERE tenant = t.id LIMIT 1) AS m", &[])?;
     rows.iter().map(|row| Ok(Tenant::new(row.get(0))?)).collect()
+}
+
+/// Whether some jobs have marks.
+pub fn has_marks(session: &mut Session, tenant: i64, first: u64, last: u64) -> Attempt<bool> {
+    let sql = "SELECT EXISTS(SELECT 1 FROM marks WHERE tenant = $1 AND job BETWEEN $2 AND $3)";
+    Ok(session.one(sql, &[&tenant, &(first as i64), &(last as i64)])?.get(0))
 }
 
 /// Whether a job has no marks.

@@ -473,6 +473,13 @@ impl Store for SqliteStore {
         })
     }
 
+    fn has_marks(&self, tenant: &Tenant, first: JobId, last: JobId) -> Result<bool> {
+        self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
+            Some(tenant) => settle::has_marks(connection, tenant, first, last),
+            None => Ok(false),
+        })
+    }
+
     fn owing(&self) -> Result<Vec<Tenant>> {
         self.with_reader(settle::owing)
     }

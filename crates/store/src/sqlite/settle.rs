@@ -73,6 +73,10 @@ impl Inside for PassInside<'_> {
     fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
         keys_behind(self.connection, self.tables, self.tenant, collection, key, limit)
     }
+
+    fn has_marks(&mut self, first: u64, last: u64) -> Result<bool> {
+        has_marks(self.connection, self.tenant, first, last)
+    }
 }
 
 fn keys_of(connection: &Connection, sql: &str, arguments: &[&dyn ToSql]) -> Result<Vec<Key>> {
@@ -182,6 +186,14 @@ pub fn owing(connection: &Connection) -> Result<Vec<Tenant>> {
         owing.push(Tenant::new(&row.get::<_, String>(0).map_err(failure)?)?);
     }
     Ok(owing)
+}
+
+/// Whether some jobs have marks.
+pub fn has_marks(connection: &Connection, tenant: i64, first: u64, last: u64) -> Result<bool> {
+    let sql = "SELECT 1 FROM marks WHERE tenant = ? AND job BETWEEN ? AND ? LIMIT 1";
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let found = statement.query_row(params![tenant, first as i64, last as i64], |_| Ok(()));
+    Ok(found.optional().map_err(failure)?.is_some())
 }
 
 /// Whether a job has no marks.
