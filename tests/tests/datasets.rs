@@ -468,6 +468,26 @@ fn equal_questions_at_once_are_asked_once() {
 
 /// The original's protocol: a ticket while services are asked, then the answer.
 /// A query that takes long says what is asked, and tells how it goes on until all have answered.
+/// Everything that is told without a condition, before anybody asks for it.
+#[test]
+fn services_are_asked_for_everything_up_front() {
+    let (services, data, definition) = services(60);
+    for place in Place::both(&definition) {
+        place.run(&["collect"]).exits(1).complains(&["no source of this catalogue is collected"]);
+        let told = place.run(&["collect", "--asked", "--json"]).exits(0).lines();
+        let state = |source: &str| told.iter().find(|status| status["source"] == source).map(|status| status["state"].clone());
+        assert_eq!((state("catalog_block"), state("transfer_block")), (Some("complete".into()), Some("complete".into())));
+        assert_eq!(state("catalog_file"), Some("unasked".into()), "files are told by dataset: {told:?}");
+        let count = |query: &str| place.run(&["query", query, "--ask", "never", "--format", "json"]).exits(0).json()[0]["count(key)"].clone();
+        assert_eq!(count("block | count(key)"), all_blocks(&data).len());
+        assert_eq!(count("dataset | count(key)"), 60);
+        // nobody is asked again for what is fresh
+        services.take_asked();
+        place.run(&["collect", "--asked"]).exits(0);
+        assert_eq!(services.take_asked(), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn long_queries_are_watched() {
     let (services, data, definition) = services(40);
@@ -499,6 +519,30 @@ fn long_queries_are_watched() {
         let first = stook.get("/v1/main/query/events?q=nothing");
         assert_eq!(first.status, 400);
     }
+}
+
+/// The values that the original's client shows of a row for a name with dots: through members and lists, whatever lies between.
+fn walked<'r>(row: &'r Json, name: &str) -> Vec<&'r Json> {
+    fn found<'r>(json: &'r Json, name: &str, values: &mut Vec<&'r Json>) {
+        match json {
+            Json::Object(members) => {
+                for (own, value) in members {
+                    match value {
+                        Json::Array(items) if own == name => values.extend(items),
+                        _ if own == name => values.push(value),
+                        _ => found(value, name, values),
+                    }
+                }
+            }
+            Json::Array(items) => items.iter().for_each(|item| found(item, name, values)),
+            _ => {}
+        }
+    }
+    name.split('.').fold(vec![row], |rows, name| {
+        let mut values = Vec::new();
+        rows.into_iter().for_each(|row| found(row, name, &mut values));
+        values
+    })
 }
 
 #[test]
@@ -538,6 +582,25 @@ fn clients_of_the_original_are_answered() {
             for (place, system) in systems.iter().enumerate() {
                 let size = if *system == "catalog" { block.size } else { block.transferred };
                 assert_eq!(row["block"][place]["size"], size);
+            }
+        }
+        // members are inside of what they are members of, and what is asked for stands for its row: a client walks from name to name
+        let sites = cache(&format!("{query} | grep block.replica.site"), "&limit=1").json();
+        let own = walked(&sites["data"][0], "block.replica.site");
+        assert!(!own.is_empty() && own.iter().all(|site| site.as_str().is_some_and(|site| site.starts_with('T'))), "{sites}");
+        let raw = format!("{}/RAW", data.dataset(8).name.rsplit_once('/').map_or("", |(name, _)| name));
+        let until = Instant::now() + Duration::from_secs(20);
+        for query in [format!("lumi dataset={raw}"), format!("run,lumi dataset={raw}")] {
+            let lumis = loop {
+                let reply = cache(&query, "");
+                if reply.text().starts_with('{') {
+                    break reply.json();
+                }
+                assert!(Instant::now() < until, "{}", reply.text());
+            };
+            for row in lumis["data"].as_array().unwrap() {
+                let key = row["das"]["primary_key"].as_str().unwrap();
+                assert!(!walked(row, key).is_empty(), "{query}: {key} in {row}");
             }
         }
         // what is here is answered at once; columns, and numbers about all

@@ -231,6 +231,22 @@ fn documents_that_fail_are_the_exit_code_of_workers_that_drain() {
     }
 }
 
+/// Who collects the logs of workers finds a line for each chunk and pass, and tables of them.
+#[test]
+fn workers_log_their_stages() {
+    for place in places() {
+        detach(&place, &authorities(3_000, 1, 1));
+        let worked = place.run(&["work", "--drain"]).exits(0);
+        let lines: Vec<Json> = worked.err.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let stages: Vec<&Json> = lines.iter().filter(|line| line["event"] == "stage").collect();
+        assert!(!stages.is_empty(), "{}", worked.err);
+        assert_eq!(stages.iter().map(|line| line["created"].as_u64().unwrap_or(0)).sum::<u64>(), 3_000);
+        assert!(stages.iter().all(|line| line["seconds"].is_number() && line["tenant"] == "main" && line["stage"].is_string()), "{stages:?}");
+        let table = place.ok(&["lab", "kpi", &place.file("work.log", &worked.err)]);
+        assert!(table.contains("chunk"), "{table}");
+    }
+}
+
 /// A store that takes a few milliseconds for each record, on a server that ends statements that take too long.
 fn slow_store(server: &Server) -> Place {
     server.sql("CREATE DATABASE slow").expect("a database");

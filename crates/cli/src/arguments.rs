@@ -58,7 +58,7 @@ pub enum Command {
     Import(Import),
     /// Ask the services of sources for what is new since they were asked last, and import it.
     #[command(
-        after_help = "Examples:\n  stook collect\n  stook collect prip --since 2026-01-01T00:00:00Z\n  stook collect --every 10m\n  stook collect --status"
+        after_help = "Examples:\n  stook collect\n  stook collect prip --since 2026-01-01T00:00:00Z\n  stook collect --every 10m\n  stook collect --status\n  stook collect --asked"
     )]
     Collect(Collect),
     /// Do what import jobs have left to do, for all tenants in turn, until stopped.
@@ -308,6 +308,9 @@ pub struct Collect {
     /// Only show until when each service has been collected.
     #[arg(long, conflicts_with_all = ["since", "until", "every"])]
     pub status: bool,
+    /// Ask the services that queries ask for everything they tell without a condition, where nothing fresh is here.
+    #[arg(long, conflicts_with_all = ["since", "until", "every", "status", "sources", "service"])]
+    pub asked: bool,
     /// Whose records.
     #[arg(long, value_name = "T", default_value = stook_store::DEFAULT_TENANT)]
     pub tenant: String,

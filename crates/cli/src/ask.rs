@@ -147,7 +147,7 @@ fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, query: &Comp
     Ok(said.iter().all(|status| status.state() == "complete"))
 }
 
-fn shown_status(status: &Status) -> String {
+pub fn shown_status(status: &Status) -> String {
     let told = status.by_default.as_ref().map_or(String::new(), |told| format!(" (of {told}, as the query says nothing else)"));
     format!("{}{told}", shown_state(status))
 }

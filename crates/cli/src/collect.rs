@@ -1,22 +1,30 @@
 //! `collect`.
 
 use crate::arguments::Collect;
+use crate::ask::shown_status;
 use crate::import::{outcomes, time};
 use crate::open::{self, Place};
 use crate::output::{count, table};
 use crate::work::{stop_signal, threads};
 use crate::{Failure, Outcome};
 use serde_json::{Map, Value as Json, json};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
+use stook_engine::ask::{Asker, When, Wish};
 use stook_engine::collect::{self, Collected, Request};
 use stook_store::journal::{OUTCOMES, Outcome as Became};
+use stook_store::plan::Plan;
+use stook_store::{Store, Tenant};
 
 pub fn run(place: &Place, arguments: &Collect) -> Outcome {
     let (catalogue, store) = place.open()?;
     let tenant = open::tenant(&arguments.tenant)?;
+    if arguments.asked {
+        return populate(&catalogue, &store, &tenant, arguments.json);
+    }
     let chosen = services(&catalogue, arguments)?;
     if arguments.status {
         let mut rows = Vec::new();
@@ -74,6 +82,30 @@ pub fn run(place: &Place, arguments: &Collect) -> Outcome {
             _ => return Ok(code),
         }
     }
+}
+
+/// Asks the services that queries ask for all they tell.
+fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant, as_json: bool) -> Outcome {
+    let asker = Asker::new(catalogue);
+    let concerned: Vec<usize> = (0..catalogue.collections.len()).filter(|collection| asker.concerns(*collection)).collect();
+    if concerned.is_empty() {
+        return Err(Failure::new("no source of this catalogue is asked by queries; `asks:` of a source says how"));
+    }
+    let mut code = 0;
+    for collection in concerned {
+        let wish = Wish { when: When::Needed, time: None };
+        for status in asker.ask(store, &Plan::all(tenant.clone(), collection), &[], wish)? {
+            if as_json {
+                println!("{}", status.to_json());
+            } else {
+                println!("{}", shown_status(&status));
+            }
+            // some tell nothing without a condition
+            code = code.max(if matches!(status.state(), "complete" | "unasked") { 0 } else { 2 });
+        }
+    }
+    asker.stop();
+    Ok(code)
 }
 
 /// Source and service of each that is asked.

@@ -6,6 +6,7 @@ use crate::open::Place;
 use crate::output::{count, number};
 use crate::{Failure, Outcome};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub fn work(place: &Place, arguments: &Work) -> Outcome {
             let waits = if stop.load(Ordering::SeqCst) { ", ending" } else { "" };
             bar.set_message(format!("{} documents  {}/s{waits}", number(documents), number(rate as u64)));
         }
+        // as the server logs it, where nobody looks at the bar
+        Event::Stage(_) if !std::io::stderr().is_terminal() => stook_server::worked(&event),
         Event::Stage(_) => {}
         Event::Ended(job) => bar.suspend(|| {
             worst.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);

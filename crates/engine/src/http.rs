@@ -123,8 +123,8 @@ pub fn persist<T>(
         }
         // others that failed together do not come back together
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
-        let jitter = first.mul_f64(f64::from(now % 1_000) / 4_000.0);
-        if !pause(asked.unwrap_or(next).min(MOST_PAUSE) + jitter) {
+        let wait = asked.unwrap_or(next).min(MOST_PAUSE);
+        if !pause(wait + wait.mul_f64(f64::from(now % 1_000) / 4_000.0)) {
             return Err(reason);
         }
         next *= 2;

@@ -177,13 +177,18 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
     let total = app.store.count(&compiled.plan)?;
     if !ask.by_source || compiled.plan.distinct || compiled.plan.each.is_some() {
         let found = app.store.find(&compiled.plan)?.rows;
-        let cells = |row: &Vec<Value>| -> Map<String, Json> {
-            let cells = compiled.headings.iter().zip(row).map(|(heading, value)| (heading.name.clone(), value.to_json(&heading.ty)));
-            cells.filter(|(_, value)| !value.is_null()).collect()
-        };
+        // what is asked for stands first; the key may not be among it
+        let first = compiled.headings.first().map(|heading| heading.name.as_str());
+        let key = key_of(collection);
+        let key = if compiled.headings.iter().any(|heading| heading.name == key) { key } else { first.unwrap_or(key) };
         let rows = found.iter().map(|row| {
-            let own = Json::Object(cells(row));
-            if ask.by_source { json!({ collection.name.as_str(): [own], "das": about(collection, &[]) }) } else { own }
+            let cells = compiled.headings.iter().zip(row).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
+            let cells = cells.filter(|(_, value)| !value.is_null());
+            if ask.by_source {
+                json!({ collection.name.as_str(): [nested(cells)], "das": about(collection, key, &[]) })
+            } else {
+                cells.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
+            }
         });
         return Ok((rows.collect(), total));
     }
@@ -202,10 +207,11 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
             let Said::Values(values) = &own.said else { continue };
             let cells = wanted.iter().map(|index| (&collection.fields[*index], said_of(collection, *index, values)));
             let cells = cells.filter(|(_, value)| !matches!(**value, Value::Null | Value::Cleared));
-            said.push(Json::Object(cells.map(|(field, value)| (field.name.clone(), value.to_json(&field.ty))).collect()));
+            let shown: Vec<(&str, Json)> = cells.map(|(field, value)| (field.name.as_str(), value.to_json(&field.ty))).collect();
+            said.push(nested(shown));
             sources.push((services.get(own.source()).copied().unwrap_or(own.source()), own.source()));
         }
-        rows.push(json!({ collection.name.as_str(): said, "das": about(collection, &sources) }));
+        rows.push(json!({ collection.name.as_str(): said, "das": about(collection, key_of(collection), &sources) }));
     }
     Ok((rows, total))
 }
@@ -215,9 +221,29 @@ fn said_of<'v>(collection: &Collection, index: usize, values: &'v [Value]) -> Co
     collection.member(index).map_or(Cow::Borrowed(&values[index]), |(list, member)| Cow::Owned(members_of(&values[list], member)))
 }
 
+fn key_of(collection: &Collection) -> &str {
+    collection.key_field().map_or("key", |field| collection.fields[field].name.as_str())
+}
+
+/// Cells by name, those of members inside what they are members of: clients of the original walk from name to name.
+fn nested<'c>(cells: impl IntoIterator<Item = (&'c str, Json)>) -> Json {
+    let mut whole = Map::new();
+    'cells: for (name, value) in cells {
+        let mut names: Vec<&str> = name.split('.').collect();
+        let last = names.pop().unwrap_or(name);
+        let mut place = &mut whole;
+        for name in names {
+            // a list of structs that is shown itself has its members in it
+            let Some(inner) = place.entry(name).or_insert_with(|| json!({})).as_object_mut() else { continue 'cells };
+            place = inner;
+        }
+        place.entry(last).or_insert(value);
+    }
+    Json::Object(whole)
+}
+
 /// Where the values of a row are from, as clients of the original expect it.
-fn about(collection: &Collection, sources: &[(&str, &str)]) -> Json {
-    let key = collection.key_field().map_or("key", |field| collection.fields[field].name.as_str());
+fn about(collection: &Collection, key: &str, sources: &[(&str, &str)]) -> Json {
     let (systems, calls): (Vec<&str>, Vec<&str>) = sources.iter().copied().unzip();
     json!({ "primary_key": format!("{}.{key}", collection.name), "record": 1, "system": systems, "api": calls })
 }

@@ -20,7 +20,6 @@ use stook_engine::import::{self, Request, UPLOADED, Upload, Wanted};
 use stook_engine::queue;
 use stook_store::StoreError;
 use stook_store::access::Role;
-use stook_store::journal::Outcome;
 use stook_store::queue::{ChunkId, ChunkState, Job, JobId, JobState};
 
 /// A job as it is shown.
@@ -382,38 +381,10 @@ pub async fn events(ctx: Ctx) -> Answer {
 /// Import workers of a server: they serve the queue until `stop` says otherwise.
 pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::Options, stop: &AtomicBool) -> stook_engine::Result<()> {
     let tell = |event| {
-        use stook_engine::work::Event;
-        match event {
-            Event::Committed(_) => {}
-            Event::Stage(stage) => {
-                app.metrics.worked(&stage);
-                let count = |outcome| (stage.job.is_some()).then(|| stage.counts.of(outcome)).into();
-                crate::log::write(
-                    "stage",
-                    [
-                        ("stage", stage.name.into()),
-                        ("tenant", stage.tenant.as_str().into()),
-                        ("job", stage.job.into()),
-                        ("created", count(Outcome::Created)),
-                        ("updated", count(Outcome::Updated)),
-                        ("unchanged", count(Outcome::Unchanged)),
-                        ("answered", (stage.job.is_none()).then_some(stage.answered).into()),
-                        ("rows", stage.rows.into()),
-                        ("seconds", ((stage.took.as_secs_f64() * 1e6).round() / 1e6).into()),
-                    ],
-                );
-            }
-            Event::Ended(job) => crate::log::write(
-                "job",
-                [
-                    ("id", job.id.into()),
-                    ("tenant", job.tenant.as_str().into()),
-                    ("state", job.state.name().into()),
-                    ("reason", job.reason.as_deref().into()),
-                ],
-            ),
-            Event::Trouble(error) => crate::log::write("work", [("error", error.to_string().into())]),
+        if let stook_engine::work::Event::Stage(stage) = &event {
+            app.metrics.worked(stage);
         }
+        crate::log::worked(&event);
     };
     let worked = stook_engine::work::run(&app.catalogue, &*app.store, options, stop, &tell);
     if let Err(error) = &worked {

@@ -59,7 +59,7 @@ use tower_http::compression::CompressionLayer;
 pub use connection::{serve, serve_routes};
 pub use guard::guarded;
 pub use jobs::work;
-pub use log::Logged;
+pub use log::{Logged, worked};
 
 /// How the API is served.
 #[derive(Debug, Clone)]
@@ -246,7 +246,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/openapi.json", get(openapi::serve))
         .route("/metrics", get(guard::metrics))
         .route("/metrics/history", get(history::get))
-        .route("/metrics/summary", get(summary::get));
+        .route("/metrics/summary", get(summary::get))
+        .route_layer(axum::middleware::from_fn_with_state(app.clone(), guard::numbered));
     let api = Router::new()
         .merge(guarded(app, Class::Interactive, v1))
         .merge(guarded(app, Class::Bulk, bulk))

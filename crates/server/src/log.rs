@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value as Json};
 use std::io::Write;
+use stook_engine::work::Event;
+use stook_store::journal::Outcome;
 
 /// What is logged of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +14,40 @@ pub enum Logged {
     Troubles,
     /// All.
     All,
+}
+
+/// Writes what workers tell of: a line for each chunk and pass that ended, each job, and trouble.
+pub fn worked(event: &Event) {
+    match event {
+        Event::Committed(_) => {}
+        Event::Stage(stage) => {
+            let count = |outcome| (stage.job.is_some()).then(|| stage.counts.of(outcome)).into();
+            write(
+                "stage",
+                [
+                    ("stage", stage.name.into()),
+                    ("tenant", stage.tenant.as_str().into()),
+                    ("job", stage.job.into()),
+                    ("created", count(Outcome::Created)),
+                    ("updated", count(Outcome::Updated)),
+                    ("unchanged", count(Outcome::Unchanged)),
+                    ("answered", (stage.job.is_none()).then_some(stage.answered).into()),
+                    ("rows", stage.rows.into()),
+                    ("seconds", ((stage.took.as_secs_f64() * 1e6).round() / 1e6).into()),
+                ],
+            );
+        }
+        Event::Ended(job) => write(
+            "job",
+            [
+                ("id", job.id.into()),
+                ("tenant", job.tenant.as_str().into()),
+                ("state", job.state.name().into()),
+                ("reason", job.reason.as_deref().into()),
+            ],
+        ),
+        Event::Trouble(error) => write("work", [("error", error.to_string().into())]),
+    }
 }
 
 /// Writes a line with the time and these members.

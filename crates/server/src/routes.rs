@@ -262,10 +262,9 @@ async fn answer(desk: &Desk<'_>, find: &Find) -> Answer<Option<Json>> {
     let given = desk.given;
     let look = &find.look;
     let most = find.page.and_then(|page| page.most).map(|most| given.number(most));
-    let limit = most.unwrap_or(MOST_LISTED as u64).min(MOST_LISTED as u64);
-    let records = match desk.first(look, limit).await? {
+    let records = match desk.first(look, MOST_LISTED as u64).await? {
         First::Records(records) => records,
-        // so many that none are shown
+        // so many that none are looked at: these are the records found, whatever rows they would make
         First::Number(total) => return Ok(Some(composed(find, Json::Array(Vec::new()), total))),
     };
     let mut shown = desk.finish(look, vec![records]).await?.pop().unwrap_or(Json::Null);

@@ -198,8 +198,7 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
         answer.retired += fetching.retire(&known, (call, &question.told), begun)?;
     }
     let ttl = match answer.state {
-        State::Complete if answer.documents == 0 => service.ttl_empty,
-        State::Complete => fetching.ttl.unwrap_or(service.ttl),
+        State::Complete => fetching.ttl.unwrap_or(if answer.documents == 0 { service.ttl_empty } else { service.ttl }),
         _ => service.ttl_failed,
     };
     answer.ended = store.clock();
