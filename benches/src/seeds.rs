@@ -269,6 +269,8 @@ fn aggregator(own: &Seeds<'_>, page: &mut String, kept: Kept) -> Result<()> {
         let served = own.serve(&folder, &store, &["--workers", "0"], false)?;
         places(own, records)?;
         let plan = own.copy("lab/blocks.yaml")?;
+        let text = std::fs::read_to_string(&plan).map_err(|error| format!("{plan}: {error}"))?;
+        own.write(Path::new(&plan), &text.replace("name: reads of blocks", &format!("name: reads of {name} blocks")))?;
         own.lab(page, &format!("aggregator-{name}-{}", kept.name()), "", &["sweep", &plan, "--target", &served.url])?;
     }
     Ok(())
