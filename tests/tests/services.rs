@@ -254,6 +254,32 @@ fn a_service_is_asked_no_faster_than_it_bears_and_told_who_asks() {
     assert!(service.most_at_once.load(Ordering::SeqCst) <= 2);
 }
 
+/// How long an answer is fresh says the service, else the definition; what is not fresh stays until something newer is here.
+#[test]
+fn answers_are_fresh_as_long_as_somebody_says() {
+    let service = Service::new(|asked| {
+        let kind = if asked.all("kind") == ["odd"] { KIND } else { "application/json\r\ncache-control: public, max-age=1" };
+        let kind = if asked.all("kind") == ["none"] { KIND } else { kind };
+        let kind = if asked.all("kind") == ["broken"] { "text/html" } else { kind };
+        let kind = if asked.all("kind") == ["void"] { "application/json\r\ncache-control: max-age=3600" } else { kind };
+        (kind, json!({ "rows": fitting(asked, &things(25)) }).to_string())
+    });
+    let calls = "{ all: { get: /all, args: { kind: { field: kind, required: true } } } }";
+    let place = Place::new(&definition(&service.url, "attempts: 1, ttl_empty: 1s, ttl_failed: 1s", calls));
+    let stook = Served::new(&place, &["--workers", "1"]);
+    let kinds = ["even", "odd", "none", "broken", "void"];
+    let all = || kinds.map(|kind| ask(&stook, &format!("thing kind={kind}"), "").0.len());
+    assert_eq!(all(), [13, 12, 0, 0, 0]);
+    assert_eq!(service.targets().len(), kinds.len());
+    assert_eq!(all(), [13, 12, 0, 0, 0]);
+    assert_eq!(service.targets(), Vec::<String>::new());
+    std::thread::sleep(Duration::from_millis(1_200));
+    // time alone removes nothing
+    assert_eq!(ask(&stook, "thing kind=even", "&ask=never").0.len(), 13);
+    assert_eq!(all(), [13, 12, 0, 0, 0]);
+    assert_eq!(service.targets(), ["/all?kind=even", "/all?kind=none", "/all?kind=broken"]);
+}
+
 /// An answer that is needed all the time is asked for once before it is old, not again and again.
 #[test]
 fn what_is_asked_ahead_is_asked_once() {

@@ -162,3 +162,36 @@ fn of_environment(name: &str) -> Result<String> {
         _ => Err(EngineError::Wrong(format!("there is neither {name}_TOKEN nor {name}_USER and {name}_PASSWORD in the environment"))),
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Pauses double, each with up to a quarter more, and end where there is no time for one.
+    #[test]
+    fn attempts_follow_each_other_with_growing_pauses() {
+        let pauses = Mutex::new(Vec::new());
+        let first = Duration::from_secs(1);
+        let tried = |most: usize, asked: Option<Duration>| {
+            let pause = |time: Duration| {
+                let mut pauses = pauses.lock().unwrap();
+                pauses.push(time);
+                pauses.len() < most
+            };
+            let ended = persist(9, first, &pause, || Attempt::<()>::Later("busy".into(), asked));
+            (ended.unwrap_err(), std::mem::take(&mut *pauses.lock().unwrap()))
+        };
+        let (reason, own) = tried(100, None);
+        assert_eq!((reason.as_str(), own.len()), ("busy, 9 times", 8));
+        for (number, pause) in own.iter().enumerate() {
+            let base = (first * (1 << number)).min(MOST_PAUSE);
+            assert!((base..=base.mul_f64(1.25)).contains(pause), "{number}: {pause:?}");
+        }
+        // the time is up; and the service says how long
+        assert_eq!(tried(3, None).0, "busy");
+        let (_, own) = tried(100, Some(Duration::from_secs(7)));
+        assert!(own.iter().all(|pause| (Duration::from_secs(7)..=Duration::from_millis(8_750)).contains(pause)), "{own:?}");
+    }
+}
