@@ -694,6 +694,12 @@ mod tests {
             "b == 1 ? a : 'other'",
             "a in ['x', 'y']",
             "b in [1, 2]",
+            "a in lookup('lists', 'some')",
+            "a in lookup('lists', a)",
+            "b == 1 && a in lookup('lists', 'some')",
+            "b == 1 && size(a) > 0",
+            "b == 1 || size(a) > 0",
+            "b == 1 ? a : string(size(a))",
             "a + 'z'",
             "b + 1",
             "b - 1",
@@ -757,7 +763,9 @@ mod tests {
         ];
         let text = |text: &str| Entry::Text(text.to_owned());
         let table = Table { rows: [("x".to_owned(), text("found"))].into(), ..Table::default() };
-        let evaluator = Evaluator::new(Arc::new([("systems".to_owned(), table)].into()));
+        let some = Entry::List(vec!["x".to_owned(), "12".to_owned()]);
+        let lists = Table { rows: [("some".to_owned(), some)].into(), ..Table::default() };
+        let evaluator = Evaluator::new(Arc::new([("systems".to_owned(), table), ("lists".to_owned(), lists)].into()));
         for source in expressions {
             let expression = Expression::compile(source, &names).unwrap_or_else(|error| panic!("{source}: {error:?}"));
             assert!(expression.plain.is_some() || source.contains("duration("), "{source} is plain");

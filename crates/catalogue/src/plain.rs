@@ -24,6 +24,10 @@ pub(crate) enum Plain {
     Not(Box<Plain>),
     If(Box<[Plain; 3]>),
     In(Box<Plain>, Box<[Plain]>),
+    /// A value among those of a table's list.
+    InTable(Box<Plain>, Box<[Plain; 2]>),
+    /// What is not plain; beside it, what is may already decide.
+    Unknown,
     Sum(Box<[Plain; 2]>),
     Difference(Box<[Plain; 2]>),
     Compare(Comparison, Box<[Plain; 2]>),
@@ -159,10 +163,23 @@ fn compile_call(call: &CallExpr) -> Option<Plain> {
     }
     if call.func_name == "@in" {
         let [item, list] = call.args.as_slice() else { return None };
-        let Expr::List(list) = &list.expr else { return None };
+        let list = match &list.expr {
+            Expr::List(list) => list,
+            Expr::Call(call) if call.func_name == "lookup" && call.target.is_none() => {
+                let place = <[Plain; 2]>::try_from(all(&call.args)?).ok()?;
+                return Some(Plain::InTable(Box::new(compile(&item.expr)?), Box::new(place)));
+            }
+            _ => return None,
+        };
         return Some(Plain::In(Box::new(compile(&item.expr)?), all(&list.elements)?.into()));
     }
-    let parts = all(&call.args)?;
+    let parts = match (call.func_name.as_str(), call.args.as_slice()) {
+        ("_&&_" | "_||_" | "_?_:_", [first, rest @ ..]) => {
+            let rest = rest.iter().map(|part| compile(&part.expr).unwrap_or(Plain::Unknown));
+            std::iter::once(compile(&first.expr)?).chain(rest).collect()
+        }
+        (_, parts) => all(parts)?,
+    };
     let two = |parts: Vec<Plain>| <[Plain; 2]>::try_from(parts).ok().map(Box::new);
     Some(match call.func_name.as_str() {
         "_==_" => Plain::Equal(two(parts)?),
@@ -226,6 +243,16 @@ impl Plain {
                 }
                 Lean::Bool(found)
             }
+            Plain::InTable(item, place) => {
+                let (Lean::Text(table), Lean::Text(key)) = (place[0].evaluate(tables, values)?, place[1].evaluate(tables, values)?) else {
+                    return None;
+                };
+                let (Lean::Text(item), Some(Entry::List(list))) = (item.evaluate(tables, values)?, tables.get(&*table)?.entry(&key)) else {
+                    return None;
+                };
+                Lean::Bool(list.iter().any(|own| **own == *item))
+            }
+            Plain::Unknown => return None,
             Plain::Sum(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
                 (Lean::Text(first), Lean::Text(second)) => Lean::Text(Cow::Owned(first.into_owned() + &second)),
                 (Lean::Length(first), Lean::Length(second)) => Lean::Length(first.checked_add(second)?),
