@@ -31,6 +31,8 @@ const LEASE_CHUNKS: usize = 32;
 const IN_FLIGHT: u64 = 6_000;
 /// How much nicer than others threads are that yield: they get a tenth of a processor that others want.
 const BEHIND: i32 = 10;
+/// The same of those that do not: who writes is one, and all of them wait for it in the end.
+const BESIDE: i32 = 5;
 /// Time until chunks are looked for again, at first.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Time until marks are looked for again that others may have left.
@@ -308,9 +310,9 @@ impl<'c> Crew<'c> {
     }
 
     fn give_way(&self) {
-        if self.options.yields && cfg!(target_os = "linux") {
+        if cfg!(target_os = "linux") {
             // there it is the thread's own; where it is refused everybody has the same share
-            let _ = rustix::process::nice(BEHIND);
+            let _ = rustix::process::nice(if self.options.yields { BEHIND } else { BESIDE });
         }
     }
 

@@ -50,7 +50,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { wait: 30, writer_cache: 48 << 20, reader_cache: 8 << 20, group_rows: 10_000, read_only: false }
+        Self { wait: 30, writer_cache: 96 << 20, reader_cache: 8 << 20, group_rows: 10_000, read_only: false }
     }
 }
 
