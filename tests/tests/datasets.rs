@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stook_lab::random::Random;
-use stook_lab::sample::datasets::{Block, Datasets, FIRST_RUN, Run, truth};
+use stook_lab::sample::datasets::{Block, Dataset, Datasets, FIRST_RUN, Run, truth};
 use stook_lab::services::{Fault, Services};
 use stook_tests::http::{Served, encoded};
 use stook_tests::{Place, kill_after};
@@ -260,6 +260,70 @@ fn an_answer_is_what_was_last_said_of_what_is_asked() {
     }
 }
 
+/// Words of a query, and which numbers or times they ask for.
+type Condition<'c> = (String, Box<dyn Fn(u64) -> bool + 'c>);
+/// The same of names.
+type OfNames<'c> = (String, Box<dyn Fn(&str) -> bool + 'c>);
+
+fn shown(seconds: u64) -> String {
+    stook_catalogue::value::show_timestamp(seconds as i64 * 1_000_000)
+}
+
+fn day(seconds: u64) -> String {
+    shown(seconds)[..10].to_owned()
+}
+
+/// A question about runs by numbers and times, and its answer.
+fn about_runs(random: &mut Random, data: &Datasets) -> (String, BTreeMap<String, Json>) {
+    let runs: Vec<Run> = (0..data.runs()).map(|number| data.run(FIRST_RUN + number)).collect();
+    let (low, high) = (FIRST_RUN + random.below(15), FIRST_RUN + random.below(15));
+    let (from, to) = (random.one(&runs).start, random.one(&runs).start);
+    let (numbers, holds): Condition = match random.below(4) {
+        0 => (format!(" number={low}"), Box::new(move |number| number == low)),
+        1 => (format!(" number in [{low}, {high}]"), Box::new(move |number| number == low || number == high)),
+        2 => (format!(" number between [{low}, {high}]"), Box::new(move |number| (low..=high).contains(&number))),
+        _ => (String::new(), Box::new(|_| true)),
+    };
+    let (times, starts): Condition = match random.below(3) {
+        0 => (format!(" start between [{}, {}]", day(from), day(to)), Box::new(move |at| (day(from)..=day(to)).contains(&day(at)))),
+        1 => (format!(" start>={} start<{}", shown(from), shown(to)), Box::new(move |at| (from..to).contains(&at))),
+        _ => (String::new(), Box::new(|_| true)),
+    };
+    let row = |run: &Run| {
+        let names: BTreeSet<String> = run.datasets.iter().map(|number| data.dataset(*number).name).collect();
+        let row = json!({ "start": shown(run.start), "stop": shown(run.stop), "nevents": run.events, "datasets": names });
+        (run.number.to_string(), row)
+    };
+    let found = runs.iter().filter(|run| holds(run.number) && starts(run.start)).map(row);
+    (format!("run{numbers}{times}"), found.collect())
+}
+
+/// A question about datasets by names, times and status, and its answer.
+fn about_datasets(random: &mut Random, data: &Datasets) -> (String, BTreeMap<String, Json>) {
+    let datasets: Vec<_> = (0..data.records).map(|number| data.dataset(number)).collect();
+    let some: Vec<String> = (0..random.between(1, 4)).map(|_| random.one(&datasets).name.clone()).collect();
+    let (from, to) = (random.one(&datasets).created, random.one(&datasets).created);
+    let begin = random.one(&datasets).name[..3].to_owned();
+    let (names, holds): OfNames = match random.below(3) {
+        0 => (format!(" name in [{}]", some.join(", ")), Box::new(|name| some.iter().any(|own| own == name))),
+        1 => (format!(" name={begin}*"), Box::new(|name| name.starts_with(&begin))),
+        _ => (String::new(), Box::new(|_| true)),
+    };
+    let (times, starts): Condition = match random.below(3) {
+        0 => (format!(" created between [{}, {}]", day(from), day(to)), Box::new(move |at| (day(from)..=day(to)).contains(&day(at)))),
+        1 => (format!(" created>{}", shown(from)), Box::new(move |at| at > from)),
+        _ => (String::new(), Box::new(|_| true)),
+    };
+    let status = random.per_mille(300).then_some("PRODUCTION");
+    let fits = |own: &&Dataset| holds(&own.name) && starts(own.created) && status.is_none_or(|status| own.status == status);
+    let row = |own: &Dataset| {
+        let row = json!({ "created": shown(own.created), "status": own.status, "datatype": own.datatype, "release": own.release });
+        (own.name.clone(), row)
+    };
+    let said = status.map_or(String::new(), |status| format!(" status={status}"));
+    (format!("dataset{names}{times}{said}"), datasets.iter().filter(fits).map(row).collect())
+}
+
 /// The law for numbers, times and lists: an answer is the truth, whether its services are asked or what is here covers it.
 #[test]
 fn ranges_lists_and_times_are_answered_from_what_covers_them() {
@@ -269,63 +333,10 @@ fn ranges_lists_and_times_are_answered_from_what_covers_them() {
             let stook = Served::new(&place, &["--workers", "1"]);
             let asked = Asked(&stook);
             let mut random = Random::new(seed);
-            let shown = |seconds: u64| stook_catalogue::value::show_timestamp(seconds as i64 * 1_000_000);
-            let day = |seconds: u64| shown(seconds)[..10].to_owned();
-            let runs: Vec<Run> = (0..data.runs()).map(|number| data.run(FIRST_RUN + number)).collect();
-            let datasets: Vec<_> = (0..data.records).map(|number| data.dataset(number)).collect();
             let (mut asks, mut spared, mut told) = (0, 0, BTreeSet::new());
             for step in 0..120 {
-                let (query, expected): (String, BTreeMap<String, Json>) = if random.per_mille(500) {
-                    let (low, high) = (FIRST_RUN + random.below(15), FIRST_RUN + random.below(15));
-                    let (from, to) = (random.one(&runs).start, random.one(&runs).start);
-                    let (numbers, holds): (String, Box<dyn Fn(&Run) -> bool>) = match random.below(4) {
-                        0 => (format!(" number={low}"), Box::new(move |run| run.number == low)),
-                        1 => (format!(" number in [{low}, {high}]"), Box::new(move |run| run.number == low || run.number == high)),
-                        2 => (format!(" number between [{low}, {high}]"), Box::new(move |run| (low..=high).contains(&run.number))),
-                        _ => (String::new(), Box::new(|_| true)),
-                    };
-                    let (times, starts): (String, Box<dyn Fn(&Run) -> bool>) = match random.below(3) {
-                        0 => (
-                            format!(" start between [{}, {}]", day(from), day(to)),
-                            Box::new(move |run| (day(from)..=day(to)).contains(&day(run.start))),
-                        ),
-                        1 => (format!(" start>={} start<{}", shown(from), shown(to)), Box::new(move |run| (from..to).contains(&run.start))),
-                        _ => (String::new(), Box::new(|_| true)),
-                    };
-                    let found = runs.iter().filter(|run| holds(run) && starts(run)).map(|run| {
-                        let names: BTreeSet<String> = run.datasets.iter().map(|number| data.dataset(*number).name).collect();
-                        (
-                            run.number.to_string(),
-                            json!({ "start": shown(run.start), "stop": shown(run.stop), "nevents": run.events, "datasets": names }),
-                        )
-                    });
-                    (format!("run{numbers}{times}"), found.collect())
-                } else {
-                    let some: Vec<&str> = (0..random.between(1, 4)).map(|_| random.one(&datasets).name.as_str()).collect();
-                    let (from, to) = (random.one(&datasets).created, random.one(&datasets).created);
-                    let begin = &random.one(&datasets).name[..3];
-                    let (names, holds): (String, Box<dyn Fn(&str) -> bool>) = match random.below(3) {
-                        0 => (format!(" name in [{}]", some.join(", ")), Box::new(|name| some.contains(&name))),
-                        1 => (format!(" name={begin}*"), Box::new(|name| name.starts_with(begin))),
-                        _ => (String::new(), Box::new(|_| true)),
-                    };
-                    let (times, starts): (String, Box<dyn Fn(u64) -> bool>) = match random.below(3) {
-                        0 => (format!(" created between [{}, {}]", day(from), day(to)), Box::new(move |at| (day(from)..=day(to)).contains(&day(at)))),
-                        1 => (format!(" created>{}", shown(from)), Box::new(move |at| at > from)),
-                        _ => (String::new(), Box::new(|_| true)),
-                    };
-                    let status = random.per_mille(300).then_some("PRODUCTION");
-                    let found =
-                        datasets.iter().filter(|own| holds(&own.name) && starts(own.created) && status.is_none_or(|status| own.status == status));
-                    let row = |own: &stook_lab::sample::datasets::Dataset| {
-                        (
-                            own.name.clone(),
-                            json!({ "created": shown(own.created), "status": own.status, "datatype": own.datatype, "release": own.release }),
-                        )
-                    };
-                    let status = status.map_or(String::new(), |status| format!(" status={status}"));
-                    (format!("dataset{names}{times}{status}"), found.map(row).collect())
-                };
+                let about = if random.per_mille(500) { about_runs } else { about_datasets };
+                let (query, expected) = about(&mut random, &data);
                 let more = if random.per_mille(300) { "&ask=always" } else { "" };
                 let answer = asked.whole(&query, more);
                 let requests = services.take_asked();
@@ -335,10 +346,7 @@ fn ranges_lists_and_times_are_answered_from_what_covers_them() {
                 }
                 let mut found: BTreeMap<String, Json> = BTreeMap::new();
                 for row in answer["rows"].as_array().unwrap() {
-                    let key = row["key"]
-                        .as_str()
-                        .map_or_else(|| row["name"].as_str().or(row["number"].as_str()).map(str::to_owned), |key| Some(key.to_owned()));
-                    let key = key.unwrap_or_else(|| row["number"].to_string());
+                    let key = row["name"].as_str().map_or_else(|| row["number"].to_string(), str::to_owned);
                     let names = expected.get(&key).and_then(Json::as_object).into_iter().flat_map(|own| own.keys());
                     let mut own: serde_json::Map<String, Json> = names.map(|name| (name.clone(), row[name].clone())).collect();
                     if let Some(Json::Array(items)) = own.get_mut("datasets") {
