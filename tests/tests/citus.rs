@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
 use serde_json::Value as Json;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use stook_tests::{Dice, LIBRARY, Left, Place, authorities, kill_after};
@@ -52,7 +53,8 @@ fn workers_on_the_same_keys_end_as_one_after_the_other() {
     for file in &files {
         place.ok(&["import", file, "--profile", "upsert", "--detach"]);
     }
-    let mut workers: Vec<_> = (0..3).map(|_| place.command(&["work", "--workers", "2", "--lease", "2"]).spawn().unwrap()).collect();
+    let mut workers: Vec<_> =
+        (0..3).map(|_| place.command(&["work", "--workers", "2", "--lease", "2"]).stderr(Stdio::null()).spawn().unwrap()).collect();
     std::thread::sleep(Duration::from_millis(700));
     workers[0].kill().unwrap();
     place.run(&["work", "--drain", "--lease", "2"]).exits(0);

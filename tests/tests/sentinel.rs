@@ -344,6 +344,53 @@ fn plan(place: &Place, rows: &[&str]) {
     import(place, "plan", &[path]);
 }
 
+/// Deliveries that the original's own tests knew, with the numbers they expected.
+#[test]
+fn known_deliveries_have_the_numbers_of_the_original() {
+    for place in Place::both(SATELLITES) {
+        plan(&place, &["S1A,326097,IW,,2022-02-07T09:34:00Z,,120000,120000,41805,1,VV,NTC,,NOMINAL"]);
+        let delivered = |source: &str, interface: &str, name: &str, times: [&str; 4]| {
+            let [start, stop, origin, published] = times;
+            let document = json!({ "Id": "1", "Name": name, "PublicationDate": published, "OriginDate": origin, "ContentDate": { "Start": start, "End": stop } });
+            delivery(&place, source, interface, &[document]);
+        };
+        let orbits = "S2B_OPER_AUX_PREORB_OPOD_20200511T204859_V20200511T222603_20200512T014727";
+        let times = ["2020-05-11T22:26:03Z", "2020-05-12T01:47:27Z", "2020-05-11T00:00:00Z", "2022-01-12T07:11:53.994Z"];
+        delivered("lta", "LTA_Werum", &format!("{orbits}.EOF.zip"), times);
+        let ocean = "S1A_IW_OCN__2SDH_20220207T093448_20220207T093513_041805_04F9D1_820F";
+        let times = ["2022-02-07T09:34:48Z", "2022-02-07T09:35:13Z", "2022-02-07T09:40:00Z", "2022-02-07T13:33:02.437Z"];
+        delivered("dd", "DAS", ocean, times);
+        let calibration = "S1A_IW_ETA__AXDV_20230831T201111_20230831T201141_050124_06083C_81A7";
+        let times = ["2023-08-31T20:11:11Z", "2023-08-31T20:11:40.912Z", "2023-09-01T02:46:13.269Z", "2023-09-21T15:16:37.662Z"];
+        delivered("prip", "PRIP_S1A", &format!("{calibration}.SAFE.zip"), times);
+        let (publications, products) = (rows(&place, "publication"), rows(&place, "product"));
+        let of =
+            |rows: &BTreeMap<String, Json>, name: &str| rows.values().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}")).clone();
+        for (name, id, level, datatake, orbit, timeliness, (sensing, transfer)) in [
+            (orbits, Some("775f0604c418c9a48f229e7b07b66281"), "AUX", None, None, "_", (52_723_466_994_000_i64, 52_816_313_994_000_i64)),
+            (ocean, Some("5e394d48c5b3eb8dacfa93bbf1ef6dc5"), "L2_", Some("326097"), Some("41805"), "NTC", (14_269_437_000, 13_982_437_000)),
+            (calibration, None, "A", Some("395324"), Some("50124"), "_", (1_796_696_750_000, 1_773_024_393_000)),
+        ] {
+            let (product, publication) = (of(&products, name), of(&publications, name));
+            assert!(id.is_none_or(|id| product["id"] == id), "{product}");
+            for row in [&product, &publication] {
+                let told = |field: &str| row[field].as_str();
+                assert_eq!((told("product_level"), told("datatake_id"), told("absolute_orbit")), (Some(level), datatake, orbit), "{row}");
+                assert_eq!(told("timeliness"), Some(timeliness), "{row}");
+            }
+            assert_eq!((micros(&publication["from_sensing"]), micros(&publication["transfer"])), (json!(sensing), json!(transfer)), "{name}");
+        }
+        let archived = of(&products, orbits);
+        assert_eq!((&archived["lta_served"], &archived["lta_expected"]), (&json!(1), &json!(4)));
+        // what stands behind a name is not part of it
+        for (number, ending) in [".ZIP", ".jp2", ".TGZ", ".EOF", ".SAFE.zip", ".tar", ".SEN3.zip", ".EOF.zip", ""].iter().enumerate() {
+            let name = format!("S1A_OPER_REP__MACP__202201{:02}T000000", number + 1);
+            delivery(&place, "lta", "LTA_Acri", &[product(&format!("{name}{ending}"))]);
+            assert_eq!(of(&rows(&place, "product"), &name)["product_type"], "REP__MACP_", "{name}{ending}");
+        }
+    }
+}
+
 /// What is expected and found of a group: value, expected, status.
 fn row(rows: &BTreeMap<String, Json>, key: &str) -> (i64, i64, String) {
     let row = rows.get(key).unwrap_or_else(|| panic!("there is no {key} among {:?}", rows.keys().collect::<Vec<_>>()));

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
 
 use serde_json::Value as Json;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_lab::postgres::Server;
@@ -63,7 +63,7 @@ fn caught(kind: Kind, bytes: &[u8], prepare: impl Fn(&Place) -> Child, name: &st
 fn workers<'w>(arguments: &'w [&str], bytes: &'w [u8]) -> impl Fn(&Place) -> Child + 'w {
     move |place| {
         detach(place, bytes);
-        place.command(&[&["work"], arguments].concat()).spawn().unwrap()
+        place.command(&[&["work"], arguments].concat()).stderr(Stdio::null()).spawn().unwrap()
     }
 }
 
@@ -123,7 +123,7 @@ fn a_detached_import_leaves_what_one_in_the_foreground_leaves() {
 #[test]
 fn workers_wait_for_jobs_and_end_when_asked() {
     for place in places() {
-        let mut workers = place.command(&["work", "--json"]).spawn().unwrap();
+        let mut workers = place.command(&["work", "--json"]).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(300));
         // a worker may have begun before the import says what it left
         place.ok(&["import", &place.file("names.mrc", authorities(500, 1, 1)), "--profile", "upsert", "--detach"]);
@@ -157,7 +157,7 @@ fn a_worker_that_wakes_up_too_late_writes_nothing_twice() {
         let (place, mut sleeper) = caught(kind, &bytes, workers(&["--lease", "1", "--drain"], &bytes), "-STOP");
         // a file's writer that sleeps in a transaction is waited for: that lock has no lease
         std::thread::sleep(Duration::from_millis(1_500));
-        let mut other = place.command(&["work", "--lease", "1", "--drain"]).spawn().unwrap();
+        let mut other = place.command(&["work", "--lease", "1", "--drain"]).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(1_500));
         signal(&sleeper, "-CONT");
         assert!(end_of(&mut other).success() && end_of(&mut sleeper).success());
