@@ -301,13 +301,11 @@ impl Place {
     /// Does to the store what no command does.
     #[track_caller]
     pub fn sql(&self, statement: &str) {
-        match (&self.server, Server::shared()) {
-            (None, _) => rusqlite::Connection::open(self.store()).and_then(|connection| connection.execute_batch(statement)).expect("SQL"),
-            (Some(url), server) => {
-                let schema = url.split("schema=").nth(1).expect("a schema");
-                server.expect("the tests' server").sql(&format!("SET search_path TO \"{schema}\"; {statement}")).expect("SQL");
-            }
-        }
+        let Some(url) = &self.server else {
+            return rusqlite::Connection::open(self.store()).and_then(|connection| connection.execute_batch(statement)).expect("SQL");
+        };
+        let schema = url.split("schema=").nth(1).expect("a schema");
+        Server::shared().expect("the tests' server").sql(&format!("SET search_path TO \"{schema}\"; {statement}")).expect("SQL");
     }
 
     /// What the database itself thinks of its file.

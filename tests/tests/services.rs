@@ -258,10 +258,12 @@ fn a_service_is_asked_no_faster_than_it_bears_and_told_who_asks() {
 #[test]
 fn answers_are_fresh_as_long_as_somebody_says() {
     let service = Service::new(|asked| {
-        let kind = if asked.all("kind") == ["odd"] { KIND } else { "application/json\r\ncache-control: public, max-age=1" };
-        let kind = if asked.all("kind") == ["none"] { KIND } else { kind };
-        let kind = if asked.all("kind") == ["broken"] { "text/html" } else { kind };
-        let kind = if asked.all("kind") == ["void"] { "application/json\r\ncache-control: max-age=3600" } else { kind };
+        let kind = match asked.all("kind")[..] {
+            ["odd" | "none"] => KIND,
+            ["broken"] => "text/html",
+            ["void"] => "application/json\r\ncache-control: max-age=3600",
+            _ => "application/json\r\ncache-control: public, max-age=1",
+        };
         (kind, json!({ "rows": fitting(asked, &things(25)) }).to_string())
     });
     let calls = "{ all: { get: /all, args: { kind: { field: kind, required: true } } } }";

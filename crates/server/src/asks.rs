@@ -177,10 +177,10 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
     let total = app.store.count(&compiled.plan)?;
     if !ask.by_source || compiled.plan.distinct || compiled.plan.each.is_some() {
         let found = app.store.find(&compiled.plan)?.rows;
-        // what is asked for stands first; the key may not be among it
-        let first = compiled.headings.first().map(|heading| heading.name.as_str());
+        // where the key is not among what is asked for, the first of that stands for the row
+        let names = || compiled.headings.iter().map(|heading| heading.name.as_str());
         let key = key_of(collection);
-        let key = if compiled.headings.iter().any(|heading| heading.name == key) { key } else { first.unwrap_or(key) };
+        let key = names().find(|name| *name == key).or(names().next()).unwrap_or(key);
         let rows = found.iter().map(|row| {
             let cells = compiled.headings.iter().zip(row).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
             let cells = cells.filter(|(_, value)| !value.is_null());
@@ -207,8 +207,7 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
             let Said::Values(values) = &own.said else { continue };
             let cells = wanted.iter().map(|index| (&collection.fields[*index], said_of(collection, *index, values)));
             let cells = cells.filter(|(_, value)| !matches!(**value, Value::Null | Value::Cleared));
-            let shown: Vec<(&str, Json)> = cells.map(|(field, value)| (field.name.as_str(), value.to_json(&field.ty))).collect();
-            said.push(nested(shown));
+            said.push(nested(cells.map(|(field, value)| (field.name.as_str(), value.to_json(&field.ty)))));
             sources.push((services.get(own.source()).copied().unwrap_or(own.source()), own.source()));
         }
         rows.push(json!({ collection.name.as_str(): said, "das": about(collection, key_of(collection), &sources) }));

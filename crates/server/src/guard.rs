@@ -77,7 +77,7 @@ pub struct Guarded {
     pub patience: Arc<AtomicU64>,
 }
 
-/// Gives answers of what is not guarded their ids.
+/// Gives answers of what is not guarded their ids: of routes, and of what is none.
 pub async fn numbered(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let id = app.requests.id(&request);
     let mut response = next.run(request).await;
@@ -342,14 +342,12 @@ fn of_tenant(text: &str, tenant: &str) -> String {
 }
 
 /// The path is known, the method is not one of its.
-pub async fn wrong_method(State(app): State<Arc<App>>, request: Request) -> Response {
-    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} is not a method of this path", request.method())).into_response();
-    response.headers_mut().insert(REQUEST_ID, app.requests.id(&request));
-    response
+pub async fn wrong_method(request: Request) -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} is not a method of this path", request.method()))
 }
 
 /// The path is not known.
-pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Response {
+pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Problem {
     let path = request.uri().path();
     let named = path.strip_prefix("/v1/").and_then(|rest| rest.split('/').nth(1)).unwrap_or_default();
     let known = || app.catalogue.collections.iter().map(|collection| collection.name.as_str());
@@ -357,9 +355,7 @@ pub async fn nothing_there(State(app): State<Arc<App>>, request: Request) -> Res
         Some(meant) if meant != named => format!("did you mean {meant}?"),
         _ => "/docs lists what there is".into(),
     };
-    let mut response = Problem::missing(format!("there is nothing at {path}; {hint}")).into_response();
-    response.headers_mut().insert(REQUEST_ID, app.requests.id(&request));
-    response
+    Problem::missing(format!("there is nothing at {path}; {hint}"))
 }
 
 impl Ctx {

@@ -40,6 +40,8 @@ use access::Tokens;
 use admission::{Class, Gate, Limits};
 use axum::Router;
 use axum::body::Body;
+use axum::handler::Handler;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use metrics::Metrics;
 use reads::Reads;
@@ -240,6 +242,7 @@ pub fn router(app: &Arc<App>) -> Router {
         bulk = bulk.route(&format!("/v1/{{tenant}}/export/{}", collection.name), get(export).layer(CompressionLayer::new()));
     }
     let events = Router::new().route("/v1/{tenant}/jobs/{job}/events", get(jobs::events)).route("/v1/{tenant}/query/events", get(query::events));
+    let numbered = from_fn_with_state(app.clone(), guard::numbered);
     let open = Router::new()
         .route("/healthz", get(guard::healthy))
         .route("/readyz", get(guard::ready))
@@ -247,14 +250,14 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/metrics", get(guard::metrics))
         .route("/metrics/history", get(history::get))
         .route("/metrics/summary", get(summary::get))
-        .route_layer(axum::middleware::from_fn_with_state(app.clone(), guard::numbered));
+        .route_layer(numbered.clone());
     let api = Router::new()
         .merge(guarded(app, Class::Interactive, v1))
         .merge(guarded(app, Class::Bulk, bulk))
         .merge(guarded(app, Class::Watch, events))
         .merge(open)
-        .method_not_allowed_fallback(guard::wrong_method)
-        .fallback(guard::nothing_there)
+        .method_not_allowed_fallback(guard::wrong_method.layer(numbered.clone()))
+        .fallback(guard::nothing_there.layer(numbered))
         .with_state(app.clone());
     // pages ask the API as others do
     pages::router(app, &api).merge(api)

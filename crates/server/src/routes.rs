@@ -262,7 +262,7 @@ async fn answer(desk: &Desk<'_>, find: &Find) -> Answer<Option<Json>> {
     let given = desk.given;
     let look = &find.look;
     let most = find.page.and_then(|page| page.most).map(|most| given.number(most));
-    let records = match desk.first(look, MOST_LISTED as u64).await? {
+    let records = match desk.first(look).await? {
         First::Records(records) => records,
         // so many that none are looked at: these are the records found, whatever rows they would make
         First::Number(total) => return Ok(Some(composed(find, Json::Array(Vec::new()), total))),
@@ -332,7 +332,7 @@ impl Desk<'_> {
     }
 
     /// The records of the route's own look-up, before includes.
-    async fn first(&self, look: &Look, limit: u64) -> Answer<First> {
+    async fn first(&self, look: &Look) -> Answer<First> {
         if let Some(first) = look.conditions.first().filter(|first| first.how == How::Equal && indexed(self.collection(look), first.column)) {
             let values = self.values(first, None);
             if let Some(values) = values {
@@ -343,12 +343,12 @@ impl Desk<'_> {
         }
         let mut plan = Plan::all(self.ctx.tenant.clone(), look.collection);
         plan.conditions = look.conditions.iter().filter_map(|condition| self.test(condition)).collect();
-        plan.limit = Some(limit + 1);
+        plan.limit = Some(MOST_LISTED as u64 + 1);
         let app = self.ctx.app.clone();
         let find = move || -> stook_store::Result<(Vec<Vec<Value>>, Option<u64>)> {
             app.metrics.asked("find");
             let rows = app.store.find(&plan)?.rows;
-            let total = if rows.len() as u64 > limit { Some(app.store.count(&plan)?) } else { None };
+            let total = if rows.len() > MOST_LISTED { Some(app.store.count(&plan)?) } else { None };
             Ok((rows, total))
         };
         let (rows, total) = match self.looking.way() {

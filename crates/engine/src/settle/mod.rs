@@ -335,20 +335,22 @@ fn measures(kind: &CoverageKind) -> Option<usize> {
 /// # Errors
 /// When the store fails.
 pub fn drain(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool) -> Result<Passed> {
+    answer(store, rules, stop, &|| Ok(store.owing()?.is_empty()))
+}
+
+/// Answers marks until `is_over`, or `stop` says so; returns what was done.
+fn answer(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, is_over: &dyn Fn() -> Result<bool>) -> Result<Passed> {
     let mut total = Passed::default();
-    loop {
+    while !stop.load(Ordering::SeqCst) && !is_over()? {
         let round = round(store, rules, stop, &|_, _, _| ())?;
-        if round.answered == 0 || stop.load(Ordering::SeqCst) {
-            if round.answered == 0 && !store.owing()?.is_empty() && !stop.load(Ordering::SeqCst) {
-                // others are at it
-                std::thread::sleep(Duration::from_millis(5));
-                continue;
-            }
-            return Ok(total);
+        if round.answered == 0 {
+            // others are at it
+            std::thread::sleep(Duration::from_millis(5));
         }
         total.answered += round.answered;
         total.rows += round.rows;
     }
+    Ok(total)
 }
 
 /// One pass for every tenant that has marks: a tenant with many does not keep one with few waiting. `tell` hears of each.

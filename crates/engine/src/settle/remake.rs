@@ -1,11 +1,11 @@
 //! Everything again: edges as the rules make them now, and a mark for every record that is settled. For rules that have changed,
 //! and to compare what is settled with what should be. Values stay what they are until a pass finds others.
 
-use super::{By, CHECK, Changed, Followed, Rules, Work, round};
+use super::{By, CHECK, Changed, Followed, Rules, Work, answer};
 use crate::Result;
 use crate::withdraw::PAGE;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
@@ -74,7 +74,7 @@ pub struct Checked {
 
 /// The link of notes that a check leaves, and their targets.
 fn notes() -> u32 {
-    id_of("stook check") & !3
+    id_of("stook check")
 }
 const WRONG: &str = "wrong";
 const UNDECIDED: &str = "undecided";
@@ -86,23 +86,11 @@ const UNDECIDED: &str = "undecided";
 /// When the store fails.
 pub fn check(store: &dyn Store, rules: &Arc<Rules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> Result<Checked> {
     let pass: Arc<dyn Pass> = rules.clone();
-    let is_stopped = || stop.load(Ordering::SeqCst);
-    let step = || -> Result<()> {
-        if round(store, &pass, stop, &|_, _, _| ())?.answered == 0 {
-            // others are at it
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    };
     let began = Instant::now();
-    while !store.owing()?.is_empty() && began.elapsed() < PATIENCE && !is_stopped() {
-        step()?;
-    }
+    answer(store, &pass, stop, &|| Ok(began.elapsed() >= PATIENCE || store.owing()?.is_empty()))?;
     let mut checked = Checked { records: mark_all(store, rules, CHECK, show)?, ..Checked::default() };
     for tenant in store.tenants()? {
-        while store.has_marks(&tenant, CHECK, CHECK)? && !is_stopped() {
-            step()?;
-        }
+        answer(store, &pass, stop, &|| Ok(!store.has_marks(&tenant, CHECK, CHECK)?))?;
         let mut settling = Settling::default();
         for target in [WRONG, UNDECIDED] {
             for note in store.edges(&tenant, notes(), target)? {
@@ -127,11 +115,11 @@ impl Work<'_> {
             return Ok(());
         }
         // what a change has told is seen together with its marks
-        let explained = desk.has_marks(0, CHECK - 1)?;
+        let target = if desk.has_marks(0, CHECK - 1)? { UNDECIDED } else { WRONG };
+        let link = notes();
         for (collection, key) in std::mem::take(&mut self.wrong) {
-            let target = if explained { UNDECIDED } else { WRONG }.to_owned();
             let (group, child) = (self.rules.catalogue.collections[collection].name.clone(), key.as_str().to_owned());
-            self.followed.edge(EdgeChange::Put(Edge { link: notes(), target, group, start: 0, child, payload: Vec::new() }));
+            self.followed.edge(EdgeChange::Put(Edge { link, target: target.to_owned(), group, start: 0, child, payload: Vec::new() }));
         }
         Ok(())
     }
