@@ -35,6 +35,8 @@ const BEHIND: i32 = 10;
 const BESIDE: i32 = 5;
 /// Time until chunks are looked for again, at first.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
+/// Longest time until somebody looks again who waits for the end of one job.
+const AT_THE_END: Duration = Duration::from_millis(20);
 /// Time until marks are looked for again that others may have left.
 const MARKS_PAUSE: Duration = Duration::from_millis(20);
 /// Longest time until somebody who waits looks again.
@@ -244,6 +246,7 @@ impl<'c> Crew<'c> {
         };
         // documents of the chunks that were leased last
         let mut usual = chunk;
+        let longest = if self.only.is_some() { AT_THE_END } else { LOOK_AGAIN };
         let (mut pause, mut over) = (FIRST_PAUSE, false);
         while !self.is_stopping() {
             let leases = self.leases();
@@ -269,7 +272,7 @@ impl<'c> Crew<'c> {
                 over = is_over()?;
                 if !over {
                     self.store.wait_for_chunks(pause);
-                    pause = (pause * 2).min(LOOK_AGAIN);
+                    pause = (pause * 2).min(longest);
                 }
             }
         }
