@@ -17,6 +17,7 @@ use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::parse::parse;
 use stook_catalogue::xpath::XPath;
+use stook_engine::pick::{self, Picks};
 use stook_engine::transition::{self, Arguments, Ask, Ended};
 use stook_formats::tree::Tree;
 use stook_formats::xpath::holds;
@@ -368,19 +369,20 @@ pub fn acquire_and_release(store: &str, catalogue: &str, transitions: u64) -> Ex
         let resolved = stook_query::resolve("machine status=Ready tag=vmx-or-svm", &catalogue, &*store, &tenant, store.clock())?;
         let plan = resolved.map_err(|problem| problem.message)?.plan;
         let (done, doubles) = (AtomicU64::new(0), AtomicU64::new(0));
+        let picks = Picks::default();
         let held: Mutex<HashSet<String>> = Mutex::default();
         let held = || held.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
         std::thread::scope(|scope| {
             for caller in 0..CALLERS as u64 {
-                let (catalogue, store, plan, acquire, release, done, doubles, held) =
-                    (&catalogue, &*store, &plan, &acquire, &release, &done, &doubles, &held);
+                let (picks, catalogue, store, plan, acquire, release, done, doubles, held) =
+                    (&picks, &catalogue, &*store, &plan, &acquire, &release, &done, &doubles, &held);
                 scope.spawn(move || -> std::result::Result<(), String> {
                     let evaluator = Evaluator::new(catalogue.tables.clone());
                     let mut turn = caller.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     while done.load(Ordering::Relaxed) < transitions {
                         turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        let granted = transition::pick(catalogue, store, &evaluator, acquire, plan, turn >> 33);
+                        let granted = pick::pick(picks, catalogue, store, &evaluator, acquire, plan, turn >> 33);
                         let Ok(Some(Ended::Done(record))) = granted else { continue };
                         let key = record["key"].as_str().unwrap_or_default().to_owned();
                         doubles.fetch_add(u64::from(!held().insert(key.clone())), Ordering::Relaxed);

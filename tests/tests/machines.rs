@@ -6,8 +6,10 @@
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use stook_lab::sample::machines::{self, Machines};
 use stook_tests::http::Served;
 use stook_tests::{Place, kill_after};
@@ -78,12 +80,147 @@ fn machines_carry_what_the_sample_says() {
         for tag in ["big-memory", "intel", "large", "large-intel", "vmx"] {
             assert!(explained["tags"].as_array().unwrap().contains(&json!(tag)), "{explained}");
         }
-        // derived of the same documents
-        let machine = machines::machine(11, 1);
-        let own = place.get("machine", &machine.id());
-        assert_eq!((&own["cpu_count"], &own["memory"]), (&json!(machine.processors), &json!(machine.memory() >> 20)));
+        // derived of the same documents, whether memory is one node or several
+        let (mut derived, mut arrays) = (0, 0);
+        for (own, number) in place.records("machine").iter().zip(1..) {
+            let machine = machines::machine(11, number);
+            assert_eq!(own["system_id"], machine.id());
+            if machine.lshw == machines::Lshw::Whole {
+                assert_eq!((&own["cpu_count"], &own["memory"]), (&json!(machine.processors), &json!(machine.memory() >> 20)), "{own}");
+                derived += 1;
+                arrays += usize::from(machine.arrays);
+            }
+        }
+        assert!(derived > 550 && arrays > 50, "{derived} {arrays}");
         place.assert_sound();
     }
+}
+
+#[test]
+fn tags_are_given_taken_and_deleted_by_command() {
+    for place in Place::both(MACHINES) {
+        place.import(&[&file("machines.ndjson"), "--source", "enlist"]);
+        place.ok(&["tag", "create", "rack7", "--comment", "by the door", "--set", "kernel_options=nomodeset"]);
+        let ids: Vec<String> = (1..=3).map(|number| machines::machine(11, number).id()).collect();
+        let given = place.json(&["tag", "add", "rack7", &ids[0], &ids[1], &ids[2], "--json"]);
+        assert_eq!(given, json!({ "added": 3, "removed": 0, "unknown": [] }));
+        let again = place.run(&["tag", "add", "rack7", &ids[0], "nobody", "--json"]).exits(1).complains(&["there is no record nobody"]);
+        assert_eq!(again.json(), json!({ "added": 0, "removed": 0, "unknown": ["nobody"] }));
+        assert_eq!(place.ok(&["tag", "remove", "rack7", &ids[1]]).trim(), "0 added, 1 removed");
+        assert_eq!(keys(&place, "machine tag=rack7"), [ids[0].clone(), ids[2].clone()].into());
+        let shown = place.json(&["tag", "show", "rack7", "--json"]);
+        assert_eq!(
+            (&shown["records"], &shown["comment"], &shown["attributes"]["kernel_options"]),
+            (&json!(2), &json!("by the door"), &json!("nomodeset"))
+        );
+        place.ok(&["tag", "create", "intel", "--xpath", "//node[@class='processor']/vendor = 'Intel Corp.'"]);
+        place.run(&["tag", "remove", "intel", &ids[0]]).exits(1).complains(&["only manual tags are given by hand"]);
+        for tag in ["rack7", "intel"] {
+            assert_eq!(place.json(&["tag", "delete", tag, "--json"]), json!({ "deleted": tag }));
+            assert_eq!(keys(&place, &format!("machine tag={tag}")), BTreeSet::new());
+            place.run(&["tag", "delete", tag]).exits(1).complains(&[&format!("there is no tag `{tag}`")]);
+        }
+        assert_eq!(place.json(&["tag", "ls", "--json"]), json!([]));
+    }
+}
+
+#[test]
+fn a_machine_goes_through_its_states_for_who_has_it() {
+    for place in Place::both(MACHINES) {
+        let line = |id: &str| json!({ "system_id": id, "hostname": id, "at": "2026-01-01T00:00:00Z", "lshw": "<list><node id='core'><node class='processor'/></node></list>" });
+        place.import(&[&place.file("m.ndjson", format!("{}\n{}\n", line("m1"), line("m2"))), "--source", "enlist"]);
+        let token = |role: &str, name: &str| place.ok(&["token", "create", "--role", role, "--name", name]).trim().to_owned();
+        let (alice, bob, admin) = (token("write", "alice"), token("write", "bob"), token("admin", "root"));
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let says =
+            |who: &str, transition: &str, args: Json| stook.client(Some(who)).call("POST", &format!("/v1/main/machine/m1/{transition}"), &args);
+        let state = |reply: stook_tests::http::Reply| reply.with(200)["state"].clone();
+        let refused = |reply: stook_tests::http::Reply, code: u16, reason: &str| {
+            assert_eq!(reply.status, code, "{}", reply.text());
+            assert!(reply.text().contains(reason), "{}", reply.text());
+        };
+        let nothing = || json!({});
+        let focal = || json!({ "image": "focal" });
+        refused(says(&alice, "deploy", focal()), 409, "machine is Ready");
+        refused(says(&alice, "fixed", nothing()), 409, "machine is Ready");
+        let acquired = state(says(&alice, "acquire", nothing()));
+        assert_eq!((&acquired["status"], &acquired["owner"]), (&json!("Allocated"), &json!("alice")));
+        refused(says(&bob, "acquire", nothing()), 409, "machine is Allocated");
+        refused(says(&bob, "deploy", focal()), 403, "machine belongs to another user");
+        refused(says(&bob, "release", nothing()), 403, "machine belongs to another user");
+        refused(says(&alice, "deploy", nothing()), 422, "image");
+        let deploying = state(says(&alice, "deploy", focal()));
+        assert_eq!((&deploying["status"], &deploying["image"]), (&json!("Deploying"), &json!("focal")));
+        refused(says(&alice, "deployed", nothing()), 403, "only an administrator may say so");
+        assert_eq!(state(says(&admin, "deployed", nothing()))["status"], "Deployed");
+        refused(says(&admin, "deployed", nothing()), 409, "machine is Deployed");
+        // another delivery changes what it is, not whose
+        place.import(&[&place.file("m.ndjson", format!("{}\n", line("m1")).replace("-01T", "-02T")), "--source", "enlist"]);
+        let released = state(says(&alice, "release", nothing()));
+        assert_eq!((&released["status"], &released["owner"], &released["image"]), (&json!("Ready"), &Json::Null, &Json::Null));
+        state(says(&alice, "acquire", nothing()));
+        let broken = state(says(&bob, "broken", nothing()));
+        assert_eq!((&broken["status"], &broken["owner"]), (&json!("Broken"), &Json::Null));
+        refused(says(&alice, "acquire", nothing()), 409, "machine is Broken");
+        let pick = json!({ "query": "machine status=Ready", "transition": "acquire" });
+        let picked = || stook.client(Some(&alice)).call("POST", "/v1/main/pick", &pick);
+        assert_eq!(picked().with(200)["key"], "m2", "the other one is broken");
+        assert_eq!(picked().status, 409);
+        assert_eq!(state(says(&bob, "fixed", nothing()))["status"], "Ready");
+        assert_eq!(picked().with(200)["key"], "m1");
+        let log = stook.client(Some(&admin)).get("/v1/main/machine/m1/log").with(200);
+        let did: Vec<&str> = log["entries"].as_array().unwrap().iter().rev().filter_map(|entry| entry["transition"].as_str()).collect();
+        assert_eq!(did, ["acquire", "deploy", "deployed", "release", "acquire", "broken", "fixed", "acquire"]);
+    }
+}
+
+#[test]
+fn ranges_of_a_killed_worker_are_taken_by_others() {
+    let Some(place) = Place::both(MACHINES).into_iter().nth(1) else { return };
+    let text = std::fs::read_to_string(file("machines.ndjson")).unwrap();
+    const ROUNDS: usize = 8;
+    for round in 0..ROUNDS {
+        let again: String = text.lines().map(|line| line.replace("node-", &format!("r{round}-")) + "\n").collect();
+        place.import(&[&place.file("more.ndjson", again), "--source", "enlist"]);
+    }
+    let worker = || place.command(&["work", "--workers", "1", "--lease", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let shown = |tag: &str| place.json(&["tag", "show", tag, "--json"]);
+    let wanted = |name: &str| ROUNDS * truth().into_iter().find(|(tag, _)| tag == name).unwrap().1.len();
+    let mut killed_in_work = 0;
+    for (round, xpath) in ["//node[@class='processor']/vendor = 'Intel Corp.'", "not(//node[@class='processor']/vendor = 'Intel Corp.')"]
+        .iter()
+        .cycle()
+        .take(4)
+        .enumerate()
+    {
+        let command = if round == 0 { "create" } else { "set" };
+        let job = place.json(&["tag", command, "intel", "--xpath", xpath, "--no-wait", "--json"])["job"].clone();
+        let (mut doomed, mut other) = (worker(), worker());
+        let records = || shown("intel")["evaluation"]["records"].as_u64().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while records() == 0 {
+            assert!(Instant::now() < deadline, "nobody evaluates");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        doomed.kill().unwrap();
+        doomed.wait().unwrap();
+        killed_in_work += usize::from(shown("intel")["evaluation"]["state"] == "running");
+        while shown("intel")["evaluation"]["state"] != "completed" {
+            assert!(Instant::now() < deadline, "{}", shown("intel"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+        let all = ROUNDS * 600;
+        let expected = if round % 2 == 0 { wanted("intel") } else { all - wanted("intel") };
+        let evaluation = &shown("intel")["evaluation"];
+        assert_eq!((&evaluation["job"], &evaluation["records"]), (&job, &json!(all)), "each record once: {evaluation}");
+        let added = if round == 0 { wanted("intel") } else { expected };
+        let removed = if round == 0 { 0 } else { all - expected };
+        assert_eq!((&evaluation["added"], &evaluation["removed"]), (&json!(added), &json!(removed)), "{evaluation}");
+        assert_eq!(keys(&place, "machine tag=intel").len(), expected);
+    }
+    assert!(killed_in_work > 0);
 }
 
 #[test]
@@ -204,4 +341,52 @@ fn a_definition_goes_on_where_the_program_was_killed() {
         assert_eq!(keys(&place, &format!("machine tag={tag}")).len(), expected, "{shown}");
     }
     assert!(killed > 2, "{killed}");
+}
+
+#[test]
+fn many_acquire_machines_of_several_servers_while_tags_are_evaluated() {
+    for place in Place::both(MACHINES) {
+        place.import(&[&file("machines.ndjson"), "--source", "enlist"]);
+        place.ok(&["tag", "create", "vmx-or-svm", "--xpath", "//capability/@id = 'vmx' or //capability/@id = 'svm'"]);
+        let all = keys(&place, "machine tag=vmx-or-svm");
+        let served = [Served::new(&place, &["--workers", "0"]), Served::new(&place, &["--workers", "0"])];
+        let pick = json!({ "query": "machine status=Ready tag=vmx-or-svm", "transition": "acquire" });
+        let over = AtomicBool::new(false);
+        let mut granted: Vec<String> = std::thread::scope(|scope| {
+            let rebuilding = scope.spawn(|| {
+                let mut rounds = 0;
+                while !over.load(Ordering::SeqCst) {
+                    place.ok(&["tag", "rebuild"]);
+                    rounds += 1;
+                }
+                rounds
+            });
+            let caller = |server| {
+                let (served, pick): (&Served, &Json) = (server, &pick);
+                scope.spawn(move || {
+                    let mut own = Vec::new();
+                    loop {
+                        let reply = served.call("POST", "/v1/main/pick", pick);
+                        match reply.status {
+                            200 => own.push(reply.json()["key"].as_str().unwrap().to_owned()),
+                            // all that are left are held for a while
+                            503 => {}
+                            _ => {
+                                assert_eq!(reply.status, 409, "{}", reply.text());
+                                return own;
+                            }
+                        }
+                    }
+                })
+            };
+            let callers: Vec<_> = (0..6).map(|number| caller(&served[number % 2])).collect();
+            let granted = callers.into_iter().flat_map(|own| own.join().unwrap()).collect();
+            over.store(true, Ordering::SeqCst);
+            assert!(rebuilding.join().unwrap() > 0);
+            granted
+        });
+        // each of them to one caller, and nobody was told too early that there is none
+        granted.sort();
+        assert_eq!(granted, all.into_iter().collect::<Vec<_>>());
+    }
 }

@@ -3,7 +3,7 @@
 //! A document's way is [`chunk::read`] (bytes to documents), [`chunk::map`] (document to contributions, once), then
 //! [`chunk::consolidate`] (contributions to records and outcomes) and [`chunk::commit`] (one transaction). [`split`] cuts
 //! files into chunks, [`collect`] asks services for pages, [`import`] makes jobs, [`work`] runs them on all cores. [`record`] answers questions about single records, [`edit`] and
-//! [`transition`] change them one by one, [`withdraw`]
+//! [`transition`] change them one by one, [`pick`] any one that will do, [`withdraw`]
 //! takes contributions back, [`export`] writes records out.
 
 pub mod aggregate;
@@ -14,6 +14,7 @@ pub mod edit;
 pub mod export;
 mod http;
 pub mod import;
+pub mod pick;
 pub mod queue;
 pub mod record;
 pub mod settle;

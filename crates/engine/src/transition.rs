@@ -4,16 +4,15 @@
 //! faster, so transitions of one record come one after the other. Its log entry and the answer to a call that must not be done
 //! twice are written in the same commit.
 
+use crate::Result;
 use crate::chunk::consolidate::effective_state;
 use crate::chunk::map::check;
-use crate::{EngineError, Result};
 use serde_json::{Map, Value as Json, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{Argument, Catalogue, Collection, Refusal, Transition};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_json};
-use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::{Call, Change, Conflict, Detail, Logged, Pending, Receipt, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit, Urgency};
 
 /// Who asks for a transition of which record.
@@ -160,13 +159,13 @@ pub fn strict_from_json(json: &Json, ty: &FieldType) -> std::result::Result<Valu
 }
 
 /// What is to be done with a record, or why not.
-enum Decision {
+pub(crate) enum Decision {
     Refused(Vec<Reason>),
     Missing,
     Change(Box<Changed>),
 }
 
-struct Changed {
+pub(crate) struct Changed {
     write: RecordWrite,
     logged: Logged,
     answer: Json,
@@ -174,7 +173,7 @@ struct Changed {
 
 impl Ask {
     /// Decides on a record as it is.
-    fn decide(&self, catalogue: &Catalogue, evaluator: &Evaluator, key: &Key, record: Option<&StoredRecord>, now: i64) -> Decision {
+    pub(crate) fn decide(&self, catalogue: &Catalogue, evaluator: &Evaluator, key: &Key, record: Option<&StoredRecord>, now: i64) -> Decision {
         let Some(record) = record.filter(|record| record.alive) else { return Decision::Missing };
         let collection = &catalogue.collections[self.collection];
         let transition = &collection.transitions[self.transition];
@@ -318,6 +317,18 @@ impl From<Ended> for Outcome {
 }
 
 impl Decision {
+    /// Leaves what was decided to the store, to be done.
+    pub(crate) fn begin(self, catalogue: &Arc<Catalogue>, store: &dyn Store, ask: &Arc<Ask>, (key, now): (&Key, i64), insists: bool) -> Underway {
+        let (writes, planned) = self.outcome();
+        let outcome = Arc::new(Mutex::new(planned.clone()));
+        // a call that was done before is answered as before, also where it would be refused now
+        let needed = !writes.is_empty() || ask.call.is_some();
+        let (catalogue, ask, key) = (catalogue.clone(), ask.clone(), key.clone());
+        let unit = TransitionUnit { catalogue, ask, key, now, insists, writes, planned, outcome: outcome.clone() };
+        let pending = needed.then(|| store.submit(Box::new(unit), Urgency::Interactive));
+        Underway { pending, outcome }
+    }
+
     fn outcome(self) -> (Vec<RecordWrite>, Outcome) {
         match self {
             Decision::Missing => (Vec::new(), Ended::Missing.into()),
@@ -419,14 +430,8 @@ pub fn begin(
     insists: bool,
 ) -> Underway {
     let now = store.clock();
-    let (writes, planned) = ask.decide(catalogue, evaluator, key, record, now).outcome();
-    let outcome = Arc::new(Mutex::new(planned.clone()));
-    let (catalogue, ask, key) = (catalogue.clone(), ask.clone(), key.clone());
-    // a call that was done before is answered as before, also where it would be refused now
-    let needed = !writes.is_empty() || ask.call.is_some();
-    let unit = TransitionUnit { catalogue, ask, key, now, insists, writes, planned, outcome: outcome.clone() };
-    let pending = needed.then(|| store.submit(Box::new(unit), Urgency::Interactive));
-    Underway { pending, outcome }
+    let decision = ask.decide(catalogue, evaluator, key, record, now);
+    decision.begin(catalogue, store, ask, (key, now), insists)
 }
 
 /// Does a transition of one record.
@@ -436,129 +441,4 @@ pub fn begin(
 pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator, ask: &Arc<Ask>, key: &Key) -> Result<Ended> {
     let record = store.read(&ask.tenant, ask.collection, std::slice::from_ref(key), Detail::Values)?.pop().flatten();
     begin(catalogue, store, evaluator, ask, key, record.as_ref(), true).wait()
-}
-
-/// Records that `pick` looks at together.
-const LOOKED_AT: usize = 4;
-/// Records that it finds at once: first few, because mostly one of them will do, then more.
-const PAGES: [u64; 3] = [16, 64, 256];
-/// How often it looks through all records when others were faster.
-const PASSES: usize = 5;
-
-/// Where the last callers of this process have found records, by what they asked for: who comes next looks behind that.
-static FOUND: [Mutex<(u64, Option<Key>)>; 64] = [const { Mutex::new((0, None)) }; 64];
-
-/// What is asked for, as a number.
-fn number_of(plan: &Plan) -> u64 {
-    let hash = blake3::hash(format!("{:?} {} {:?}", plan.tenant, plan.collection, plan.conditions).as_bytes());
-    hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
-
-/// Does a transition of one record that satisfies a plan's conditions. Two callers never get the same one, and none waits for a
-/// record another is changing. `turn` spreads callers over the records.
-///
-/// # Errors
-/// When the store fails.
-pub fn pick(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator, ask: &Arc<Ask>, plan: &Plan, turn: u64) -> Result<Option<Ended>> {
-    let number = number_of(plan);
-    let found = || FOUND[number as usize % FOUND.len()].lock().unwrap_or_else(PoisonError::into_inner);
-    let begin_behind = Some(found().clone()).filter(|(own, _)| *own == number).and_then(|(_, key)| key);
-    for _ in 0..PASSES {
-        let mut contended = false;
-        // to the end, and from the beginning up to there: all of them once
-        let around = [(begin_behind.clone(), None), (None, begin_behind.clone())];
-        for (mut after, until) in around.into_iter().take(1 + usize::from(begin_behind.is_some())) {
-            let mut pages = 0;
-            loop {
-                let size = PAGES[pages.min(PAGES.len() - 1)];
-                pages += 1;
-                let mut candidates = page(store, plan, after.as_ref(), until.as_ref(), size)?;
-                let full = candidates.len() as u64 == size;
-                let Some(last) = candidates.last() else { break };
-                after = Some(last.0.clone());
-                let start = (turn % candidates.len() as u64) as usize;
-                candidates.rotate_left(start);
-                *found() = (number, Some(candidates[0].0.clone()));
-                for group in candidates.chunks(LOOKED_AT) {
-                    let keys: Vec<Key> = group.iter().map(|(key, _)| key.clone()).collect();
-                    let records = store.read(&ask.tenant, ask.collection, &keys, Detail::Values)?;
-                    for ((key, revision), record) in group.iter().zip(records) {
-                        // the conditions were seen to hold of this revision
-                        let Some(record) = record.filter(|record| record.version.revision == *revision) else {
-                            contended = true;
-                            continue;
-                        };
-                        let once = ask.decide(catalogue, evaluator, key, Some(&record), store.clock());
-                        if matches!(once, Decision::Refused(_) | Decision::Missing) {
-                            continue;
-                        }
-                        match begin(catalogue, store, evaluator, ask, key, Some(&record), false).wait()? {
-                            Ended::Lost => contended = true,
-                            Ended::Refused(_) | Ended::Missing => {}
-                            ended => return Ok(Some(ended)),
-                        }
-                    }
-                }
-                if !full {
-                    break;
-                }
-            }
-        }
-        if !contended {
-            break;
-        }
-    }
-    // a retry may find nothing because the call has already taken the last record
-    let Some(call) = ask.call.clone() else { return Ok(None) };
-    let known = Arc::new(Mutex::new(None));
-    store.commit(Box::new(Probe { tenant: ask.tenant.clone(), call, known: known.clone() }))?;
-    Ok(known.lock().unwrap_or_else(PoisonError::into_inner).take())
-}
-
-fn page(store: &dyn Store, plan: &Plan, after: Option<&Key>, until: Option<&Key>, size: u64) -> Result<Vec<(Key, i64)>> {
-    let mut plan =
-        Plan { columns: vec![Column::Key, Column::Revision], sort: Vec::new(), offset: 0, limit: Some(size), distinct: false, ..plan.clone() };
-    let text = |key: &Key| Value::text(key.as_str());
-    let (low, high) = (after.map(|after| (text(after), false)), until.map(|until| (text(until), true)));
-    if low.is_some() || high.is_some() {
-        plan.conditions.push(Condition { column: Column::Key, test: Test::Range { low, high } });
-    }
-    let rows = store.find(&plan)?.rows;
-    let read = |row: &Vec<Value>| {
-        let key = row.first().and_then(Value::as_text).and_then(|key| Key::new(key).ok());
-        key.zip(row.get(1).and_then(Value::as_int))
-    };
-    rows.iter().map(|row| read(row).ok_or_else(|| EngineError::Wrong("a row has no key".into()))).collect()
-}
-
-/// Asks whether a call was done before.
-struct Probe {
-    tenant: Tenant,
-    call: Call,
-    known: Arc<Mutex<Option<Ended>>>,
-}
-
-impl Unit for Probe {
-    fn tenant(&self) -> &Tenant {
-        &self.tenant
-    }
-
-    fn call(&self) -> Option<&Call> {
-        Some(&self.call)
-    }
-
-    fn repeated(&mut self, same: bool, answer: Vec<u8>) {
-        let answer = serde_json::from_slice(&answer).unwrap_or_default();
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ended::Repeated { same, answer });
-    }
-
-    fn writes(&self) -> &[RecordWrite] {
-        &[]
-    }
-
-    fn resolve(&mut self, _conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
 }

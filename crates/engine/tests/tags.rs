@@ -345,6 +345,71 @@ fn a_late_result_of_an_older_definition_is_not_written() {
 }
 
 #[test]
+fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
+    const MACHINES: usize = 2_500;
+    for desk in [Some(on_a_file("cancelled")), on_a_server("cancelled")].iter().flatten() {
+        let (tenant, store) = (desk.tenant(), &*desk.stores[0]);
+        // half of them have a, the others b
+        let id = |place: usize| format!("m{place:05}");
+        let line = |place: usize| {
+            let lshw = format!("<list><node id='{}'/></list>", if place % 2 == 0 { "a" } else { "b" });
+            json!({ "system_id": id(place), "at": "2026-01-01T00:00:00Z", "lshw": lshw }).to_string() + "\n"
+        };
+        desk.import(&tenant, &(0..MACHINES).map(line).collect::<String>(), 1_000);
+        desk.work(1);
+        let with = |rest: usize| (0..MACHINES).filter(move |place| place % 2 == rest).map(id);
+        let (even, odd): (BTreeSet<String>, BTreeSet<String>) = (with(0).collect(), with(1).collect());
+        desk.define(&tenant, "one", "//node[@id='a']");
+        desk.define(&tenant, "two", "//node[@id='a']");
+        desk.work(1);
+        assert_eq!(desk.carriers(&tenant, "one"), even);
+        let lease = |job: JobId| {
+            let lease = store.lease(Some(job), 1, 60).expect("it leases").pop().expect("a chunk");
+            let fence = Fence { chunk: lease.chunk, token: lease.token };
+            let range = Rebuild::new(&desk.catalogue, store, (&tenant, "machine"), &lease.slice, fence).expect("it is read");
+            (lease.slice, range)
+        };
+        // all of it before the first range is written, then that range alone
+        let job = desk.define(&tenant, "one", "//node[@id='b']").expect("a job");
+        assert_eq!(desk.carriers(&tenant, "one"), even);
+        let (first, range) = lease(job);
+        store.submit(Box::new(range), Urgency::Bulk).wait().expect("it is written");
+        let is_done = |key: &String| *key < id(first.documents as usize);
+        let mixed: BTreeSet<String> = odd.iter().filter(|key| is_done(key)).chain(even.iter().filter(|key| !is_done(key))).cloned().collect();
+        assert_eq!((first.documents, desk.carriers(&tenant, "one")), (1_000, mixed.clone()));
+        // cancelled while another range is being evaluated: that one is not written
+        let (_, late) = lease(job);
+        store.end_job(job, JobState::Cancelled, "enough").expect("it ends");
+        assert!(store.submit(Box::new(late), Urgency::Bulk).wait().is_err());
+        desk.work(1);
+        assert_eq!(desk.carriers(&tenant, "one"), mixed);
+        assert_eq!(tags::stale(&desk.catalogue, store, &tenant, 0).expect("it reads"), ["one"]);
+        // and again: what is missing is done, and nothing else changes
+        let job = tags::again(&desk.catalogue, store, &tenant, "machine", &["one".to_owned()]).expect("it is made").expect("a job");
+        assert_eq!(desk.carriers(&tenant, "one"), mixed);
+        desk.work(1);
+        assert_eq!((desk.carriers(&tenant, "one"), desk.carriers(&tenant, "two")), (odd.clone(), even.clone()));
+        let progress = tags::progress(&store.job(job).expect("the job"));
+        let left = |keys: &BTreeSet<String>| keys.iter().filter(|key| !is_done(key)).count();
+        assert_eq!((&progress["added"], &progress["removed"]), (&json!(left(&odd)), &json!(left(&even))), "{progress}");
+        assert!(tags::stale(&desk.catalogue, store, &tenant, 0).expect("it reads").is_empty());
+        // a second definition goes through what is left of the first in the same ranges: documents are read once for both
+        let job = desk.define(&tenant, "one", "//node[@id='a']").expect("a job");
+        store.submit(Box::new(lease(job).1), Urgency::Bulk).wait().expect("it is written");
+        let both = desk.define(&tenant, "two", "//node[@id='b']").expect("a job");
+        assert_eq!(store.job_state(job).expect("the job"), JobState::Cancelled);
+        let chunks = store.chunks(Some(both)).expect("chunks");
+        assert_eq!(chunks.iter().map(|chunk| chunk.documents as usize).collect::<Vec<_>>(), [1_000, 1_000, 500]);
+        desk.work(1);
+        let progress = tags::progress(&store.job(both).expect("the job"));
+        assert_eq!(progress["records"], json!(MACHINES));
+        // all of the second, and what was left of the first
+        assert_eq!(progress["added"], json!(odd.len() + left(&even)), "{progress}");
+        assert_eq!((desk.carriers(&tenant, "one"), desk.carriers(&tenant, "two")), (even, odd));
+    }
+}
+
+#[test]
 fn an_xpath_that_takes_too_long_is_counted_and_told() {
     for desk in desks() {
         let (tenant, store) = (desk.tenant(), &*desk.stores[0]);

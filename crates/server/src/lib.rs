@@ -53,6 +53,7 @@ use std::time::Duration;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_engine::ask::{Asker, Status, Wish};
+use stook_engine::pick::Picks;
 use stook_query::Compiled;
 use stook_store::Store;
 use tokio::sync::Semaphore;
@@ -124,6 +125,7 @@ pub struct App {
     pub(crate) counts: counts::Counts,
     pub(crate) unanswered: query::Unanswered,
     pub(crate) history: history::History,
+    pub(crate) picks: Picks,
     /// Queries that may wait for services: others find a place while some of these are slow.
     pub(crate) waiting: Arc<Semaphore>,
     pub(crate) tokens: Tokens,
@@ -159,6 +161,7 @@ impl App {
             counts: counts::Counts::default(),
             unanswered: query::Unanswered::default(),
             history: history::History::default(),
+            picks: Picks::default(),
             waiting: Arc::new(Semaphore::new((options.interactive.most / 2).max(1))),
             interactive: Gate::new(options.interactive),
             bulk: Gate::new(options.bulk),

@@ -8,6 +8,7 @@ use axum::http::{HeaderName, StatusCode};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use stook_catalogue::diagnostic::did_you_mean;
+use stook_engine::pick;
 use stook_engine::transition::{self, Ask, Ended, Reason};
 use stook_store::Call;
 use stook_store::access::Role;
@@ -138,7 +139,8 @@ pub async fn pick(ctx: Ctx, body: Body) -> Answer {
     // without randomness callers only meet more often
     let _ = getrandom::fill(&mut random);
     let turn = u64::from_le_bytes(random);
-    let ended = blocking(move || app.with_evaluator(|evaluator| transition::pick(&app.catalogue, &*app.store, evaluator, &ask, &plan, turn))).await?;
+    let ended =
+        blocking(move || app.with_evaluator(|evaluator| pick::pick(&app.picks, &app.catalogue, &*app.store, evaluator, &ask, &plan, turn))).await?;
     match ended.map(answer).transpose()?.flatten() {
         Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
         None => Err(Problem::new(StatusCode::CONFLICT, "no record satisfies the query and may do this now")),

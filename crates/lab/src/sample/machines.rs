@@ -64,6 +64,8 @@ pub struct Machine {
     pub uefi: bool,
     /// The switch it is behind, if that said so.
     pub switch: Option<u64>,
+    /// Its memory is in two arrays of banks, each a node of its own.
+    pub arrays: bool,
 }
 
 /// Who builds machines; the last one guests.
@@ -186,6 +188,7 @@ pub fn machine(seed: u64, number: u64) -> Machine {
         disks: 1 + random.run(300, 7),
         uefi: random.per_mille(600),
         switch: random.per_mille(850).then(|| random.below(40)),
+        arrays: random.per_mille(150),
     }
 }
 
@@ -287,10 +290,25 @@ impl Machine {
     }
 
     fn memory_node(&self, out: &mut Writer) {
+        if self.arrays {
+            // each array of banks is a node, and none says how much there is in all
+            for array in 0..2 {
+                out.open("node", &format!(r#"id="memory:{array}" claimed="true" class="memory" handle="DMI:100{array}""#));
+                out.texts(&[("description", "System Memory"), ("physid", &format!("100{array}")), ("slot", "System board or motherboard")]);
+                self.banks(out, array * self.banks / 2..(array + 1) * self.banks / 2);
+                out.close("node");
+            }
+            return;
+        }
         out.open("node", r#"id="memory" claimed="true" class="memory" handle="DMI:1000""#);
         out.texts(&[("description", "System Memory"), ("physid", "1000"), ("slot", "System board or motherboard")]);
         out.unit("size", "bytes", self.memory());
-        for bank in 0..self.banks {
+        self.banks(out, 0..self.banks);
+        out.close("node");
+    }
+
+    fn banks(&self, out: &mut Writer, banks: std::ops::Range<u64>) {
+        for bank in banks {
             out.open("node", &format!(r#"id="bank:{bank}" claimed="true" class="memory" handle="DMI:110{bank}""#));
             out.texts(&[
                 ("description", "DIMM DDR3 Synchronous 1333 MHz (0.8 ns)"),
@@ -305,7 +323,6 @@ impl Machine {
             out.unit("clock", "Hz", 1_333_000_000);
             out.close("node");
         }
-        out.close("node");
     }
 
     fn bridges(&self, out: &mut Writer) {
@@ -565,7 +582,11 @@ pub const TAGS: [Tag; 20] = [
     ("vmx", "//node[@class='processor']/capabilities/capability/@id = 'vmx'", |m| whole(m) && m.intel),
     ("vmx-or-svm", "//capability/@id = 'vmx' or //capability/@id = 'svm'", whole),
     ("many-cores", "//node[@class='processor']/configuration/setting[@id='cores']/@value >= 40", |m| whole(m) && m.cores >= 40),
-    ("big-memory", "//node[@id='memory']/size >= '274877906944'", |m| whole(m) && m.memory() >= 274_877_906_944),
+    (
+        "big-memory",
+        "sum(//node[@id='memory']/size | //node[starts-with(@id, 'memory:')]/node[starts-with(@id, 'bank:')]/size) >= 274877906944",
+        |m| whole(m) && m.memory() >= 274_877_906_944,
+    ),
     ("gibibyte", "//node[@id='memory']/size = 1073741824", |m| whole(m) && m.memory() == 1 << 30),
     ("many-disks", "count(//node[@class='disk']) > 4", |m| whole(m) && m.disks > 4),
     ("two-sockets", "count(//node[@id='core']/node[@class='processor']) >= 2", |m| whole(m) && m.processors >= 2),

@@ -299,6 +299,17 @@ fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entrie
 /// Collection, key, field and holder of a record that was not written.
 type Refused = (usize, Key, usize, String);
 
+/// Rows whose state one statement changes.
+const MOST_STATES: usize = 32;
+
+/// A record's new state.
+struct NewState<'w> {
+    key: &'w str,
+    was: Version,
+    state: &'w [Value],
+    packed: Option<String>,
+}
+
 /// One unit's writing.
 struct Desk<'d> {
     session: &'d mut Session,
@@ -401,7 +412,8 @@ impl Desk<'_> {
 
     fn apply_to(&mut self, collection: usize, writes: &[RecordWrite]) -> Attempt<()> {
         let (own, definition) = (&self.tables.collections[collection], &self.tables.catalogue().collections[collection]);
-        let (mut new, mut changed, mut touched, mut packed, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut new, mut changed, mut states) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut touched, mut packed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for write in writes {
             let key = write.key.as_str();
             match &write.change {
@@ -411,7 +423,10 @@ impl Desk<'_> {
                     touched.push(key);
                     packed.push(contributions.as_slice());
                 }
-                Change::State { state, state_set } => self.set_state(write, own, definition, state, state_set)?,
+                Change::State { state, state_set } => {
+                    let packed = crate::row::pack_state(state_set, definition);
+                    states.push(NewState { key, was: write.expect.unwrap_or_default(), state, packed });
+                }
                 Change::Delete => gone.push(key),
             }
         }
@@ -440,6 +455,7 @@ impl Desk<'_> {
             let written = self.session.execute(&sql, &[&self.tenant, &touched, &packed])?;
             all_written(written, touched.len())?;
         }
+        self.set_states(own, definition, &states)?;
         if !changed.is_empty() {
             let stage = super::tables::name(&["stage", &definition.name]);
             self.session.batch(&format!(
@@ -478,27 +494,49 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Writes the state of one row: transitions come one by one.
-    fn set_state(
-        &mut self,
-        write: &RecordWrite,
-        own: &CollectionTables,
-        collection: &Collection,
-        state: &[Value],
-        state_set: &[(usize, Value)],
-    ) -> Attempt<()> {
-        let was = write.expect.unwrap_or_default();
-        let revision = self.stamp.max(was.revision + 1);
-        let packed = crate::row::pack_state(state_set, collection);
-        let (key, values) = (write.key.as_str(), state.iter().map(Bound).collect::<Vec<_>>());
-        let mut set: Vec<String> = vec!["revision = $5".into(), "touch = 0".into(), "state = $6".into()];
-        let mut parameters: Vec<Parameter<'_>> = vec![&self.tenant, &key, &was.revision, &was.touch, &revision, &packed];
-        for (state, value) in collection.states.iter().zip(&values) {
-            parameters.push(value);
-            set.push(format!("{} = ${}", super::tables::name(&["s", &state.name]), parameters.len()));
+    /// Changes states of records, some at once. To a power of two there are rows of no record, so that there are few statements.
+    fn set_states(&mut self, own: &CollectionTables, collection: &Collection, changed: &[NewState<'_>]) -> Attempt<()> {
+        let table = &own.table;
+        let states: Vec<String> = collection.states.iter().map(|state| super::tables::name(&["s", &state.name])).collect();
+        let types = collection.states.iter().map(|state| values::bare_type(&state.ty));
+        let types: Vec<String> = ["text", "bigint", "bigint", "bigint", "text"].map(str::to_owned).into_iter().chain(types).collect();
+        let names: String = states.iter().map(|name| format!(", {name}")).collect();
+        let nothing = Bound(&Value::Null);
+        for some in changed.chunks(if self.tables.distributed() { 1 } else { MOST_STATES }) {
+            let rows = some.len().next_power_of_two();
+            let new: Vec<i64> = some.iter().map(|new| self.stamp.max(new.was.revision + 1)).collect();
+            let values: Vec<Vec<Bound<'_>>> = some.iter().map(|new| new.state.iter().map(Bound).collect()).collect();
+            let mut parameters: Vec<Parameter<'_>> = vec![&self.tenant];
+            for ((row, revision), values) in some.iter().zip(&new).zip(&values) {
+                parameters.extend([&row.key as Parameter<'_>, &row.was.revision, &row.was.touch, revision, &row.packed]);
+                parameters.extend(values.iter().map(|value| value as Parameter<'_>));
+            }
+            parameters.resize(1 + rows * types.len(), &nothing);
+            let sql = match self.tables.distributed() {
+                true => {
+                    let set: String = states.iter().zip(7..).map(|(name, place)| format!(", {name} = ${place}")).collect();
+                    format!(
+                        "UPDATE {table} SET revision = $5, touch = 0, state = $6{set} WHERE tenant = $1 AND key = $2 AND revision = $3 AND touch = $4"
+                    )
+                }
+                false => {
+                    let set: String = states.iter().map(|name| format!(", {name} = s.{name}")).collect();
+                    let row = |row: usize| {
+                        let cast = |(place, ty): (usize, &String)| format!("${}::{ty}", 2 + row * types.len() + place);
+                        format!("({})", types.iter().enumerate().map(cast).collect::<Vec<_>>().join(", "))
+                    };
+                    let rows = (0..rows).map(row).collect::<Vec<_>>().join(", ");
+                    format!(
+                        "UPDATE {table} r SET revision = s.revision, touch = 0, state = s.state{set} FROM (SELECT u.*, o.place \
+                         FROM (VALUES {rows}) AS u(own, was_revision, was_touch, revision, state{names}) CROSS JOIN LATERAL \
+                         (SELECT ctid AS place FROM {table} WHERE tenant = $1 AND key {ONE}) AS o OFFSET 0) AS s \
+                         WHERE r.ctid = s.place AND r.revision = s.was_revision AND r.touch = s.was_touch"
+                    )
+                }
+            };
+            all_written(self.session.execute(&sql, &parameters)?, some.len())?;
         }
-        let sql = format!("UPDATE {} SET {} WHERE tenant = $1 AND key = $2 AND revision = $3 AND touch = $4", own.table, set.join(", "));
-        all_written(self.session.execute(&sql, &parameters)?, 1)
+        Ok(())
     }
 
     /// Writes whole rows; to be staged, with the versions that they replace.
