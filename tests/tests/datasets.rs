@@ -544,6 +544,89 @@ fn one_service_s_trouble_is_its_own() {
 }
 
 #[test]
+fn what_is_tried_again_ends_with_the_deadline() {
+    let (services, data, definition) = services(20);
+    let place = Place::new(&definition.replace("deadline: 120s", "deadline: 1500ms").replace("attempts: 3", "attempts: 9"));
+    let stook = Served::new(&place, &["--workers", "1"]);
+    // with growing pauses; none ends behind the deadline, one that is asked for neither
+    for (number, fault) in [Fault::Failing, Fault::Busy, Fault::Silent].into_iter().enumerate() {
+        services.fault("catalog", fault, u64::MAX);
+        services.take_asked();
+        let began = Instant::now();
+        let (_, answer) = Asked(&stook).get(&format!("block dataset={}", data.dataset(number as u64).name), "");
+        let told = state(&answer, "catalog_block");
+        assert_eq!(told["state"], "failed", "{fault:?}: {told}");
+        assert!(began.elapsed() < Duration::from_secs(4), "{fault:?}: {:?}", began.elapsed());
+        let tries = services.take_asked().iter().filter(|asked| asked.starts_with("catalog")).count();
+        assert!((1..9).contains(&tries), "{fault:?}: {tries}");
+        assert_eq!(state(&answer, "transfer_block")["state"], "complete");
+        services.heal();
+    }
+}
+
+/// The services as a program of their own, and their data as files.
+#[test]
+fn the_sample_is_services_and_files() {
+    let place = Place::new(CATALOGUE);
+    let folder = place.path("files");
+    place.ok(&["sample", "datasets", "--records", "30", "--seed", "5", "-o", folder.to_str().unwrap()]);
+    let data = Datasets { records: 30, seed: 5 };
+    let truth = std::fs::read_to_string(folder.join("truth.ndjson")).unwrap();
+    assert_eq!(truth.lines().count(), all_blocks(&data).len());
+    let mut command = place.command(&["sample", "datasets", "--records", "30", "--seed", "5", "--serve", "127.0.0.1:0"]);
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut urls = BTreeMap::new();
+    while urls.len() < 4 {
+        let line = lines.next().unwrap().unwrap();
+        urls.extend(line.split_whitespace().filter_map(|pair| pair.split_once('=')).map(|(name, url)| (name.to_owned(), url.to_owned())));
+    }
+    let ask = |query: &str| {
+        let mut command = place.command(&["query", query, "--format", "ndjson", "--limit", "10000", "--ask", "always"]);
+        command.envs(&urls).output().unwrap()
+    };
+    let answer = ask("block");
+    assert_eq!(answer.status.code(), Some(0), "{}", String::from_utf8_lossy(&answer.stderr));
+    assert_eq!(answer.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(), all_blocks(&data).len());
+    // a fault by request, as often as it says
+    let fault = urls["CATALOG_URL"].replace("/catalog", "/fault/catalog/wrong?times=1");
+    assert_eq!(ureq::put(&fault).send_empty().unwrap().status(), 204);
+    let answer = ask("block");
+    assert_eq!(answer.status.code(), Some(2), "{}", String::from_utf8_lossy(&answer.stderr));
+    assert_eq!(ask("block").status.code(), Some(0));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// All examples of the original's page that mean something here are answered by services, whatever these know.
+#[test]
+fn all_examples_of_the_original_are_answered() {
+    let (services, _, definition) = services(60);
+    let place = Place::new(&definition);
+    let stook = Served::new(&place, &["--workers", "1"]);
+    let page = include_str!("../../examples/datasets/das.md").replace("\\|", "\u{1}");
+    let mut answered = 0;
+    for line in page.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<String> = line.split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect();
+        let (true, Some(same)) = (cells[1].parse::<u32>().is_ok(), cells[3].strip_prefix("as `").and_then(|rest| rest.split_once('`'))) else {
+            continue;
+        };
+        let mut rows = Vec::new();
+        for query in [cells[2].trim_matches('`'), same.0] {
+            let (status, answer) = Asked(&stook).get(query, "");
+            assert_eq!(status, 200, "{query}: {answer}");
+            let states = states(&answer);
+            assert!(states.values().all(|state| state == "complete" || state == "unasked"), "{query}: {}", answer["services"]);
+            rows.push(answer["rows"].clone());
+        }
+        assert_eq!(rows[0], rows[1], "{line}");
+        answered += 1;
+    }
+    assert!(answered >= 30, "{answered}");
+    drop(services);
+}
+
+#[test]
 fn equal_questions_at_once_are_asked_once() {
     let (services, data, definition) = services(200);
     let place = Place::new(&definition);
@@ -559,6 +642,14 @@ fn equal_questions_at_once_are_asked_once() {
             });
         }
     });
+    let asked = services.take_asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    // the same question in another order is the same question
+    services.fault("transfer", Fault::Slow, 1);
+    let texts = ["block dataset=/V* site=T1_*", "block site=T1_* dataset=/V*", "dataset=/V*  block  site = T1_*"];
+    assert!(texts.iter().all(|query| Asked(&stook).get(query, "&wait=0").0 == 202));
+    let answers = texts.map(|query| Asked(&stook).whole(query, "")["rows"].clone());
+    assert!(answers.iter().all(|rows| *rows == answers[0]));
     let asked = services.take_asked();
     assert_eq!(asked.len(), 2, "{asked:?}");
     // who does not want to wait is told so, and asks again until it is here
@@ -1047,6 +1138,12 @@ fn free_text_becomes_queries() {
         ("datsets Cosmis", "dataset name=*Cosmics*"),
         ("sites in DE", "site country=DE"),
         ("status of RelValTTbar", "dataset name=*RelValTTbar* | grep status"),
+        ("datasets of 2012-05-01", "dataset created=2012-05-01"),
+        ("datasets created on 20120501", "dataset created=2012-05-01"),
+        ("datasets since 2012/05/01", "dataset created>=2012-05-01"),
+        ("datasets created before 2012-05-01", "dataset created<2012-05-01"),
+        ("runs after 2012-05-01", "run start>=2012-05-01"),
+        ("Zee mc 2012-05-01", "dataset name=*Zee* datatype=mc created=2012-05-01"),
     ] {
         let found = place.json(&["suggest", "--json", text]);
         let queries: Vec<&str> = found.as_array().unwrap().iter().map(|own| own["query"].as_str().unwrap()).collect();

@@ -1,6 +1,7 @@
 //! What becomes of documents: every profile, every refusal, every kind of damage, and what is left in the store after it.
 
 use serde_json::{Value as Json, json};
+use stook_tests::http::{Served, encoded};
 use stook_tests::{Place, authorities, counts, gzip, sum_of_outcomes, touch, zstandard};
 
 /// Things from a list that says itself when it was true.
@@ -806,6 +807,18 @@ fn aggregates_are_also_told_by_source() {
         let of = |source: &str| rows.iter().find(|row| row["source"] == source).unwrap().clone();
         assert_eq!((&of("two")["sum(whole)"], &of("two")["count(key)"], &of("two")["count(part)"]), (&json!(1_007), &json!(2), &json!(0)));
         assert_eq!((&of("one")["count(key)"], &of("merged")["count(key)"]), (&json!(1_500), &json!(1_501)));
+        // the same by HTTP: the merged row, and beside it each source's
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let text = encoded("thing | sum(whole), count(key), count(part)");
+        let answer = stook.get(&format!("/v1/main/query?q={text}&by_source=true")).with(200);
+        let without = |mut row: Json| {
+            row.as_object_mut().unwrap().remove("source");
+            row
+        };
+        assert_eq!(answer["rows"], json!([without(of("merged"))]));
+        let sources = json!([{ "source": "one", "row": without(of("one")) }, { "source": "two", "row": without(of("two")) }]);
+        assert_eq!(answer["by_source"], sources);
+        assert_eq!(stook.get(&format!("/v1/main/query?q={}&by_source=true", encoded("thing | sum(twice)"))).status, 400);
         place.run(&["query", "thing | sum(twice)", "--by-source"]).exits(1).complains(&["`twice` is not what sources say"]);
     }
 }

@@ -279,7 +279,7 @@ impl Reader<'_> {
     fn suggestion(&self, tokens: &[String]) -> Result<Option<Suggestion>> {
         let (mut conditions, mut columns, mut reasons) = (Vec::<String>::new(), Vec::<String>::new(), Vec::new());
         let (mut named, mut product, mut counted) = (false, 1.0_f64, 0);
-        for token in tokens {
+        for token in &self.apart(tokens) {
             let guess = self.guesses(token, named)?.into_iter().max_by(|a, b| a.score.total_cmp(&b.score));
             let Some(guess) = guess else {
                 product *= MEANINGLESS;
@@ -298,6 +298,9 @@ impl Reader<'_> {
             counted += 1;
             reasons.push(guess.reason);
         }
+        // what is compared is seen
+        columns
+            .retain(|column| !conditions.iter().any(|own| own.strip_prefix(column.as_str()).is_some_and(|rest| rest.starts_with(['=', '<', '>']))));
         if counted == 0 || (!named && conditions.is_empty()) {
             return Ok(None);
         }
@@ -310,6 +313,35 @@ impl Reader<'_> {
         Ok(Some(Suggestion { query, score: (score * 1_000.0).round() / 1_000.0, reasons }))
     }
 
+    /// "datasets since 2012-05-01" is about datasets, and about a day.
+    fn apart(&self, tokens: &[String]) -> Vec<String> {
+        let mut apart = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            let at = token.find(['=', '<', '>']).filter(|at| *at > 0);
+            match at.map(|at| token.split_at(at)) {
+                Some((name, comparison))
+                    if compared_day(comparison).is_some() && !self.field_called(name).is_some_and(|(field, _)| self.is_time(&field)) =>
+                {
+                    apart.extend([name.to_owned(), comparison.to_owned()]);
+                }
+                _ => apart.push(token.clone()),
+            }
+        }
+        apart
+    }
+
+    /// The field that days are about: the one that a word of the definition tests, or the first.
+    fn day_field(&self) -> Option<&str> {
+        let tested = self.catalogue.words.iter().flat_map(|word| &word.tests).flat_map(|test| &test.fields);
+        let tested = tested.filter(|(own, _)| *own == self.index).map(|(_, field)| field.as_str());
+        tested.chain(self.collection.fields.iter().map(|field| field.name.as_str())).find(|field| self.is_time(field))
+    }
+
+    fn is_time(&self, name: &str) -> bool {
+        let field = self.collection.fields.iter().find(|field| field.name == name);
+        field.is_some_and(|field| matches!(field.golden_type(), FieldType::Timestamp | FieldType::Date))
+    }
+
     fn guesses(&self, token: &str, named: bool) -> Result<Vec<Guess>> {
         let small = token.to_lowercase();
         let mut guesses = Vec::new();
@@ -318,6 +350,9 @@ impl Reader<'_> {
             return Ok(guesses);
         }
         let mut guess = |meaning: Meaning, score: f64, reason: String| guesses.push(Guess { meaning, score, reason });
+        if let (Some((operator, day)), Some(field)) = (compared_day(token), self.day_field()) {
+            guess(Meaning::Condition(format!("{field}{operator}{day}")), 0.9, format!("`{token}` is a day of {field}"));
+        }
         if let Some(at) = token.find(['=', '<', '>']) {
             let (name, comparison) = token.split_at(at);
             let name = name.trim_end_matches('!');
@@ -532,6 +567,17 @@ fn alike(word: &str, name: &str) -> f64 {
         _ if word.chars().count() < 4 => 0.0,
         (_, one) => strsim::normalized_damerau_levenshtein(one.filter(|_| !name.ends_with('s')).unwrap_or(word), name).min(0.95),
     }
+}
+
+/// A day, with how it is compared: 2012-05-01, 2012/05/01, 20120501 or >=2012-05-01.
+fn compared_day(text: &str) -> Option<(&str, String)> {
+    let (operator, day) = text.split_at(text.find(|c| !matches!(c, '=' | '<' | '>'))?);
+    let separators = day.matches(['-', '/']).count();
+    let digits = day.replace(['-', '/'], "");
+    let is_day = digits.len() == 8 && matches!(separators, 0 | 2) && (digits.starts_with("19") || digits.starts_with("20"));
+    let day = format!("{}-{}-{}", digits.get(..4).filter(|_| is_day)?, digits.get(4..6)?, digits.get(6..)?);
+    from_text(&day, &FieldType::Date, None).ok()?;
+    Some((if operator.is_empty() { "=" } else { operator }, day))
 }
 
 /// A value as it stands in a query.
