@@ -352,7 +352,7 @@ fn what_was_carried_stays_until_it_is_replaced_also_where_that_is_cancelled() {
         // half of them have a, the others b
         let id = |place: usize| format!("m{place:05}");
         let line = |place: usize| {
-            let lshw = format!("<list><node id='{}'/></list>", if place % 2 == 0 { "a" } else { "b" });
+            let lshw = format!("<list><node id='{}'/></list>", if place.is_multiple_of(2) { "a" } else { "b" });
             json!({ "system_id": id(place), "at": "2026-01-01T00:00:00Z", "lshw": lshw }).to_string() + "\n"
         };
         desk.import(&tenant, &(0..MACHINES).map(line).collect::<String>(), 1_000);
