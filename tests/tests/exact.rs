@@ -136,12 +136,18 @@ fn check(place: &Place, clients: &[Client], imports: Imports) {
                     let counter = &counters[key];
                     let _alone = counter.writer.lock().unwrap();
                     let path = format!("/v1/main/counter/k{key}");
-                    match dice.below(9) {
+                    match dice.below(10) {
                         0..4 => counter.edited.write(|number| {
                             client.call("PATCH", &path, &json!({"edited": number})).with(200);
                         }),
                         4..8 => counter.moved.write(|number| {
                             client.call("POST", &format!("{path}/move"), &json!({"to": number})).with(200);
+                        }),
+                        // documents that are written at once, where no file may say something older
+                        8 if imports == Imports::Nobody => counter.filed.write(|number| {
+                            let document = json!({"code": format!("k{key}"), "filed": number}).to_string();
+                            let said = client.send("POST", "/v1/main/deliver?source=files", &[], document.as_bytes()).with(200);
+                            assert!(matches!(said["records"][0]["outcome"].as_str(), Some("created" | "updated")), "{said}");
                         }),
                         _ => {
                             let code = format!("new{}", writes.load(Ordering::SeqCst) * 10 + seed);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_lab::postgres::Server;
 use stook_tests::http::{Reply, Served};
-use stook_tests::{LIBRARY, Place, authorities, repository};
+use stook_tests::{LIBRARY, Place, authorities, repository, zstandard};
 
 fn server() -> Option<&'static Server> {
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();
@@ -65,6 +65,77 @@ collections:
         set: { status: \"'taken'\", holder: args.who, count: \"count + 1\" }
       give_back: { set: { status: \"'free'\", holder: null } }
 ";
+
+#[test]
+fn documents_are_delivered_at_once_and_told_what_became_of_them() {
+    for place in places(THINGS) {
+        let admin = place.ok(&["token", "create", "--role", "admin", "--name", "ann"]).trim().to_owned();
+        let reader = place.ok(&["token", "create", "--role", "read"]).trim().to_owned();
+        let served = Served::new(&place, &["--workers", "0"]);
+        let stook = served.client(Some(&admin));
+        let deliver = |query: &str, body: &[u8]| stook.send("POST", &format!("/v1/main/deliver{query}"), &[], body);
+        let outcomes = |reply: Reply| -> Vec<String> {
+            let said = reply.with(200);
+            said["records"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|own| format!("{} {}", own["key"].as_str().unwrap_or("-"), own["outcome"].as_str().unwrap()))
+                .collect()
+        };
+        assert_eq!(outcomes(deliver("", br#"{"code":"a","title":"A","mail":"a@x"}"#)), ["a created"]);
+        assert_eq!(stook.get("/v1/main/thing/a").with(200)["title"], "A", "it is there when it is answered");
+        assert_eq!(outcomes(deliver("", br#"{"code":"a","title":"A","mail":"a@x"}"#)), ["a unchanged"]);
+        assert_eq!(outcomes(deliver("?as_of=2020-01-01T00:00:00Z", br#"{"code":"a","title":"old"}"#)), ["a superseded"]);
+        // several, one of them broken, one that takes what another has
+        let several =
+            deliver("?source=files", b"{\"code\":\"a\",\"title\":\"B\"}\n{\"title\":\"no code\"}\n{\"code\":\"c\",\"title\":\"C\"}\n").with(200);
+        assert_eq!((&several["counts"]["documents"], &several["counts"]["updated"], &several["counts"]["failed"]), (&json!(3), &json!(1), &json!(1)));
+        assert_eq!((&several["troubles"][0]["document"], &several["troubles"][0]["offset"]), (&json!(2), &json!(25)), "{several}");
+        assert_eq!(outcomes(deliver("", br#"[{"code":"c","title":"1"},{"code":"c","title":"2"}]"#)).len(), 2);
+        // nothing went in
+        let none = deliver("", br#"{"title":"no code"}"#).with(422);
+        assert!(none["errors"][0].as_str().unwrap().starts_with("document 1 at byte 0"), "{none}");
+        // `a` has no address any more
+        assert_eq!(outcomes(deliver("", br#"{"code":"d","title":"D","mail":"A@X"}"#)), ["d created"]);
+        let taken = deliver("", br#"{"code":"e","title":"E","mail":"a@x"}"#).with(422);
+        assert!(taken["errors"][0].as_str().unwrap().contains("`mail` is unique, and record \"d\" has this value"), "{taken}");
+        assert!(deliver("", b"").with(422)["detail"].as_str().unwrap().contains("there are no documents"));
+        let many: String = (0..1_001).map(|number| format!("{{\"code\":\"m{number}\",\"title\":\"M\"}}\n")).collect();
+        assert!(deliver("", many.as_bytes()).with(422)["detail"].as_str().unwrap().contains("more than 1000 documents"));
+        assert_eq!(stook.get("/v1/main/thing/m1").status, 404);
+        assert_eq!(deliver("", &vec![b' '; 2 << 20]).status, 413);
+        // a bomb costs itself only
+        let bomb = zstandard(&vec![b' '; 64 << 20]);
+        assert!(deliver("", &bomb).status == 422);
+        let packed = zstandard(br#"{"code":"z","title":"Z"}"#);
+        assert_eq!(outcomes(deliver("", &packed)), ["z created"]);
+        assert_eq!(deliver("?source=nothing", b"{}").status, 422);
+        assert_eq!(deliver("?colour=red", b"{}").status, 400);
+        let read_only = served.client(Some(&reader)).send("POST", "/v1/main/deliver", &[], br#"{"code":"r","title":"R"}"#);
+        assert_eq!(read_only.status, 403);
+        // many at once about the same records: the newest of each stays, and nothing is lost
+        let keys: Vec<String> = (0..5).map(|number| format!("s{number}")).collect();
+        std::thread::scope(|scope| {
+            for caller in 0..4 {
+                let (stook, keys) = (&stook, &keys);
+                scope.spawn(move || {
+                    for turn in 0..10 {
+                        let as_of = format!("2021-01-01T00:{caller:02}:{turn:02}Z");
+                        let lines: String =
+                            keys.iter().map(|key| json!({"code": key, "title": format!("{caller}.{turn}")}).to_string() + "\n").collect();
+                        let said = stook.send("POST", &format!("/v1/main/deliver?as_of={as_of}"), &[], lines.as_bytes()).with(200);
+                        assert_eq!(said["counts"]["failed"], 0, "{said}");
+                    }
+                });
+            }
+        });
+        for key in keys {
+            assert_eq!(stook.get(&format!("/v1/main/thing/{key}")).with(200)["title"], "3.9");
+        }
+        assert!(stook.get("/v1/main/jobs").with(200)["jobs"].as_array().unwrap().is_empty(), "no job was made");
+    }
+}
 
 #[test]
 fn records_are_edited_as_contributions_of_the_api() {

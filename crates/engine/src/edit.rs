@@ -12,7 +12,7 @@ use crate::tags::Tagger;
 use crate::transition::strict_from_json;
 use serde_json::{Map, Value as Json};
 use std::sync::{Arc, Mutex, PoisonError};
-use stook_catalogue::definition::{API_NAME, Catalogue, Collection, Field, KeyRule, Matched, Unmatched};
+use stook_catalogue::definition::{API_NAME, Collection, Field, KeyRule, Matched, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::{Contribution, Hash, MAX_CONTRIBUTORS, Origin, Retired, Said, pack, put_bytes, put_value, unpack};
@@ -104,8 +104,8 @@ pub enum Edited {
 ///
 /// # Errors
 /// When the store fails.
-pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator, edit: Edit) -> Result<Edited> {
-    let collection = &catalogue.collections[edit.collection];
+pub fn run(rules: &Arc<Rules>, store: &dyn Store, evaluator: &Evaluator, edit: Edit) -> Result<Edited> {
+    let collection = &rules.catalogue.collections[edit.collection];
     if collection.rows_of.is_some() {
         return Ok(Edited::Wrong(vec![format!("{} follows from other records; nobody writes it", collection.name)]));
     }
@@ -142,7 +142,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, evaluator: &Evaluator,
         Action::Create(_) if edit.conditions == Conditions::default() => None,
         _ => store.read(&edit.tenant, edit.collection, std::slice::from_ref(&key), Detail::Full)?.pop().flatten(),
     };
-    let desk = Desk { catalogue: catalogue.clone(), rules: Rules::new(catalogue), edit, said, key, now };
+    let desk = Desk { rules: rules.clone(), edit, said, key, now };
     let ended = Arc::new(Mutex::new(Ended::default()));
     let Planned { write, logged, followed, edited } = match desk.decide(evaluator, stored)? {
         Ok(decision) => decision,
@@ -199,8 +199,7 @@ const MAX_PATCHED: usize = 16 << 20;
 
 /// Everything that decides about an edit beside the record.
 struct Desk {
-    catalogue: Arc<Catalogue>,
-    rules: Rules,
+    rules: Arc<Rules>,
     edit: Edit,
     said: Vec<Option<Value>>,
     key: Key,
@@ -220,7 +219,7 @@ type Decision = std::result::Result<Planned, Edited>;
 
 impl Desk {
     fn decide(&self, evaluator: &Evaluator, stored: Option<StoredRecord>) -> std::result::Result<Decision, StoreError> {
-        let collection = &self.catalogue.collections[self.edit.collection];
+        let collection = &self.rules.catalogue.collections[self.edit.collection];
         let living = stored.as_ref().filter(|record| record.alive);
         if !self.edit.conditions.hold(living) {
             return Ok(Err(Edited::Changed));
@@ -259,7 +258,7 @@ impl Desk {
             return Ok(Err(Edited::Unfit(vec![format!("the record has {MAX_CONTRIBUTORS} contributors already")])));
         }
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
-        let consolidator = Consolidator::new(&self.catalogue, collection, evaluator);
+        let consolidator = Consolidator::new(&self.rules.catalogue, collection, evaluator);
         let mut golden = consolidator.survive(&contributions);
         if let Some(stored) = &stored {
             carry_settled(collection, &stored.golden, &mut golden.values);
@@ -458,13 +457,13 @@ impl Unit for EditUnit {
 
     fn resolve(&mut self, conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
-        let evaluator = Evaluator::new(self.desk.catalogue.tables.clone());
+        let evaluator = Evaluator::new(self.desk.rules.catalogue.tables.clone());
         let decision = self.desk.decide(&evaluator, record)?;
         Ok(self.take(decision))
     }
 
     fn refused(&mut self, _collection: usize, _key: &Key, field: usize, holder: &str) {
-        let field = self.desk.catalogue.collections[self.desk.edit.collection].fields[field].name.clone();
+        let field = self.desk.rules.catalogue.collections[self.desk.edit.collection].fields[field].name.clone();
         self.end(Ended { edited: Edited::Taken { field, holder: holder.to_owned() }, ..Ended::default() });
     }
 
@@ -473,13 +472,13 @@ impl Unit for EditUnit {
     }
 
     fn knows_tags(&self) -> Option<i64> {
-        let is_asked = self.planned.is_new && self.desk.catalogue.collections[self.desk.edit.collection].tag_document().is_some();
+        let is_asked = self.planned.is_new && self.desk.rules.catalogue.collections[self.desk.edit.collection].tag_document().is_some();
         // of none: they are told inside the transaction
         is_asked.then_some(i64::MIN)
     }
 
     fn retag(&mut self, tags: Vec<(usize, Tags)>) {
-        let mut tagger = Tagger::new(&self.desk.catalogue, &tags, None);
+        let mut tagger = Tagger::new(&self.desk.rules.catalogue, &tags, None);
         tagger.add(self.desk.edit.collection, self.desk.key.clone(), Vec::new(), Some(Vec::new()));
         self.tagger = Some(tagger);
     }

@@ -121,7 +121,7 @@ fn plan(catalogue: &Catalogue, request: &Request) -> Result<(usize, Option<Strin
 }
 
 /// The source that is named, or that a profile is for.
-fn named_source(catalogue: &Catalogue, source: Option<&str>, profile: Option<&str>) -> Result<Option<usize>> {
+pub(crate) fn named_source(catalogue: &Catalogue, source: Option<&str>, profile: Option<&str>) -> Result<Option<usize>> {
     let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let profile = match profile {
         None => None,
@@ -147,7 +147,7 @@ fn named_source(catalogue: &Catalogue, source: Option<&str>, profile: Option<&st
 }
 
 /// The only source that reads what was found.
-fn guess_source(catalogue: &Catalogue, syntax: Option<Syntax>, name: &str) -> Result<usize> {
+pub(crate) fn guess_source(catalogue: &Catalogue, syntax: Option<Syntax>, name: &str) -> Result<usize> {
     let fits = |family: Family| syntax.is_none_or(|syntax| syntax.as_family(family).is_some());
     let exact = |family: Family| syntax.is_some_and(|syntax| syntax.family() == family);
     let candidates: Vec<usize> = (0..catalogue.sources.len()).filter(|index| fits(catalogue.sources[*index].family)).collect();
@@ -163,7 +163,7 @@ fn guess_source(catalogue: &Catalogue, syntax: Option<Syntax>, name: &str) -> Re
     }
 }
 
-fn policy(catalogue: &Catalogue, profile: Option<&str>, job: JobId) -> Result<Policy> {
+pub(crate) fn policy(catalogue: &Catalogue, profile: Option<&str>, job: JobId) -> Result<Policy> {
     match profile {
         None => Ok(Policy { job, matched: Matched::Update, unmatched: Unmatched::Create }),
         Some(name) => {
@@ -385,7 +385,7 @@ struct Trial<'t> {
 impl Trial<'_> {
     fn chunk(&mut self, slice: &Slice, preview: &mut Preview, most_troubles: usize) -> Result<()> {
         let file = &self.files[slice.file];
-        let mut mapped = MappedChunk::map(&self.context, self.store, &ChunkInput { slice, file }, None)?;
+        let mut mapped = MappedChunk::map(&self.context, self.store, &ChunkInput { slice, file, bytes: None }, None)?;
         mapped.consolidate_with(None, |tenant, collection, keys, detail| {
             let mut found = self.store.read(tenant, collection, keys, detail)?;
             for (key, record) in keys.iter().zip(&mut found) {

@@ -2,14 +2,15 @@
 //!
 //! A document's way is [`chunk::read`] (bytes to documents), [`chunk::map`] (document to contributions, once), then
 //! [`chunk::consolidate`] (contributions to records and outcomes) and [`chunk::commit`] (one transaction). [`split`] cuts
-//! files into chunks, [`collect`] asks services for pages, [`import`] makes jobs, [`work`] runs them on all cores. [`record`] answers questions about single records, [`edit`] and
-//! [`transition`] change them one by one, [`pick`] any one that will do, [`withdraw`]
+//! files into chunks, [`collect`] asks services for pages, [`import`] makes jobs, [`work`] runs them on all cores, [`deliver`] writes a few documents
+//! at once. [`record`] answers questions about single records, [`edit`] and [`transition`] change them one by one, [`pick`] any one that will do, [`withdraw`]
 //! takes contributions back, [`export`] writes records out.
 
 pub mod aggregate;
 pub mod ask;
 pub mod chunk;
 pub mod collect;
+pub mod deliver;
 pub mod edit;
 pub mod export;
 mod http;

@@ -377,7 +377,7 @@ impl<'c> Crew<'c> {
             }
         };
         let file = files.get(lease.slice.file).ok_or_else(|| EngineError::Wrong("the chunk's file is not one of its job".into()))?;
-        let input = ChunkInput { slice: &lease.slice, file };
+        let input = ChunkInput { slice: &lease.slice, file, bytes: None };
         let mut chunk = MappedChunk::map(context, self.store, &input, Some(fence(lease)))?;
         chunk.consolidate(self.store)?;
         chunk.prepare();

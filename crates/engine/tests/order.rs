@@ -18,10 +18,11 @@ use stook_catalogue::value::Value;
 use stook_engine::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use stook_engine::chunk::consolidate::Policy;
 use stook_engine::chunk::map::{Envelope, Mapper, Statement};
+use stook_engine::deliver::NO_JOB;
 use stook_engine::settle::Rules;
 use stook_formats::scan::Scanner;
 use stook_formats::{Document, Head, Syntax};
-use stook_store::journal::{Counts, OUTCOMES, Outcome};
+use stook_store::journal::{ChunkJournal, Counts, OUTCOMES, Outcome, unpack};
 use stook_store::plan::Plan;
 use stook_store::queue::{JobFile, JobId, JobState, NewChunk, NewJob, Progress, Slice};
 use stook_store::{Detail, Fence, Store, Tenant, Urgency};
@@ -97,11 +98,19 @@ struct Schedule {
     early: Vec<bool>,
     /// Whether chunks are handed to the store all at once, so that they share a transaction.
     together: bool,
+    /// Whether all of it is written while somebody waits, without a job.
+    at_once: bool,
+}
+
+/// What a delivery was written as.
+enum Ran {
+    Job(JobId),
+    AtOnce(ChunkJournal),
 }
 
 impl Schedule {
     fn one_chunk() -> Self {
-        Self { sizes: vec![usize::MAX], order: vec![0], early: vec![false], together: false }
+        Self { sizes: vec![usize::MAX], order: vec![0], early: vec![false], together: false, at_once: false }
     }
 }
 
@@ -148,8 +157,31 @@ impl Desk {
         Tenant::new(&format!("t{}", NEXT.fetch_add(1, Ordering::SeqCst))).expect("a tenant")
     }
 
+    fn context(&self, tenant: &Tenant, delivery: &Delivery, job: JobId) -> JobContext {
+        let policy = Policy { job, matched: delivery.matched, unmatched: delivery.unmatched };
+        let rules = Arc::new(Rules::new(&self.catalogue));
+        JobContext { rules, tenant: tenant.clone(), source: delivery.source, policy, received: delivery.as_of * SECOND }
+    }
+
+    /// Writes a delivery in one unit, as `stook_engine::deliver` does.
+    fn run_at_once(&self, tenant: &Tenant, delivery: &Delivery) -> Ran {
+        let text: String = delivery.docs.iter().map(|doc| doc.json() + "\n").collect();
+        let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: false, part: None };
+        let slice = Slice { length: text.len() as u64, is_last: true, ..Slice::default() };
+        let input = ChunkInput { slice: &slice, file: &file, bytes: Some(text.into()) };
+        let context = self.context(tenant, delivery, NO_JOB);
+        let mut chunk = MappedChunk::map(&context, self.store(0), &input, None).expect("mapped");
+        chunk.consolidate(self.store(0)).expect("consolidated");
+        chunk.prepare();
+        let (_, mut unit) = self.store(0).submit(Box::new(chunk), Urgency::Interactive).wait_for_unit().expect("written");
+        Ran::AtOnce(unit.journal().expect("a journal").clone())
+    }
+
     /// Runs a delivery as a job and checks that its counts and its journal say the same.
-    fn run(&self, tenant: &Tenant, delivery: &Delivery, schedule: &Schedule) -> JobId {
+    fn run(&self, tenant: &Tenant, delivery: &Delivery, schedule: &Schedule) -> Ran {
+        if schedule.at_once {
+            return self.run_at_once(tenant, delivery);
+        }
         let source = &self.catalogue.sources[delivery.source];
         let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true, part: None };
         let new = NewJob {
@@ -164,18 +196,11 @@ impl Desk {
         let progress =
             Progress { file: 1, documents: delivery.docs.len() as u64, chunks: chunks.len() as u32, complete: true, ..Progress::default() };
         self.store(0).add_chunks(job, chunks, progress).expect("chunks");
-        let policy = Policy { job, matched: delivery.matched, unmatched: delivery.unmatched };
-        let context = JobContext {
-            rules: Arc::new(Rules::new(&self.catalogue)),
-            tenant: tenant.clone(),
-            source: delivery.source,
-            policy,
-            received: delivery.as_of * SECOND,
-        };
+        let context = self.context(tenant, delivery, job);
         let leases = self.store(0).lease(Some(job), 100, 600).expect("leases");
         let mut mapped: Vec<(u16, bool, MappedChunk)> = Vec::new();
         for (index, lease) in leases.iter().enumerate() {
-            let input = ChunkInput { slice: &lease.slice, file: &file };
+            let input = ChunkInput { slice: &lease.slice, file: &file, bytes: None };
             let fence = Fence { chunk: lease.chunk, token: lease.token };
             let mut chunk = MappedChunk::map(&context, self.store(index), &input, Some(fence)).expect("mapped");
             let early = schedule.early[index % schedule.early.len()];
@@ -199,12 +224,25 @@ impl Desk {
             }
         }
         waiting.into_iter().for_each(|pending| assert!(pending.wait().is_ok()));
-        job
+        Ran::Job(job)
     }
 
-    fn see(&self, tenant: &Tenant, jobs: &[JobId]) -> Seen {
+    fn see(&self, tenant: &Tenant, runs: &[Ran]) -> Seen {
         let mut seen = Seen::default();
-        for (number, job) in jobs.iter().enumerate() {
+        for (number, ran) in runs.iter().enumerate() {
+            let job = match ran {
+                Ran::Job(job) => job,
+                Ran::AtOnce(journal) => {
+                    let mut counted = Counts { documents: journal.counts.documents, warnings: journal.counts.warnings, ..Counts::default() };
+                    for line in unpack(&journal.lines).expect("lines") {
+                        counted.add(line.outcome, 1);
+                        seen.outcomes.entry((number, line.key.to_string())).or_default().push(line.outcome.name());
+                    }
+                    assert_eq!(journal.counts, counted, "the counts are those of the lines");
+                    assert_eq!(journal.corrections, [], "nothing that was answered before is corrected");
+                    continue;
+                }
+            };
             let stored = self.store(0).job(*job).expect("the job");
             let mut counted = Counts { documents: stored.counts.documents, warnings: stored.counts.warnings, ..Counts::default() };
             let entries = self.store(0).journal(*job, 0, usize::MAX, false).expect("its journal");
@@ -232,8 +270,8 @@ impl Desk {
 
     fn run_all(&self, history: &[Delivery], schedules: &[Schedule]) -> Seen {
         let tenant = self.tenant();
-        let jobs: Vec<JobId> = history.iter().zip(schedules).map(|(delivery, schedule)| self.run(&tenant, delivery, schedule)).collect();
-        self.see(&tenant, &jobs)
+        let runs: Vec<Ran> = history.iter().zip(schedules).map(|(delivery, schedule)| self.run(&tenant, delivery, schedule)).collect();
+        self.see(&tenant, &runs)
     }
 }
 
@@ -401,8 +439,8 @@ fn delivery() -> impl Strategy<Value = Delivery> {
 
 fn schedule() -> impl Strategy<Value = Schedule> {
     let sizes = prop::collection::vec(1usize..3, 1..4);
-    (sizes, prop::collection::vec(any::<u16>(), 7), prop::collection::vec(any::<bool>(), 7), any::<bool>())
-        .prop_map(|(sizes, order, early, together)| Schedule { sizes, order, early, together })
+    (sizes, prop::collection::vec(any::<u16>(), 7), prop::collection::vec(any::<bool>(), 7), any::<bool>(), prop::bool::weighted(0.25))
+        .prop_map(|(sizes, order, early, together, at_once)| Schedule { sizes, order, early, together, at_once })
 }
 
 fn describe(history: &[Delivery]) -> String {
@@ -476,7 +514,7 @@ fn every_order_of_four_chunks_counts_the_same() {
         for desk in [Some(&*DESK), SERVER_DESK.as_ref()].into_iter().flatten() {
             for order in orders(4) {
                 for (early, together) in [(false, false), (true, false), (true, true)] {
-                    let schedule = Schedule { sizes: vec![1], order: order.clone(), early: vec![early], together };
+                    let schedule = Schedule { sizes: vec![1], order: order.clone(), early: vec![early], together, at_once: false };
                     let seen = desk.run_all(&history, &vec![schedule; history.len()]);
                     assert_eq!(seen, wanted, "order {order:?}, early {early}, together {together}\n{}", describe(&history));
                 }
@@ -496,7 +534,7 @@ fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
         let history = [deliver(1, vec![doc("p", true)]), deliver(2, vec![doc("p", true), living])];
         let wanted = expected(&DESK.catalogue, &history);
         for order in orders(2) {
-            let schedule = Schedule { sizes: vec![1], order, early: vec![false], together: false };
+            let schedule = Schedule { sizes: vec![1], order, early: vec![false], together: false, at_once: false };
             assert_eq!(DESK.run_all(&history, &[schedule.clone(), schedule.clone()]), wanted, "{schedule:?}\n{}", describe(&history));
         }
     }

@@ -209,7 +209,7 @@ impl Desk {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let key = Some(Key::new(step.key.as_str()).expect("a key"));
         let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Conditions::default(), caller: "test".into() };
-        let ended = edit::run(&self.catalogue, store, &evaluator, edit).expect("the store works");
+        let ended = edit::run(&Arc::new(Rules::new(&self.catalogue)), store, &evaluator, edit).expect("the store works");
         assert!(matches!(ended, Edited::Done { .. } | Edited::Missing), "{step:?}: {ended:?}");
     }
 

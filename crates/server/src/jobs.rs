@@ -177,33 +177,18 @@ pub async fn retry(ctx: Ctx) -> Answer {
 /// `?profile=&source=&as_of=&name=` with the documents as the body, or `&path=` of a file on the server.
 pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     ctx.caller.need(Role::Write)?;
-    let (profile, source) = (ctx.params.one("profile")?, ctx.params.one("source")?);
-    let as_of = match ctx.params.one("as_of")? {
-        None => None,
-        Some(text) => {
-            let time = from_text(&text, &FieldType::Timestamp, None).map_err(|error| Problem::bad(format!("as_of: {error}")))?;
-            time.as_int()
-        }
-    };
-    let name = ctx.params.one("name")?;
-    let path = ctx.params.one("path")?;
+    let described = Described::read(&mut ctx)?;
+    let path = named(&mut ctx, "path")?;
     let dry_run = ctx.params.flag("dry_run")?;
     ctx.params.end()?;
-    for named in [&profile, &source, &name, &path].into_iter().flatten() {
-        if named.len() > 255 || named.chars().any(char::is_control) {
-            return Err(Problem::bad("names have at most 255 bytes and no control characters"));
-        }
-    }
     if dry_run {
-        let name = name.as_deref().unwrap_or("documents");
-        return tried(&ctx, body, name, path, Request { files: Vec::new(), profile, source, tenant: ctx.tenant.clone(), as_of, part: None }).await;
+        return tried(&ctx, body, described, path).await;
     }
     let job = match path {
-        Some(path) => of_file(&ctx, &path, profile, source, as_of).await?,
+        Some(path) => of_file(&ctx, described.request(&ctx, own_file(&ctx, &path)?)).await?,
         None => {
             let size = ctx.header(header::CONTENT_LENGTH)?.and_then(|size| size.parse().ok());
-            let name = format!("{UPLOADED}{}", name.as_deref().unwrap_or("documents"));
-            of_upload(&ctx, body, Upload { name, size, profile, source, tenant: ctx.tenant.clone(), as_of }).await?
+            of_upload(&ctx, body, described.upload(&ctx, size)).await?
         }
     };
     let mut response = json_answer(StatusCode::ACCEPTED, shown(&job, ctx.app.store.clock()).to_string());
@@ -213,9 +198,57 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     Ok(response)
 }
 
-async fn of_file(ctx: &Ctx, path: &str, profile: Option<String>, source: Option<String>, as_of: Option<i64>) -> Answer<Job> {
-    let file = own_file(ctx, path)?;
-    let request = Request { files: vec![file], profile, source, tenant: ctx.tenant.clone(), as_of, part: None };
+/// What documents are, as their sender says.
+pub struct Described {
+    profile: Option<String>,
+    source: Option<String>,
+    as_of: Option<i64>,
+    name: Option<String>,
+}
+
+/// A parameter that is a name.
+fn named(ctx: &mut Ctx, parameter: &'static str) -> Answer<Option<String>> {
+    let named = ctx.params.one(parameter)?;
+    let is_wrong = |named: &String| named.len() > 255 || named.chars().any(char::is_control);
+    match named.as_ref().is_some_and(is_wrong) {
+        true => Err(Problem::bad("names have at most 255 bytes and no control characters")),
+        false => Ok(named),
+    }
+}
+
+impl Described {
+    /// Reads `?profile=&source=&as_of=&name=`.
+    ///
+    /// # Errors
+    /// 400 when one of them cannot be read.
+    pub fn read(ctx: &mut Ctx) -> Answer<Self> {
+        let as_of = match ctx.params.one("as_of")? {
+            None => None,
+            Some(text) => {
+                let time = from_text(&text, &FieldType::Timestamp, None).map_err(|error| Problem::bad(format!("as_of: {error}")))?;
+                time.as_int()
+            }
+        };
+        Ok(Self { profile: named(ctx, "profile")?, source: named(ctx, "source")?, as_of, name: named(ctx, "name")? })
+    }
+
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or("documents")
+    }
+
+    /// The same as bytes that come in, `size` of them if that is known.
+    pub fn upload(self, ctx: &Ctx, size: Option<u64>) -> Upload {
+        let name = format!("{UPLOADED}{}", self.name());
+        Upload { name, size, profile: self.profile, source: self.source, tenant: ctx.tenant.clone(), as_of: self.as_of }
+    }
+
+    /// The same as a file.
+    fn request(self, ctx: &Ctx, file: PathBuf) -> Request {
+        Request { files: vec![file], profile: self.profile, source: self.source, tenant: ctx.tenant.clone(), as_of: self.as_of, part: None }
+    }
+}
+
+async fn of_file(ctx: &Ctx, request: Request) -> Answer<Job> {
     let app = ctx.app.clone();
     ctx.reaches_store();
     blocking(move || {
@@ -237,14 +270,14 @@ const TRIED: Wanted = Wanted { documents: 1_000, troubles: 100 };
 const MOST_TRIED: u64 = 64 << 20;
 
 /// What an import would make of its first documents; nothing is changed.
-async fn tried(ctx: &Ctx, body: Body, name: &str, path: Option<String>, request: Request) -> Answer {
+async fn tried(ctx: &Ctx, body: Body, described: Described, path: Option<String>) -> Answer {
     let failed = |error: std::io::Error| Problem::busy(format!("there is no room for it: {error}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let file = match path {
         Some(path) => own_file(ctx, &path)?,
         None => {
             // rules may look at the name
-            let name = Path::new(name).file_name().unwrap_or("documents".as_ref());
+            let name = Path::new(described.name()).file_name().unwrap_or("documents".as_ref());
             let file = folder.path().join(name);
             let mut out = std::fs::File::create(&file).map_err(failed)?;
             let (mut stream, mut taken) = (body.into_data_stream(), 0);
@@ -262,7 +295,7 @@ async fn tried(ctx: &Ctx, body: Body, name: &str, path: Option<String>, request:
     };
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let request = Request { files: vec![file], ..request };
+    let request = described.request(ctx, file);
     let preview = blocking(move || import::dry_run(&app.catalogue, &*app.store, &request, TRIED)).await;
     drop(folder);
     Ok(json_answer(StatusCode::OK, preview?.to_json().to_string()))

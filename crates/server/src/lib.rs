@@ -12,6 +12,7 @@ pub mod cache;
 mod connection;
 mod counts;
 mod coverage;
+mod deliver;
 mod events;
 mod guard;
 mod history;
@@ -54,6 +55,7 @@ use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_engine::ask::{Asker, Status, Wish};
 use stook_engine::pick::Picks;
+use stook_engine::settle::Rules;
 use stook_query::Compiled;
 use stook_store::Store;
 use tokio::sync::Semaphore;
@@ -118,6 +120,7 @@ impl Default for Options {
 /// Everything that requests share.
 pub struct App {
     pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) rules: Arc<Rules>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) reads: Reads,
     pub(crate) asker: Arc<Asker>,
@@ -167,6 +170,7 @@ impl App {
             bulk: Gate::new(options.bulk),
             watch: Gate::new(options.watch),
             gathered: Arc::new(Semaphore::new(guard::MOST_GATHERED)),
+            rules: Arc::new(Rules::new(&catalogue)),
             catalogue,
             store,
             reads,
@@ -226,6 +230,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/v1/{tenant}/lab/{run}", get(runs::one).layer(CompressionLayer::new()))
         .route("/v1/{tenant}/lab/{run}/report", get(runs::report).layer(CompressionLayer::new()))
         .route("/v1/{tenant}/pick", post(transitions::pick))
+        .route("/v1/{tenant}/deliver", post(deliver::create))
         .route("/v1/{tenant}/jobs", get(jobs::list))
         .route("/v1/{tenant}/jobs/{job}", get(jobs::one))
         .route("/v1/{tenant}/jobs/{job}/journal", get(jobs::journal))

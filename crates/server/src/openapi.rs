@@ -21,6 +21,7 @@ use stook_catalogue::value::{FieldType, Value};
 use stook_engine::ask::WHEN;
 use stook_query::MOST_TEXT;
 use stook_store::Tenant;
+use stook_store::journal::OUTCOMES;
 use stook_store::tag::MOST_NAME;
 
 /// Integers that every JSON reader keeps.
@@ -328,6 +329,30 @@ fn job_schema() -> Json {
     })
 }
 
+fn delivered_schema() -> Json {
+    let text = json!({ "type": ["string", "null"] });
+    let (number, outcome) = (json!({ "type": "integer", "minimum": 1 }), json!({ "enum": OUTCOMES.map(|(_, name)| name) }));
+    let record = json!({
+        "type": "object",
+        "properties": { "document": number, "collection": text, "key": text, "outcome": outcome },
+        "required": ["document", "collection", "key", "outcome"]
+    });
+    let trouble = json!({
+        "type": "object",
+        "properties": { "document": number, "offset": { "type": "integer" }, "key": text, "failed": { "type": "boolean" }, "reason": { "type": "string" } },
+        "required": ["document", "offset", "failed", "reason"]
+    });
+    json!({
+        "type": "object",
+        "properties": {
+            "counts": { "type": "object", "additionalProperties": { "type": "integer" } },
+            "records": { "type": "array", "items": record },
+            "troubles": { "type": "array", "items": trouble }
+        },
+        "required": ["counts", "records", "troubles"]
+    })
+}
+
 fn general(add: &mut impl FnMut(String, &str, Json)) {
     let text = || json!({ "type": "string", "pattern": NO_NUL });
     let object = || json!({ "type": "object" });
@@ -501,8 +526,18 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .json(202, "The job.", reference("job"))
         .json(200, "What a dry run found.", object())
         .problems(&[408, 409]);
-    import.0["requestBody"]["description"] = "The documents, also compressed with gzip or zstd.".into();
+    let compressed = "The documents, also compressed with gzip or zstd.";
+    import.0["requestBody"]["description"] = compressed.into();
     add("/v1/{tenant}/import".into(), "post", import.guarded());
+    let mut deliver = Operation::new("deliver", "jobs", "Write a few documents at once, in one commit, without a job")
+        .query("profile", text(), "A profile of the catalogue.")
+        .query("source", text(), "A source; it is found by content where only one can read it.")
+        .query("as_of", json!({ "type": "string", "format": "date-time" }), "When the delivery was true; now where nothing is said.")
+        .query("name", text(), "What the documents are called.")
+        .body(true, &media, json!({}))
+        .json(200, "What became of each document.", delivered_schema());
+    deliver.0["requestBody"]["description"] = compressed.into();
+    add("/v1/{tenant}/deliver".into(), "post", deliver.guarded());
     let run = json!({ "type": "object", "properties": { "name": text(), "bytes": { "type": "integer" }, "written": text() }, "required": ["name", "bytes", "written"] });
     let runs = json!({ "type": "object", "properties": { "runs": { "type": "array", "items": run } }, "required": ["runs"] });
     add("/v1/{tenant}/lab".into(), "get", Operation::new("runs", "lab", "Runs of the lab").json(200, "Runs, the newest first.", runs).guarded());

@@ -390,7 +390,7 @@ async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<
     let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action: action(fields), conditions, caller: ctx.caller.name.to_string() };
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let edited = blocking(move || app.with_evaluator(|evaluator| edit::run(&app.catalogue, &*app.store, evaluator, edit))).await?;
+    let edited = blocking(move || app.with_evaluator(|evaluator| edit::run(&app.rules, &*app.store, evaluator, edit))).await?;
     Ok(match edited {
         Edited::Done { record, .. } if !record.alive => StatusCode::NO_CONTENT.into_response(),
         Edited::Done { created, record, .. } => {

@@ -569,8 +569,25 @@ impl Pending {
     /// # Errors
     /// When it was not written.
     pub fn wait(self) -> Result<Receipt> {
-        self.0.recv().map_or_else(|_| Err(StoreError::Other("the store was closed".into())), |(result, _)| result)
+        self.answer().0
     }
+
+    /// The same, for who asks the unit what became of it.
+    ///
+    /// # Errors
+    /// When it was not written.
+    pub fn wait_for_unit(self) -> Result<(Receipt, Box<dyn Unit>)> {
+        let (result, unit) = self.answer();
+        Ok((result?, unit.ok_or_else(closed)?))
+    }
+
+    fn answer(self) -> Answered {
+        self.0.recv().unwrap_or_else(|_| (Err(closed()), None))
+    }
+}
+
+fn closed() -> StoreError {
+    StoreError::Other("the store was closed".into())
 }
 
 /// Hears of this process's commits, so that a cache of records can be exact. The stand of a store is a number that grows with

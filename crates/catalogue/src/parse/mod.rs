@@ -48,8 +48,23 @@ struct Reader<'t> {
 const RESERVED: [&str; 12] = ["meta", "args", "now", "caller", "role", "key", "tag", "true", "false", "null", "in", "conflict"];
 
 /// What stands in paths of the API where collections do, now or later.
-const API_WORDS: [&str; 14] =
-    ["query", "lookup", "pick", "jobs", "tokens", "import", "export", "tags", "coverage", "conflicts", "queue", "services", "suggest", "lab"];
+const API_WORDS: [&str; 15] = [
+    "query",
+    "lookup",
+    "pick",
+    "jobs",
+    "tokens",
+    "import",
+    "deliver",
+    "export",
+    "tags",
+    "coverage",
+    "conflicts",
+    "queue",
+    "services",
+    "suggest",
+    "lab",
+];
 
 /// Most fields of a collection.
 const MAX_FIELDS: usize = 500;

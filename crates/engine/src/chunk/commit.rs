@@ -8,6 +8,7 @@ use crate::settle::snapshot::{self, Ledger, Part};
 use crate::settle::{AtOnce, By, Changed, Followed, Rules, at_once};
 use crate::tags::{Changing, Tagger};
 use crate::{EngineError, Result, split};
+use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -76,6 +77,8 @@ pub struct MappedChunk {
     troubles: Vec<Trouble>,
     /// Documents that failed, as far as they are kept.
     kept: Vec<(u64, Vec<u8>)>,
+    /// Who is named where changes are logged.
+    caller: String,
 }
 
 /// Bytes that are kept of a document that failed.
@@ -89,6 +92,8 @@ pub struct ChunkInput<'i> {
     pub slice: &'i Slice,
     /// Its file.
     pub file: &'i JobFile,
+    /// The bytes, where they are at hand.
+    pub bytes: Option<Bytes>,
 }
 
 impl MappedChunk {
@@ -108,7 +113,7 @@ impl MappedChunk {
         let now = store.clock();
         let syntax = split::syntax(input.file).ok_or_else(|| EngineError::Wrong("the chunk's file has no syntax".into()))?;
         let mut chunk = Parts::default();
-        read::documents(slice, input.file, syntax, source, |found, bytes| {
+        read::documents((slice, input.file, input.bytes.as_ref()), syntax, source, |found, bytes| {
             let (record, offset) = (found.number, found.offset);
             let document = file_start + record;
             chunk.entries.push(Entry { document, record, offset });
@@ -151,7 +156,7 @@ impl MappedChunk {
         })?;
         let Parts { entries, mut records, outside, troubles, kept, .. } = chunk;
         let part = source.replaces.as_ref().map(|replaces| part_of(replaces, &mut records, slice, (store, &context.tenant))).transpose()?;
-        let (context, file) = (context.clone(), slice.file);
+        let (context, file, caller) = (context.clone(), slice.file, format!("job {}", context.policy.job));
         Ok(Self {
             part,
             context,
@@ -171,6 +176,7 @@ impl MappedChunk {
             outside,
             troubles,
             kept,
+            caller,
         })
     }
 
@@ -403,6 +409,11 @@ impl MappedChunk {
         self.journal = Some(self.build_journal());
     }
 
+    /// Names somebody else than the job where changes are logged.
+    pub fn called_by(&mut self, caller: &str) {
+        caller.clone_into(&mut self.caller);
+    }
+
     /// What the chunk would journal as things stand; for a dry run.
     pub fn preview(&mut self) -> ChunkJournal {
         self.build_journal()
@@ -622,10 +633,9 @@ impl Unit for MappedChunk {
     }
 
     fn log(&mut self) -> Vec<Logged> {
-        let caller = format!("job {}", self.context.policy.job);
         let entry = |((collection, key), decision): (&(usize, Key), &Decision)| {
             let change = decision.logged.clone()?;
-            Some(Logged { collection: *collection, key: key.clone(), transition: None, caller: caller.clone(), change })
+            Some(Logged { collection: *collection, key: key.clone(), transition: None, caller: self.caller.clone(), change })
         };
         self.decisions.iter().filter_map(entry).collect()
     }

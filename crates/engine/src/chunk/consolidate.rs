@@ -6,6 +6,7 @@
 //! of the job comes later.
 
 use super::map::Statement;
+use crate::deliver::NO_JOB;
 use crate::settle::{By, Changed, Followed, Rules, carry_settled};
 use crate::tags::document::{self, DocumentChanges};
 use serde_json::{Map, Value as Json, json};
@@ -24,12 +25,19 @@ use stook_store::{Change, Content, Result, StoredRecord, Version};
 /// What an import does with documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// The job.
+    /// The job; 0 for none: then nothing that was written before is its own.
     pub job: JobId,
     /// For records that existed before it.
     pub matched: Matched,
     /// For the others.
     pub unmatched: Unmatched,
+}
+
+impl Policy {
+    /// Whether what this job has written is what is asked about.
+    fn wrote(&self, job: JobId) -> bool {
+        self.job != NO_JOB && self.job == job
+    }
 }
 
 /// A statement with its document's number and the number of the map that made it.
@@ -148,11 +156,10 @@ impl<'c> Decider<'c> {
             None => Vec::new(),
             Some(record) => unpack(&record.contributions, self.collection, &record.golden, record.raw.as_deref())?,
         };
-        let job = self.policy.job;
-        let touched = old.iter().any(|contribution| contribution.origin.job == job);
+        let touched = old.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
         // what was deleted can be withdrawn still: a withdrawal that empties or ends a record must not hide it from the next
         let withdraws = self.policy.matched == Matched::Withdraw;
-        let existed = stored.is_some_and(|record| record.created_job != job && (record.alive || touched || withdraws));
+        let existed = stored.is_some_and(|record| !self.policy.wrote(record.created_job) && (record.alive || touched || withdraws));
         let all = |outcome: Outcome, reason: Option<&str>| Decision {
             outcomes: statements.iter().map(|_| (outcome, reason.map(str::to_owned))).collect(),
             ..Decision::default()
@@ -188,7 +195,7 @@ impl<'c> Decider<'c> {
             decided.push(contributor);
             let own = statements.iter().enumerate().filter(|(_, other)| &*other.statement.contributor == contributor);
             let present = old.iter().find(|contribution| &*contribution.contributor == contributor);
-            let in_job = present.filter(|contribution| contribution.origin.job == job);
+            let in_job = present.filter(|contribution| self.policy.wrote(contribution.origin.job));
             let before = match (in_job, present) {
                 (Some(in_job), _) => in_job.before,
                 (None, Some(present)) => {

@@ -22,7 +22,10 @@ enum Input {
     Stream(Box<dyn Read + Send>),
 }
 
-fn input(slice: &Slice, file: &JobFile) -> Result<Input> {
+fn input(slice: &Slice, file: &JobFile, at_hand: Option<&Bytes>) -> Result<Input> {
+    if let Some(bytes) = at_hand {
+        return Ok(Input::Whole(bytes.clone()));
+    }
     let failed = |error| EngineError::File { path: file.path.clone(), error };
     if let Some(payload) = &slice.payload {
         let bytes = zstd::bulk::decompress(payload, slice.length.min(WHOLE) as usize).map_err(failed)?;
@@ -50,7 +53,7 @@ fn input(slice: &Slice, file: &JobFile) -> Result<Input> {
 /// # Errors
 /// When the file cannot be read, or the chunk is longer than [`WHOLE`].
 pub fn bytes(slice: &Slice, file: &JobFile) -> Result<Bytes> {
-    match input(slice, file)? {
+    match input(slice, file, None)? {
         Input::Whole(bytes) => Ok(bytes),
         Input::Stream(_) => Err(EngineError::Wrong(format!("the chunk has {} bytes, most of them in a document that is too long", slice.length))),
     }
@@ -61,9 +64,14 @@ pub fn bytes(slice: &Slice, file: &JobFile) -> Result<Bytes> {
 ///
 /// # Errors
 /// When the file cannot be read, or what `visit` says.
-pub fn documents(slice: &Slice, file: &JobFile, syntax: Syntax, source: &Source, mut visit: impl FnMut(Found, Bytes) -> Result<()>) -> Result<()> {
+pub fn documents(
+    (slice, file, at_hand): (&Slice, &JobFile, Option<&Bytes>),
+    syntax: Syntax,
+    source: &Source,
+    mut visit: impl FnMut(Found, Bytes) -> Result<()>,
+) -> Result<()> {
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
-    match input(slice, file)? {
+    match input(slice, file, at_hand)? {
         Input::Whole(bytes) => each(&bytes, scanner, slice.file_documents, slice.offset, |found, own| {
             let complete = match found.head.complete(own) {
                 Cow::Borrowed(own) => bytes.slice_ref(own),

@@ -124,7 +124,7 @@ impl Writer {
         let (answer, pending) = mpsc::channel();
         let line = match urgency {
             Urgency::Bulk => Line::Bulk,
-            Urgency::Interactive if unit.fence().is_some() || unit.call().is_some() || unit.knows_tags().is_some() => Line::Alone,
+            Urgency::Interactive if is_on_its_own(&*unit) => Line::Alone,
             Urgency::Interactive => Line::Together,
         };
         self.shared.put(line, Request { since: Instant::now(), unit, answer });
@@ -143,6 +143,12 @@ impl Drop for Writer {
             }
         }
     }
+}
+
+/// Whether a unit asks more of its transaction than one for several can answer.
+fn is_on_its_own(unit: &dyn Unit) -> bool {
+    let relies = unit.relies().is_some_and(|reliance| !reliance.records.is_empty() || !reliance.ranges.is_empty());
+    relies || unit.fence().is_some() || unit.call().is_some() || unit.knows_tags().is_some()
 }
 
 /// Rows of a table of which nothing need be known.

@@ -1,0 +1,77 @@
+//! Documents that are written while somebody waits: one unit, durable when it is answered. It makes no job and no journal; what
+//! became of each document is the answer. Everything else is what an import does with them.
+
+use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
+use crate::import::{self, Upload};
+use crate::settle::Rules;
+use crate::split::{self, CHUNK_DOCUMENTS};
+use crate::{EngineError, Result};
+use bytes::Bytes;
+use std::io::Read;
+use std::sync::Arc;
+use stook_formats::read::open_bytes;
+use stook_store::journal::{Counts, Line, Trouble, unpack};
+use stook_store::queue::{JobFile, JobId, Slice};
+use stook_store::{Store, StoreError, Urgency};
+
+/// Most documents that are written at once; more are an import.
+pub const MOST_DOCUMENTS: u32 = CHUNK_DOCUMENTS;
+/// Most bytes of them, unpacked.
+const MOST_BYTES: u64 = 16 << 20;
+/// The job of what no job has written: what it wrote before is never its own.
+pub const NO_JOB: JobId = 0;
+
+/// What became of documents.
+#[derive(Debug, Default)]
+pub struct Delivered {
+    /// Sums.
+    pub counts: Counts,
+    /// The outcome of each document in each collection that it reached.
+    pub lines: Vec<Line>,
+    /// Failures and warnings.
+    pub troubles: Vec<Trouble>,
+}
+
+/// Writes documents in one commit. `caller` is named where changes are logged.
+///
+/// # Errors
+/// [`EngineError::Wrong`] when they do not fit the definition or are too many; when the store fails.
+pub fn run(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &str, bytes: Bytes) -> Result<Delivered> {
+    let catalogue = &rules.catalogue;
+    let failed = |error| EngineError::File { path: delivery.name.clone(), error };
+    let named = import::named_source(catalogue, delivery.source.as_deref(), delivery.profile.as_deref())?;
+    let opened = open_bytes(Box::new(std::io::Cursor::new(bytes))).map_err(failed)?;
+    let Some(found) = opened.syntax else { return Err(EngineError::Wrong("there are no documents".into())) };
+    let index = match named {
+        Some(source) => source,
+        None => import::guess_source(catalogue, Some(found), &delivery.name)?,
+    };
+    let source = &catalogue.sources[index];
+    if source.replaces.is_some() {
+        let reason = format!("files of source `{}` take the place of others as a whole; import them", source.name);
+        return Err(EngineError::Wrong(reason));
+    }
+    let syntax = split::fitting(found, source, &delivery.name)?;
+    let mut whole = Vec::new();
+    opened.bytes.take(MOST_BYTES + 1).read_to_end(&mut whole).map_err(failed)?;
+    if whole.len() as u64 > MOST_BYTES {
+        return Err(EngineError::Wrong(format!("they have more than {} MiB; import them", MOST_BYTES >> 20)));
+    }
+    let received = delivery.as_of.unwrap_or_else(|| store.clock());
+    let policy = import::policy(catalogue, delivery.profile.as_deref(), NO_JOB)?;
+    let context = JobContext { rules: rules.clone(), tenant: delivery.tenant.clone(), source: index, policy, received };
+    let (size, name) = (whole.len() as u64, Some(syntax.name().to_owned()));
+    let file = JobFile { path: delivery.name.clone(), size, modified: received, syntax: name, compressed: false, part: None };
+    let slice = Slice { length: size, is_last: true, ..Slice::default() };
+    let input = ChunkInput { slice: &slice, file: &file, bytes: Some(whole.into()) };
+    let mut chunk = MappedChunk::map(&context, store, &input, None)?;
+    if chunk.documents() > MOST_DOCUMENTS as usize {
+        return Err(EngineError::Wrong(format!("there are more than {MOST_DOCUMENTS} documents; import them")));
+    }
+    chunk.called_by(caller);
+    chunk.consolidate(store)?;
+    chunk.prepare();
+    let (_, mut unit) = store.submit(Box::new(chunk), Urgency::Interactive).wait_for_unit()?;
+    let Some(journal) = unit.journal() else { return Ok(Delivered::default()) };
+    Ok(Delivered { counts: journal.counts, lines: unpack(&journal.lines).map_err(StoreError::from)?, troubles: journal.troubles.clone() })
+}

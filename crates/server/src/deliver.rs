@@ -1,0 +1,53 @@
+//! Documents that are written at once, and what became of each: for those who have a few and wait for them.
+
+use crate::jobs::Described;
+use crate::problem::{Answer, Problem};
+use crate::records::{blocking, json_answer};
+use crate::request::Ctx;
+use axum::body::Body;
+use axum::http::StatusCode;
+use serde_json::{Value as Json, json};
+use stook_engine::deliver::{self, Delivered};
+use stook_store::access::Role;
+use stook_store::journal::{Line, Outcome, Trouble};
+
+/// `?profile=&source=&as_of=&name=` with the documents as the body.
+pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
+    ctx.caller.need(Role::Write)?;
+    let described = Described::read(&mut ctx)?;
+    ctx.params.end()?;
+    // the guard has read it, and knows how long it may be
+    let bytes = axum::body::to_bytes(body, usize::MAX).await.map_err(Problem::unread)?;
+    let delivery = described.upload(&ctx, Some(bytes.len() as u64));
+    ctx.reaches_store();
+    let (app, caller) = (ctx.app.clone(), ctx.caller.name.clone());
+    let delivered = blocking(move || deliver::run(&app.rules, &*app.store, &delivery, &caller, bytes)).await?;
+    let failed = delivered.counts.of(Outcome::Failed);
+    if failed > 0 && delivered.lines.iter().all(|line| line.outcome == Outcome::Failed) {
+        return Err(Problem::wrong(delivered.troubles.iter().filter(|trouble| trouble.failed).map(in_words).collect()));
+    }
+    Ok(json_answer(StatusCode::OK, shown(&ctx, &delivered).to_string()))
+}
+
+fn in_words(trouble: &Trouble) -> String {
+    let key = trouble.key.as_ref().map(|key| format!(", record {key:?}")).unwrap_or_default();
+    format!("document {} at byte {}{key}: {}", trouble.record, trouble.offset, trouble.reason)
+}
+
+fn shown(ctx: &Ctx, delivered: &Delivered) -> Json {
+    let collections = &ctx.app.catalogue.collections;
+    let line = |line: &Line| {
+        json!({
+            "document": line.document,
+            "collection": collections.get(line.collection).map(|collection| &collection.name),
+            "key": (!line.key.is_empty()).then_some(&*line.key),
+            "outcome": line.outcome.name(),
+        })
+    };
+    let trouble = |trouble: &Trouble| json!({ "document": trouble.record, "offset": trouble.offset, "key": trouble.key, "failed": trouble.failed, "reason": trouble.reason });
+    json!({
+        "counts": delivered.counts,
+        "records": delivered.lines.iter().map(line).collect::<Vec<_>>(),
+        "troubles": delivered.troubles.iter().map(trouble).collect::<Vec<_>>(),
+    })
+}
