@@ -459,26 +459,19 @@ fn posts(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running) -> R
     for round in 0..3 {
         let fresh = bench.path(&format!("posts{round}.sqlite"));
         let reference = |number: u64| (80_000_000_000 + round * 1_000_000 + number).to_string();
-        // a business, and what a sample says of it: two records, which the peer writes in one transaction
-        let own_request = |number: u64| {
-            let (place, ref_) = (number % 2, reference(number / 2));
-            if place == 0 {
-                return ("/v1/main/business".to_owned(), json!({ "ref": ref_ }).to_string());
-            }
-            let body = json!({ "ref": ref_, "sample": "s1", "name": format!("Posted {number} x"), "trading_as": "Post", "attributes": { "region": "GB", "currency": "S" } });
-            ("/v1/main/version".to_owned(), body.to_string())
-        };
+        // a business, and what a sample says of it: two records in one transaction, of the same bytes that the peer is sent
+        let flat = |number: u64| json!({ "sampleUnitRef": reference(number), "sampleUnitType": "B", "sampleSummaryId": "s1", "runame1": "Posted", "runame2": number.to_string(), "runame3": "x", "tradstyle1": "Post", "tradstyle2": "", "tradstyle3": "", "region": "GB", "currency": "S" });
+        let own_request = |number: u64| ("/v1/main/deliver?source=sample".to_owned(), flat(number).to_string());
         let running = bench.serve("businesses", &fresh, &["--workers", "0"])?;
-        own.push(by_eight(&running, 2 * BUSINESSES, own_request)? / 2.0);
+        own.push(by_eight(&running, BUSINESSES, own_request)?);
         drop(running);
         if let Some(url) = bench.url("posts") {
             if round == 0 {
                 bench.stook("businesses", &url, &["prepare"])?;
             }
             let running = bench.serve("businesses", &url, &["--workers", "0"])?;
-            of_server.push(by_eight(&running, 2 * BUSINESSES, own_request)? / 2.0);
+            of_server.push(by_eight(&running, BUSINESSES, own_request)?);
         }
-        let flat = |number: u64| json!({ "sampleUnitRef": reference(number), "sampleUnitType": "B", "sampleSummaryId": "s1", "runame1": "Posted", "runame2": number.to_string(), "runame3": "x", "tradstyle1": "Post", "tradstyle2": "", "tradstyle3": "", "region": "GB", "currency": "S" });
         theirs.push(by_eight(python_served, 800, |number| ("/businesses".into(), flat(number).to_string()))?);
     }
     figures.ratio("single businesses by 8 clients, durable, file", &own, "per s", "Flask register", &theirs, 8.0);

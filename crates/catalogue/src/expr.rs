@@ -16,9 +16,10 @@ use cel::objects::{Key as CelKey, Map as CelMap};
 use cel::{Context, ExecutionError, Program, Value as Cel};
 use regex::Regex;
 use serde_json::Value as Json;
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A value as CEL has it.
 pub type CelValue = Cel;
@@ -253,15 +254,55 @@ fn clean(message: &str) -> String {
     format!("not CEL: {lower}")
 }
 
-/// Evaluates expressions. One per thread: building it registers the functions, evaluating borrows it.
+/// Evaluates expressions. One per thread: evaluating borrows it. What CEL needs is made when something is not plain, and left to
+/// the next evaluator of the same tables.
 pub struct Evaluator {
-    root: Context<'static, 'static>,
+    root: OnceCell<Root>,
     tables: Arc<Tables>,
+}
+
+/// CEL with its functions, which cost more to register than most expressions to evaluate.
+type Root = Context<'static, 'static>;
+
+/// Those that no evaluator has, by their tables.
+static SPARE: Mutex<Vec<(Weak<Tables>, Root)>> = Mutex::new(Vec::new());
+/// Most of them.
+const MOST_SPARE: usize = 64;
+
+fn spare() -> MutexGuard<'static, Vec<(Weak<Tables>, Root)>> {
+    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Evaluator {
+    fn drop(&mut self) {
+        let Some(root) = self.root.take() else { return };
+        let mut spare = spare();
+        if spare.len() >= MOST_SPARE {
+            spare.retain(|(tables, _)| tables.strong_count() > 0);
+        }
+        if spare.len() < MOST_SPARE {
+            spare.push((Arc::downgrade(&self.tables), root));
+        }
+    }
 }
 
 impl Evaluator {
     /// An evaluator that knows the constant tables.
     pub fn new(tables: Arc<Tables>) -> Self {
+        Self { root: OnceCell::new(), tables }
+    }
+
+    fn root(&self) -> &Root {
+        self.root.get_or_init(|| {
+            let mut spare = spare();
+            let own = spare.iter().rposition(|(tables, _)| std::ptr::eq(tables.as_ptr(), Arc::as_ptr(&self.tables)));
+            let found = own.map(|own| spare.swap_remove(own).1);
+            drop(spare);
+            found.unwrap_or_else(|| Self::make_root(&self.tables))
+        })
+    }
+
+    fn make_root(tables: &Arc<Tables>) -> Root {
         let mut root = Context::default();
         // `add_function` only fails for names the standard library has; a test calls every one of these.
         let _ = root.add_function("coalesce", |Arguments(args): Arguments| {
@@ -269,9 +310,10 @@ impl Evaluator {
         });
         let _ = root.add_function("squash", |Arguments(args): Arguments| squash(&args));
         let _ = root.add_function("without", |Arguments(args): Arguments| without(&args));
-        let (known, own) = (tables.clone(), tables.clone());
-        let _ = root.add_function("lookup", move |Arguments(args): Arguments| lookup(&tables, &args));
-        let _ = root.add_function("keys", move |Arguments(args): Arguments| keys(&known, &args));
+        // whoever evaluates has them
+        let (for_lookup, for_keys) = (Arc::downgrade(tables), Arc::downgrade(tables));
+        let _ = root.add_function("lookup", move |Arguments(args): Arguments| lookup(&for_lookup.upgrade().unwrap_or_default(), &args));
+        let _ = root.add_function("keys", move |Arguments(args): Arguments| keys(&for_keys.upgrade().unwrap_or_default(), &args));
         let _ = root.add_function("fold", |text: Arc<String>| Cel::String(Arc::new(fold(&text))));
         let _ = root.add_function("trim", |text: Arc<String>| Cel::String(Arc::new(text.trim().to_owned())));
         let _ = root.add_function("uuid5", |name: Arc<String>, text: Arc<String>| {
@@ -287,7 +329,7 @@ impl Evaluator {
         let _ = root.add_function("sum", |Arguments(args): Arguments| sum(&args));
         let _ = root.add_function("min", |Arguments(args): Arguments| extreme("min", &args, Ordering::Less));
         let _ = root.add_function("max", |Arguments(args): Arguments| extreme("max", &args, Ordering::Greater));
-        Self { root, tables: own }
+        root
     }
 
     /// The value of a plain expression over plain values, which `values` gives by name and member; nothing where it is not
@@ -330,7 +372,7 @@ impl Evaluator {
     /// # Errors
     /// CEL's own message, for example for an addition of text and number.
     pub fn evaluate(&self, expression: &Expression, mut variable: impl FnMut(&str) -> Cel) -> Result<Cel, String> {
-        let mut scope = self.root.new_inner_scope();
+        let mut scope = self.root().new_inner_scope();
         for name in &expression.variables {
             scope.add_variable_from_value(name.as_str(), variable(name));
         }

@@ -16,6 +16,8 @@ use stook_store::{Store, StoreError, Urgency};
 
 /// Most documents that are written at once; more are an import.
 pub const MOST_DOCUMENTS: u32 = CHUNK_DOCUMENTS;
+/// Records that are not read before they are written, where a question costs a round trip.
+const MOST_UNREAD: usize = 16;
 /// Most bytes of them, unpacked.
 const MOST_BYTES: u64 = 16 << 20;
 /// The job of what no job has written: what it wrote before is never its own.
@@ -69,7 +71,9 @@ pub fn run(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &st
         return Err(EngineError::Wrong(format!("there are more than {MOST_DOCUMENTS} documents; import them")));
     }
     chunk.called_by(caller);
-    chunk.consolidate(store)?;
+    if store.is_near() || chunk.records() > MOST_UNREAD || !chunk.consolidate_unread(store)? {
+        chunk.consolidate(store)?;
+    }
     chunk.prepare();
     let (_, mut unit) = store.submit(Box::new(chunk), Urgency::Interactive).wait_for_unit()?;
     let Some(journal) = unit.journal() else { return Ok(Delivered::default()) };

@@ -98,8 +98,8 @@ struct Schedule {
     early: Vec<bool>,
     /// Whether chunks are handed to the store all at once, so that they share a transaction.
     together: bool,
-    /// Whether all of it is written while somebody waits, without a job.
-    at_once: bool,
+    /// Whether all of it is written while somebody waits, without a job, and whether what is stored is read before.
+    at_once: Option<bool>,
 }
 
 /// What a delivery was written as.
@@ -110,7 +110,7 @@ enum Ran {
 
 impl Schedule {
     fn one_chunk() -> Self {
-        Self { sizes: vec![usize::MAX], order: vec![0], early: vec![false], together: false, at_once: false }
+        Self { sizes: vec![usize::MAX], order: vec![0], early: vec![false], together: false, at_once: None }
     }
 }
 
@@ -164,14 +164,16 @@ impl Desk {
     }
 
     /// Writes a delivery in one unit, as `stook_engine::deliver` does.
-    fn run_at_once(&self, tenant: &Tenant, delivery: &Delivery) -> Ran {
+    fn run_at_once(&self, tenant: &Tenant, delivery: &Delivery, reads: bool) -> Ran {
         let text: String = delivery.docs.iter().map(|doc| doc.json() + "\n").collect();
         let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: false, part: None };
         let slice = Slice { length: text.len() as u64, is_last: true, ..Slice::default() };
         let input = ChunkInput { slice: &slice, file: &file, bytes: Some(text.into()) };
         let context = self.context(tenant, delivery, NO_JOB);
         let mut chunk = MappedChunk::map(&context, self.store(0), &input, None).expect("mapped");
-        chunk.consolidate(self.store(0)).expect("consolidated");
+        if reads || !chunk.consolidate_unread(self.store(0)).expect("consolidated") {
+            chunk.consolidate(self.store(0)).expect("consolidated");
+        }
         chunk.prepare();
         let (_, mut unit) = self.store(0).submit(Box::new(chunk), Urgency::Interactive).wait_for_unit().expect("written");
         Ran::AtOnce(unit.journal().expect("a journal").clone())
@@ -179,8 +181,8 @@ impl Desk {
 
     /// Runs a delivery as a job and checks that its counts and its journal say the same.
     fn run(&self, tenant: &Tenant, delivery: &Delivery, schedule: &Schedule) -> Ran {
-        if schedule.at_once {
-            return self.run_at_once(tenant, delivery);
+        if let Some(reads) = schedule.at_once {
+            return self.run_at_once(tenant, delivery, reads);
         }
         let source = &self.catalogue.sources[delivery.source];
         let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true, part: None };
@@ -439,7 +441,13 @@ fn delivery() -> impl Strategy<Value = Delivery> {
 
 fn schedule() -> impl Strategy<Value = Schedule> {
     let sizes = prop::collection::vec(1usize..3, 1..4);
-    (sizes, prop::collection::vec(any::<u16>(), 7), prop::collection::vec(any::<bool>(), 7), any::<bool>(), prop::bool::weighted(0.25))
+    (
+        sizes,
+        prop::collection::vec(any::<u16>(), 7),
+        prop::collection::vec(any::<bool>(), 7),
+        any::<bool>(),
+        prop::option::weighted(0.3, any::<bool>()),
+    )
         .prop_map(|(sizes, order, early, together, at_once)| Schedule { sizes, order, early, together, at_once })
 }
 
@@ -514,7 +522,7 @@ fn every_order_of_four_chunks_counts_the_same() {
         for desk in [Some(&*DESK), SERVER_DESK.as_ref()].into_iter().flatten() {
             for order in orders(4) {
                 for (early, together) in [(false, false), (true, false), (true, true)] {
-                    let schedule = Schedule { sizes: vec![1], order: order.clone(), early: vec![early], together, at_once: false };
+                    let schedule = Schedule { sizes: vec![1], order: order.clone(), early: vec![early], together, at_once: None };
                     let seen = desk.run_all(&history, &vec![schedule; history.len()]);
                     assert_eq!(seen, wanted, "order {order:?}, early {early}, together {together}\n{}", describe(&history));
                 }
@@ -534,7 +542,7 @@ fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
         let history = [deliver(1, vec![doc("p", true)]), deliver(2, vec![doc("p", true), living])];
         let wanted = expected(&DESK.catalogue, &history);
         for order in orders(2) {
-            let schedule = Schedule { sizes: vec![1], order, early: vec![false], together: false, at_once: false };
+            let schedule = Schedule { sizes: vec![1], order, early: vec![false], together: false, at_once: None };
             assert_eq!(DESK.run_all(&history, &[schedule.clone(), schedule.clone()]), wanted, "{schedule:?}\n{}", describe(&history));
         }
     }

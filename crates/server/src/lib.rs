@@ -48,8 +48,8 @@ use metrics::Metrics;
 use reads::Reads;
 use request::Ctx;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
@@ -140,7 +140,6 @@ pub struct App {
     pub(crate) gathered: Arc<Semaphore>,
     pub(crate) options: Options,
     pub(crate) openapi: bytes::Bytes,
-    evaluators: Mutex<Vec<Evaluator>>,
     /// Threads that do whole look-ups: more would only take the processor from each other.
     pub(crate) lookers: Arc<Semaphore>,
     /// Set when no new work is taken.
@@ -178,7 +177,6 @@ impl App {
             metrics,
             options,
             openapi,
-            evaluators: Mutex::default(),
             lookers: Arc::new(Semaphore::new(2 * std::thread::available_parallelism().map_or(2, usize::from))),
             ending: AtomicBool::new(false),
             requests: guard::RequestIds::default(),
@@ -192,15 +190,8 @@ impl App {
         self.asker.ask(&self.store, &query.plan, &query.aggregates, Wish { time, ..wish })
     }
 
-    /// Runs `work` with an evaluator of the catalogue's expressions; making one costs more than using it.
-    pub(crate) fn with_evaluator<T>(&self, work: impl FnOnce(&Evaluator) -> T) -> T {
-        let kept = self.evaluators.lock().ok().and_then(|mut kept| kept.pop());
-        let evaluator = kept.unwrap_or_else(|| Evaluator::new(self.catalogue.tables.clone()));
-        let value = work(&evaluator);
-        if let Ok(mut kept) = self.evaluators.lock() {
-            kept.push(evaluator);
-        }
-        value
+    pub(crate) fn evaluator(&self) -> Evaluator {
+        Evaluator::new(self.catalogue.tables.clone())
     }
 
     pub(crate) fn gate(&self, class: Class) -> &Gate {

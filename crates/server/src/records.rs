@@ -291,7 +291,7 @@ pub async fn explain(mut ctx: Ctx) -> Answer {
         let mut explained = found.explain(&app.catalogue, &*app.store, &tenant)?;
         if !found.collection.transitions.is_empty() && found.stored.alive {
             let ask = Ask { tenant: tenant.clone(), collection, transition: 0, args: Arguments::default(), caller, role, call: None };
-            let refused = app.with_evaluator(|evaluator| refused_now(&ask, found.collection, evaluator, &found.stored, app.store.clock()));
+            let refused = refused_now(&ask, found.collection, &app.evaluator(), &found.stored, app.store.clock());
             explained["transitions"] = refused.into_iter().map(|(name, reasons)| (name, Json::from(reasons))).collect::<Map<_, _>>().into();
         }
         if found.collection.tags.is_some() {
@@ -390,7 +390,7 @@ async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<
     let edit = Edit { tenant: ctx.tenant.clone(), collection, key, action: action(fields), conditions, caller: ctx.caller.name.to_string() };
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let edited = blocking(move || app.with_evaluator(|evaluator| edit::run(&app.rules, &*app.store, evaluator, edit))).await?;
+    let edited = blocking(move || edit::run(&app.rules, &*app.store, &app.evaluator(), edit)).await?;
     Ok(match edited {
         Edited::Done { record, .. } if !record.alive => StatusCode::NO_CONTENT.into_response(),
         Edited::Done { created, record, .. } => {

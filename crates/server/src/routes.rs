@@ -145,7 +145,7 @@ async fn change(ctx: Ctx, route: &Route, given: &Params<'_>) -> Answer {
     let ask = transitions::prepare(&ctx, *collection, name, &sent, call)?;
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let ended = blocking(move || app.with_evaluator(|evaluator| transition::run(&app.catalogue, &*app.store, evaluator, &ask, &key))).await?;
+    let ended = blocking(move || transition::run(&app.catalogue, &*app.store, &app.evaluator(), &ask, &key)).await?;
     let done = transitions::answer(ended)?.ok_or_else(missing)?;
     Ok(json_answer(StatusCode::OK, done.to_string()))
 }
@@ -556,7 +556,7 @@ impl Desk<'_> {
                         to_cel(&value, ty)
                     }),
                 };
-                let found = self.ctx.app.with_evaluator(|evaluator| evaluator.evaluate(expression, variable));
+                let found = self.ctx.app.evaluator().evaluate(expression, variable);
                 // an expression that fails on a record shows nothing, as a derived field does
                 let value = found.ok().and_then(|found| from_cel(&found, &FieldType::Json).ok());
                 value.map_or(Json::Null, |value| value.to_json(&FieldType::Json))

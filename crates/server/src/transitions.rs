@@ -58,7 +58,7 @@ pub fn prepare(ctx: &Ctx, collection: usize, name: &str, args: &Map<String, Json
     let caller = ctx.caller.name.to_string();
     let now = ctx.app.store.clock();
     let wanted = &definition.transitions[transition].args;
-    let args = ctx.app.with_evaluator(|evaluator| transition::arguments(evaluator, wanted, args, &caller, now)).map_err(Problem::wrong)?;
+    let args = transition::arguments(&ctx.app.evaluator(), wanted, args, &caller, now).map_err(Problem::wrong)?;
     Ok(Arc::new(Ask { tenant: ctx.tenant.clone(), collection, transition, args, caller, role: ctx.caller.role.name(), call }))
 }
 
@@ -74,7 +74,7 @@ pub async fn run(mut ctx: Ctx, name: String, body: Body) -> Answer {
     let ask = prepare(&ctx, collection, &name, &args, call)?;
     ctx.reaches_store();
     let (app, wanted) = (ctx.app.clone(), key.clone());
-    let ended = blocking(move || app.with_evaluator(|evaluator| transition::run(&app.catalogue, &*app.store, evaluator, &ask, &wanted))).await?;
+    let ended = blocking(move || transition::run(&app.catalogue, &*app.store, &app.evaluator(), &ask, &wanted)).await?;
     match answer(ended)? {
         Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
         None => Err(Problem::missing(format!("there is no {} {:?}", ctx.name(), key.as_str()))),
@@ -139,8 +139,7 @@ pub async fn pick(ctx: Ctx, body: Body) -> Answer {
     // without randomness callers only meet more often
     let _ = getrandom::fill(&mut random);
     let turn = u64::from_le_bytes(random);
-    let ended =
-        blocking(move || app.with_evaluator(|evaluator| pick::pick(&app.picks, &app.catalogue, &*app.store, evaluator, &ask, &plan, turn))).await?;
+    let ended = blocking(move || pick::pick(&app.picks, &app.catalogue, &*app.store, &app.evaluator(), &ask, &plan, turn)).await?;
     match ended.map(answer).transpose()?.flatten() {
         Some(done) => Ok(json_answer(StatusCode::OK, done.to_string())),
         None => Err(Problem::new(StatusCode::CONFLICT, "no record satisfies the query and may do this now")),

@@ -1,11 +1,12 @@
 //! The outcome of every document of a job.
 //!
 //! A chunk's journal is one row: counts, and the outcomes packed (zstd over: varint document, varint offset, outcome byte,
-//! collection byte, varint length and key). Failures and warnings are rows of their own, they carry text. An outcome may be
+//! collection byte, varint length and key; a few of them as they are, behind a zero byte). Failures and warnings are rows of their own, they carry text. An outcome may be
 //! corrected later: of two documents of one job for one record the older becomes `superseded`, whichever was committed
 //! first; such corrections are rows too, and rare.
 
 use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 use std::sync::Arc;
 use stook_catalogue::record::{Damaged, Input, put_bytes, put_varint};
 
@@ -177,9 +178,13 @@ pub struct JournalEntry {
     pub reasons: Vec<String>,
 }
 
+/// Bytes that are not worth compressing.
+const FEW: usize = 512;
+
 /// Packs the lines of a chunk.
 pub fn pack(lines: &[Line]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(lines.len() * 24);
+    let mut plain = Vec::with_capacity(1 + lines.len() * 24);
+    plain.push(0);
     put_varint(&mut plain, lines.len() as u64);
     let (mut document, mut offset) = (0, 0);
     for line in lines {
@@ -190,8 +195,11 @@ pub fn pack(lines: &[Line]) -> Vec<u8> {
         put_bytes(&mut plain, line.key.as_bytes());
         (document, offset) = (line.document, line.offset);
     }
+    if plain.len() <= FEW {
+        return plain;
+    }
     // compressing memory into memory does not fail
-    zstd::bulk::compress(&plain, 1).unwrap_or_default()
+    zstd::bulk::compress(&plain[1..], 1).unwrap_or_default()
 }
 
 /// Reads the lines of a chunk.
@@ -202,7 +210,10 @@ pub fn unpack(packed: &[u8]) -> Result<Vec<Line>, Damaged> {
     if packed.is_empty() {
         return Ok(Vec::new());
     }
-    let plain = zstd::stream::decode_all(packed).map_err(|_| Damaged("a journal is not zstd"))?;
+    let plain = match packed {
+        [0, plain @ ..] => Cow::Borrowed(plain),
+        _ => Cow::Owned(zstd::stream::decode_all(packed).map_err(|_| Damaged("a journal is not zstd"))?),
+    };
     let mut input = Input { bytes: &plain };
     let count = input.varint()?;
     let (mut document, mut offset) = (0_u64, 0_u64);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use stook_catalogue::definition::{Matched, Replaces};
+use stook_catalogue::definition::{Matched, Replaces, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
@@ -187,6 +187,19 @@ impl MappedChunk {
     /// When the store fails.
     pub fn consolidate(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
         self.consolidate_with(Some(store), |tenant, collection, keys, detail| store.read(tenant, collection, keys, detail))
+    }
+
+    /// Consolidates as if there were none of its records: the store says which there are, and holds them then. Returns false where
+    /// that is no help, because documents of what is not there are not written.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn consolidate_unread(&mut self, store: &dyn Store) -> std::result::Result<bool, StoreError> {
+        let writes = self.context.policy.unmatched == Unmatched::Create;
+        if writes {
+            self.consolidate_with(Some(store), |_, _, keys, _| Ok(vec![None; keys.len()]))?;
+        }
+        Ok(writes)
     }
 
     /// As [`MappedChunk::consolidate`], reading through `read`. `store` can tell whether what was read of others
@@ -427,6 +440,11 @@ impl MappedChunk {
     /// What becomes of its documents, as things stand.
     pub fn counts(&self) -> Counts {
         self.journal.as_ref().map(|journal| journal.counts).unwrap_or_default()
+    }
+
+    /// Records that they are about.
+    pub fn records(&self) -> usize {
+        self.records.len()
     }
 
     /// Documents read.

@@ -366,7 +366,8 @@ impl Desk<'_> {
             let mut sides: Vec<Side> = Vec::new();
             for (field, side) in &own.uniques {
                 let of_collection = || writes.iter().filter(|write| write.collection == collection);
-                let keys: Vec<&str> = of_collection().map(|write| write.key.as_str()).collect();
+                // a new record has nothing yet
+                let keys: Vec<&str> = of_collection().filter(|write| write.expect.is_some()).map(|write| write.key.as_str()).collect();
                 let digests: Vec<Vec<u8>> = of_collection().filter_map(|write| wanted(definition, *field, write)).collect();
                 sides.push(Side::read(self.session, self.tables, self.tenant, *field, side, &keys, &digests)?);
             }
@@ -665,9 +666,25 @@ struct Side {
 
 impl Side {
     fn read(session: &mut Session, tables: &Tables, tenant: i64, field: usize, table: &str, keys: &[&str], digests: &[Vec<u8>]) -> Attempt<Self> {
-        // where records are spread, the lock of the collection keeps others away
-        let lock = if tables.distributed() { "" } else { "ORDER BY digest FOR UPDATE" };
-        let sql = format!("SELECT digest, key FROM {table} WHERE tenant = $1 AND (digest = ANY($2) OR key = ANY($3)) {lock}");
+        let sql = match tables.distributed() {
+            // the lock of the collection keeps others away
+            true => format!("SELECT digest, key FROM {table} WHERE tenant = $1 AND (digest = ANY($2) OR key = ANY($3))"),
+            // one by one, as rows of records are found, and locked in the order of digests
+            false => {
+                let by = |column: &str| {
+                    format!("SELECT digest FROM {table} WHERE tenant = $1 AND {column} BETWEEN u.own AND u.own ORDER BY {column} LIMIT 1")
+                };
+                format!(
+                    "SELECT r.* FROM (SELECT f.digest AS own FROM \
+                     (SELECT d.digest FROM unnest($2::bytea[]) AS u(own) CROSS JOIN LATERAL ({}) AS d \
+                     UNION SELECT k.digest FROM unnest($3::text[]) AS u(own) CROSS JOIN LATERAL ({}) AS k) AS f ORDER BY f.digest) AS u \
+                     CROSS JOIN LATERAL (SELECT digest, key FROM {table} WHERE tenant = $1 AND digest BETWEEN u.own AND u.own \
+                     ORDER BY digest LIMIT 1 FOR UPDATE) AS r",
+                    by("digest"),
+                    by("key")
+                )
+            }
+        };
         let rows = session.query(&sql, &[&tenant, &digests, &keys])?;
         let holders: HashMap<Vec<u8>, String> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         let held = holders.iter().map(|(digest, key)| (key.clone(), digest.clone())).collect();
