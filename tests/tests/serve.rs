@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_lab::postgres::Server;
-use stook_tests::http::{Reply, Served};
+use stook_tests::http::{Reply, Served, encoded};
 use stook_tests::{LIBRARY, Place, authorities, repository, zstandard};
 
 fn server() -> Option<&'static Server> {
@@ -216,6 +216,161 @@ fn objects_are_patched_member_by_member_and_stay_within_limits() {
     assert!(sent.text().contains("more: with this patch it has more than 16 MiB"), "{}", sent.text());
     let kept = client.get("/v1/main/t/one").with(200);
     assert_eq!((kept["more"].as_object().unwrap().len(), &kept["more"]["first"]), (19, &json!({"a": 1, "b": 2})));
+}
+
+#[test]
+fn edits_are_done_where_their_conditions_hold() {
+    for place in Place::both(THINGS) {
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let send = |method: &str, condition: (&str, &str), body: &Json| {
+            let body = if method == "DELETE" { String::new() } else { body.to_string() };
+            stook.send(method, "/v1/main/thing/a", &[condition, ("content-type", "application/json")], body.as_bytes())
+        };
+        let titled = |title: &str| json!({"title": title});
+        // only where there is none
+        let first = send("PUT", ("if-none-match", "*"), &titled("One"));
+        assert_eq!(first.status, 201, "{}", first.text());
+        assert_eq!(send("PUT", ("if-none-match", "*"), &titled("again")).status, 412);
+        // only what was read
+        let tag = |reply: &Reply| reply.header("etag").unwrap().to_owned();
+        let second = send("PUT", ("if-match", &tag(&first)), &titled("Two"));
+        assert_eq!(second.status, 200, "{}", second.text());
+        assert_eq!(send("PUT", ("if-match", &tag(&first)), &titled("late")).status, 412);
+        assert_eq!(send("PUT", ("if-match", "\"nonsense\""), &titled("x")).status, 412);
+        assert_eq!(send("DELETE", ("if-match", &tag(&first)), &Json::Null).status, 412);
+        assert_eq!(send("DELETE", ("if-none-match", &tag(&second)), &Json::Null).status, 412);
+        assert_eq!(stook.get("/v1/main/thing/a").with(200)["title"], "Two");
+        // a transition makes another revision, too
+        stook.call("POST", "/v1/main/thing/a/take", &json!({"who": "ann"})).with(200);
+        assert_eq!(send("DELETE", ("if-match", &tag(&second)), &Json::Null).status, 412);
+        let now = stook.get("/v1/main/thing/a");
+        assert_eq!(send("DELETE", ("if-match", &format!("\"1\", {}", tag(&now))), &Json::Null).status, 204, "one of several");
+        assert_eq!(send("PUT", ("if-match", "*"), &titled("x")).status, 412, "there is none any more");
+        assert_eq!(send("DELETE", ("if-match", "*"), &Json::Null).status, 412);
+        assert_eq!(send("PUT", ("if-none-match", "*"), &titled("back")).status, 201);
+    }
+}
+
+#[test]
+fn keys_of_calls_are_forgotten_after_a_day() {
+    for place in Place::both(THINGS) {
+        let stook = Served::new(&place, &["--workers", "0"]);
+        stook.call("POST", "/v1/main/thing", &json!({"code": "a", "title": "A"})).with(201);
+        let call = |transition: &str, key: &str| {
+            let headers = [("idempotency-key", key), ("content-type", "application/json")];
+            stook.send("POST", &format!("/v1/main/thing/a/{transition}"), &headers, br#"{"who":"ann"}"#).status
+        };
+        let give_back = |key: &str| {
+            let headers = [("idempotency-key", key), ("content-type", "application/json")];
+            stook.send("POST", "/v1/main/thing/a/give_back", &headers, b"{}").status
+        };
+        assert_eq!((call("take", "old"), give_back("g")), (200, 200));
+        // what is of yesterday goes with the next calls; what is of an hour ago stays
+        let hours = |hours: i64| hours * 3_600_000_000;
+        place.sql(&format!("UPDATE calls SET made = made - {}", hours(23)));
+        assert_eq!((call("take", "new"), give_back("h")), (200, 200));
+        assert_eq!(call("take", "old"), 200);
+        assert_eq!(stook.get("/v1/main/thing/a").with(200)["count"], 2, "it was not done again");
+        place.sql(&format!("UPDATE calls SET made = made - {}", hours(2)));
+        for key in ["i", "j"] {
+            assert_eq!(give_back(key), 200);
+        }
+        assert_eq!(call("take", "old"), 200);
+        assert_eq!(stook.get("/v1/main/thing/a").with(200)["count"], 3, "it is another call now");
+        assert_eq!((give_back("k"), call("take", "new")), (200, 200));
+        assert_eq!(stook.get("/v1/main/thing/a").with(200)["count"], 3, "this one was done two hours ago");
+    }
+}
+
+/// Killed in the middle of edits, transitions and deliveries: what was answered is there, each once, and what is there is whole.
+#[test]
+fn what_was_answered_survives_a_kill() {
+    for place in Place::both(THINGS) {
+        const CLIENTS: usize = 6;
+        let mut known: Vec<(usize, usize, usize)> = vec![(0, 0, 0); CLIENTS];
+        for round in 0..4 {
+            let stook = Served::new(&place, &["--workers", "1"]);
+            if round == 0 {
+                for client in 0..CLIENTS {
+                    stook.call("POST", "/v1/main/thing", &json!({"code": format!("t{client}"), "title": "T"})).with(201);
+                }
+            }
+            let client = stook.client(None);
+            known = std::thread::scope(|scope| {
+                let threads: Vec<_> = known
+                    .into_iter()
+                    .enumerate()
+                    .map(|(own, (mut edits, mut takes, mut deliveries))| {
+                        let client = client.clone();
+                        scope.spawn(move || {
+                            let media = ("content-type", "application/json");
+                            for number in 0.. {
+                                // each says the number of those before it
+                                let edit = json!({"title": format!("{}", edits + 1)}).to_string();
+                                let done = client.try_send("PATCH", &format!("/v1/main/thing/t{own}"), &[media], edit.as_bytes());
+                                match done {
+                                    Ok(reply) if reply.status == 200 => edits += 1,
+                                    Ok(reply) => panic!("{}", reply.text()),
+                                    Err(_) => break,
+                                }
+                                let key = format!("{round} {own} {number}");
+                                let take = client.try_send(
+                                    "POST",
+                                    &format!("/v1/main/thing/t{own}/take"),
+                                    &[media, ("idempotency-key", &key)],
+                                    br#"{"who":"ann"}"#,
+                                );
+                                match take {
+                                    // an unanswered call of the round before may have been done
+                                    Ok(reply) if matches!(reply.status, 200 | 409) => takes += usize::from(reply.status == 200),
+                                    Ok(reply) => panic!("{}", reply.text()),
+                                    Err(_) => break,
+                                }
+                                if client.try_send("POST", &format!("/v1/main/thing/t{own}/give_back"), &[media], b"{}").is_err() {
+                                    break;
+                                }
+                                let documents = format!(
+                                    "{{\"code\":\"d{own}.{deliveries}a\",\"title\":\"D\"}}\n{{\"code\":\"d{own}.{deliveries}b\",\"title\":\"D\"}}\n"
+                                );
+                                match client.try_send("POST", "/v1/main/deliver?source=files", &[], documents.as_bytes()) {
+                                    Ok(reply) if reply.status == 200 => deliveries += 1,
+                                    Ok(reply) => panic!("{}", reply.text()),
+                                    Err(_) => break,
+                                }
+                            }
+                            (edits, takes, deliveries)
+                        })
+                    })
+                    .collect();
+                std::thread::sleep(Duration::from_millis(700 + 150 * round));
+                drop(stook);
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            place.assert_sound();
+            let again = Served::new(&place, &["--workers", "0"]);
+            for (own, (edits, takes, deliveries)) in known.iter_mut().enumerate() {
+                let thing = again.get(&format!("/v1/main/thing/t{own}")).with(200);
+                let title: usize = if *edits == 0 && thing["title"] == "T" { 0 } else { thing["title"].as_str().unwrap().parse().unwrap() };
+                assert!((*edits..=*edits + 1).contains(&title), "{edits} edits were answered: {thing}");
+                let count = thing["count"].as_u64().unwrap() as usize;
+                assert!((*takes..=*takes + 1).contains(&count), "{takes} transitions were answered: {thing}");
+                let (mut logged, mut page) = (0, String::new());
+                loop {
+                    let log = again.get(&format!("/v1/main/thing/t{own}/log?limit=1000{page}")).with(200);
+                    logged += log["entries"].as_array().unwrap().iter().filter(|entry| entry["transition"] == "take").count();
+                    let Some(next) = log["next"].as_i64() else { break };
+                    page = format!("&before={next}");
+                }
+                assert_eq!(logged, count, "each is in the log once");
+                // both of a delivery or none
+                let delivered = again.get(&format!("/v1/main/query?q={}&limit=10000", encoded(&format!("thing code=d{own}.*")))).with(200);
+                let there = delivered["rows"].as_array().unwrap().len();
+                assert!(there == 2 * *deliveries || there == 2 * (*deliveries + 1), "{deliveries} deliveries were answered, {there} records");
+                (*edits, *takes, *deliveries) = (title, count, there / 2);
+            }
+        }
+        assert!(known.iter().map(|(edits, takes, deliveries)| edits + takes + deliveries).sum::<usize>() > 60, "{known:?}");
+    }
 }
 
 #[test]
