@@ -618,6 +618,48 @@ fn a_composed_tree_is_that_of_the_composed_document() {
     }
 }
 
+/// Expressions that are said to see only elements of some names, and what is inside of them, see nothing of what is put beside those.
+#[test]
+fn what_cannot_be_seen_changes_nothing() {
+    let mut random = Random::new(11);
+    let (mut blind, mut true_ones) = (0, 0);
+    for _ in 0..6_000 {
+        let (first, second) = (document(&mut random), document(&mut random));
+        let (first, second) = (Tree::parse(first.as_bytes()).expect("well-formed"), Tree::parse(second.as_bytes()).expect("well-formed"));
+        let composed = Tree::compose(&first, &[("lldp", &second), ("lshw", &first)], Vec::new());
+        let (_, _, element) = first.name(first.element());
+        for _ in 0..60 {
+            let text = Speaker(&mut random).any(3);
+            let Ok(xpath) = XPath::parse(&text, &namespaces()) else { continue };
+            let Some(names) = xpath.sees_only() else { continue };
+            if names.contains(&element) {
+                continue;
+            }
+            blind += usize::from(!names.is_empty());
+            let (expected, found) = (holds(&xpath, &composed, STEPS), holds(&xpath, &first, STEPS));
+            true_ones += usize::from(expected == Ok(true) && !names.is_empty());
+            assert_eq!(expected, found, "{text}");
+        }
+    }
+    assert!(blind > 5_000 && true_ones > 500, "{blind} expressions, {true_ones} of them true");
+    for (text, names) in [
+        ("//node[@class='processor']/vendor = 'Intel Corp.'", Some(vec!["node", "vendor"])),
+        ("count(//node[@class='disk']) > 4", Some(vec!["node"])),
+        ("//capability/@id = 'vmx' or //capability/@id = 'svm'", Some(vec!["capability", "capability"])),
+        ("//node[starts-with(@id, 'x')]/*[1]/text()", Some(vec!["node"])),
+        ("//lshw:node", None),
+        ("//*[@id='x']", None),
+        ("//@id", None),
+        ("string(/) = 'x'", None),
+        ("contains(., 'x')", None),
+        ("//node/following::text()", None),
+        ("//node/..", None),
+    ] {
+        let xpath = XPath::parse(text, &[("lshw".into(), "lshw".into())]).expect("valid");
+        assert_eq!(xpath.sees_only(), names, "{text}");
+    }
+}
+
 #[test]
 fn damaged_packed_trees_are_refused_or_read_but_never_panic() {
     let mut random = Random::new(3);

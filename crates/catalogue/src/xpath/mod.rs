@@ -6,6 +6,7 @@
 
 mod advice;
 mod parse;
+mod reach;
 
 pub use advice::{Advice, advise};
 

@@ -1,10 +1,12 @@
 //! The document of a record that an XPath is asked of: trees of what sources say, put together.
 
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Collection, TagDocument};
 use stook_catalogue::record::{Contribution, Said};
+use stook_catalogue::xpath::XPath;
 use stook_formats::tree::{Node, Tree};
 use stook_store::tag::{Definition, Tags};
 
@@ -68,7 +70,21 @@ pub fn all(catalogue: &Catalogue, document: &TagDocument, contributions: &[Contr
 pub struct Definitions {
     /// Names of the tags.
     pub names: Vec<String>,
-    xpaths: Vec<stook_catalogue::xpath::XPath>,
+    xpaths: Vec<Asked>,
+}
+
+/// A definition, and by which elements it finds all that it sees; nothing where it may see more.
+#[derive(Debug, Clone)]
+struct Asked {
+    xpath: XPath,
+    sees_only: Option<Vec<Box<str>>>,
+}
+
+impl From<XPath> for Asked {
+    fn from(xpath: XPath) -> Self {
+        let sees_only = xpath.sees_only().map(|names| names.into_iter().map(Into::into).collect());
+        Self { xpath, sees_only }
+    }
 }
 
 impl Definitions {
@@ -79,18 +95,18 @@ impl Definitions {
         for tag in tags.tags.iter().filter(|tag| only.is_none_or(|only| only.contains(&tag.name))) {
             // what cannot be read was not written by this definition; its members stay what they are
             if let Definition::XPath(text) = &tag.definition
-                && let Ok(xpath) = stook_catalogue::xpath::XPath::parse(text, &document.namespaces)
+                && let Ok(xpath) = XPath::parse(text, &document.namespaces)
             {
                 own.names.push(tag.name.clone());
-                own.xpaths.push(xpath);
+                own.xpaths.push(xpath.into());
             }
         }
         own
     }
 
     /// One that no tag has yet.
-    pub fn one(xpath: stook_catalogue::xpath::XPath) -> Self {
-        Self { names: vec![String::new()], xpaths: vec![xpath] }
+    pub fn one(xpath: XPath) -> Self {
+        Self { names: vec![String::new()], xpaths: vec![xpath.into()] }
     }
 
     /// The places of those that hold of a record, and of those that take too long: these do not hold.
@@ -99,15 +115,42 @@ impl Definitions {
         let Some(rules) = collection.tags.as_ref().filter(|_| !self.xpaths.is_empty()) else { return (carried, failed) };
         let Some(document) = &rules.document else { return (carried, failed) };
         ROOM.with_borrow_mut(|(first, whole)| {
-            let tree = composed(catalogue, document, parts, first, std::mem::take(whole));
-            for (place, xpath) in self.xpaths.iter().enumerate() {
-                match stook_formats::xpath::holds(xpath, &tree, rules.steps) {
+            let find = |source: usize| {
+                let name = catalogue.sources[source].name.as_str();
+                parts.iter().find(|(own, _)| &**own == name).map(|(_, tree)| &**tree)
+            };
+            let root = find(document.root).and_then(|tree| Tree::unpack_into(tree, std::mem::take(first)));
+            let is_root = |source: usize| source == document.root && root.is_some();
+            let other = |source: usize| find(source).filter(|_| !is_root(source)).and_then(Tree::unpack);
+            let top = root.as_ref().map_or_else(|| Cow::Owned(Tree::empty(&document.otherwise)), Cow::Borrowed);
+            let (_, _, element) = top.name(top.element());
+            let mut composed = None;
+            for (place, Asked { xpath, sees_only }) in self.xpaths.iter().enumerate() {
+                // what is put beside it cannot be seen by all definitions
+                let tree = match sees_only {
+                    Some(names) if !names.iter().any(|name| **name == *element) => &*top,
+                    _ => composed.get_or_insert_with(|| {
+                        let others: Vec<Option<Tree<'_>>> = document.parts.iter().map(|(_, source)| other(*source)).collect();
+                        let copies = document.parts.iter().zip(&others).filter_map(|((prefix, source), tree)| {
+                            let tree = tree.as_ref().or_else(|| is_root(*source).then_some(&*top))?;
+                            Some((prefix.as_str(), tree))
+                        });
+                        Tree::compose(&top, &copies.collect::<Vec<_>>(), std::mem::take(whole))
+                    }),
+                };
+                match stook_formats::xpath::holds(xpath, tree, rules.steps) {
                     Ok(true) => carried.push(place as u32),
                     Ok(false) => {}
                     Err(_) => failed.push(place as u32),
                 }
             }
-            *whole = tree.nodes;
+            if let Some(composed) = composed {
+                *whole = composed.nodes;
+            }
+            drop(top);
+            if let Some(root) = root {
+                *first = root.nodes;
+            }
         });
         (carried, failed)
     }
@@ -116,32 +159,4 @@ impl Definitions {
 thread_local! {
     /// Room for nodes of a source's document, and of a record's: each is a hundred kilobytes, made anew for each record otherwise.
     static ROOM: RefCell<(Vec<Node>, Vec<Node>)> = const { RefCell::new((Vec::new(), Vec::new())) };
-}
-
-/// The document of a record.
-fn composed(catalogue: &Catalogue, document: &TagDocument, parts: &Documents, first: &mut Vec<Node>, whole: Vec<Node>) -> Tree<'static> {
-    let find = |source: usize| {
-        let name = catalogue.sources[source].name.as_str();
-        parts.iter().find(|(own, _)| &**own == name).map(|(_, tree)| &**tree)
-    };
-    let root = find(document.root).and_then(|tree| Tree::unpack_into(tree, std::mem::take(first)));
-    let is_root = |source: usize| source == document.root && root.is_some();
-    let other = |source: usize| find(source).filter(|_| !is_root(source)).and_then(Tree::unpack);
-    let others: Vec<Option<Tree<'_>>> = document.parts.iter().map(|(_, source)| other(*source)).collect();
-    let empty = if root.is_none() { Some(Tree::empty(&document.otherwise)) } else { None };
-    let Some(top) = root.as_ref().or(empty.as_ref()) else { return Tree::empty(&document.otherwise) };
-    let mut copies: Vec<(&str, &Tree<'_>)> = Vec::with_capacity(others.len());
-    for ((prefix, source), tree) in document.parts.iter().zip(&others) {
-        match tree {
-            Some(tree) => copies.push((prefix, tree)),
-            None if is_root(*source) => copies.push((prefix, top)),
-            None => {}
-        }
-    }
-    let composed = Tree::compose(top, &copies, whole);
-    drop(copies);
-    if let Some(root) = root {
-        *first = root.nodes;
-    }
-    composed
 }

@@ -20,6 +20,9 @@ use stook_store::{Conflict, Detail, Fence, Reliance, Store, StoredRecord, Tenant
 /// How the names of sources of such jobs begin; no source of a definition is called so.
 const PREFIX: &str = "tags of ";
 
+/// Trees that are read together: as many as a processor's own memory holds.
+const TREES: usize = 64;
+
 /// The collection, by name, whose tags a job evaluates.
 pub fn is_rebuild(source: &str) -> Option<&str> {
     source.strip_prefix(PREFIX)
@@ -61,7 +64,7 @@ pub fn start(
     put(job)?;
     let (rest, others) = unfinished(store, tenant, known, index)?;
     let mut progress = Progress::default();
-    let mut after = String::new();
+    let (mut after, mut batch) = (String::new(), Vec::new());
     loop {
         let keys = store.keys_behind(tenant, index, &after, CHUNK_DOCUMENTS as usize)?;
         let is_last = keys.len() < CHUNK_DOCUMENTS as usize;
@@ -78,7 +81,11 @@ pub fn start(
         let slice = Slice { file_documents: documents_before, documents_before, documents, is_last, head, ..Slice::default() };
         let documents = documents_before + u64::from(documents);
         progress = Progress { offset: documents, documents, chunks: progress.chunks + 1, complete: is_last, ..progress };
-        store.add_chunks(job, vec![NewChunk { ordinal: progress.chunks, slice }], progress)?;
+        batch.push(NewChunk { ordinal: progress.chunks, slice });
+        // small batches first: workers wait for them
+        if is_last || batch.len() > progress.chunks as usize / 2 {
+            store.add_chunks(job, std::mem::take(&mut batch), progress)?;
+        }
         match until {
             Some(until) => after = until,
             None => break,
@@ -182,14 +189,15 @@ impl Rebuild {
             }
             // what they are first: a document that comes behind this is noticed
             let versions = store.versions(tenant, collection, &keys)?;
-            let trees = store.trees(tenant, collection, &keys)?;
-            for ((key, version), trees) in keys.into_iter().zip(versions).zip(trees) {
-                if version.is_none() {
-                    continue;
+            for (keys, versions) in keys.chunks(TREES).zip(versions.chunks(TREES)) {
+                for ((key, version), trees) in keys.iter().zip(versions).zip(store.trees(tenant, collection, keys)?) {
+                    if version.is_none() {
+                        continue;
+                    }
+                    let parts = trees.into_iter().map(|(source, tree)| (source.into(), Bytes::from(tree))).collect();
+                    tagger.add(collection, key.clone(), Vec::new(), Some(parts));
+                    reliance.records.push((collection, key.clone(), *version));
                 }
-                let parts = trees.into_iter().map(|(source, tree)| (source.into(), Bytes::from(tree))).collect();
-                tagger.add(collection, key.clone(), Vec::new(), Some(parts));
-                reliance.records.push((collection, key, version));
             }
             if !goes_on {
                 break;
