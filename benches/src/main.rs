@@ -22,6 +22,10 @@ mod serve;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// As `stook` has it, for what is measured in this process and for limits.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What a group needs to know.
 pub struct Setting {
     /// The `stook` program.

@@ -210,6 +210,58 @@ fn every_question_is_answered_by_an_index_over_one_range_of_keys() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// The same on a file: how each statement that was run is answered, as the database plans it.
+#[test]
+fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
+    let place = Place::new(SATELLITES);
+    let noted = place.path("statements");
+    let run = |words: &[&str]| {
+        let done = place.command(words).env("STOOK_STATEMENTS", &noted).output().expect("it runs");
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    for (source, name) in [("prip", "prip"), ("plan", "plan"), ("lta", "lta"), ("dd", "dd"), ("plan", "plan"), ("probe", "probes.ndjson")] {
+        let files: Vec<String> = files(&days().join(name)).into_iter().take(12).collect();
+        let words: Vec<&str> = ["import", "--source", source].into_iter().chain(files.iter().map(String::as_str)).collect();
+        run(&words);
+    }
+    for question in [
+        "datatake.completeness_s1 status=Partial | sort percentage",
+        "datatake.completeness_s2 group=MSI_L0__DS status=Missing | grep datatake, gaps",
+        "orbit_s3.completeness status=Missing | count(group)",
+        "interface.status value=KO",
+        "product datatake_id=246811",
+        "publication service=PRIP_S1A published>2024-01-01",
+    ] {
+        run(&["query", question]);
+    }
+    let store = rusqlite::Connection::open(place.store()).expect("a store");
+    rusqlite::vtab::array::load_module(&store).expect("lists as parameters");
+    // what grows with the number of records
+    let grows = |sql: &str| ["r_publication", "r_product", "edges"].iter().any(|table| sql.contains(table));
+    let (mut plans, mut wrong) = (0, Vec::new());
+    let text = std::fs::read_to_string(&noted).expect("statements are noted");
+    // another definition is the only reason to look at everything
+    let is_asked = |sql: &&str| {
+        let words = ["SELECT", "UPDATE", "DELETE", "INSERT", "WITH"];
+        grows(sql) && words.iter().any(|word| sql.starts_with(word)) && !sql.starts_with("DELETE FROM edges WHERE link NOT IN")
+    };
+    for sql in text.lines().filter(is_asked) {
+        let mut explained = store.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let lines: Vec<String> = explained.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().expect("a plan");
+        for line in lines {
+            plans += 1;
+            let is_list = line.contains("VIRTUAL TABLE") || line.contains("CONSTANT ROW") || line.contains("(subquery");
+            // the tenant, and something beside it; or a row by its number
+            let one_range = line.contains(" AND ") || line.contains("INTEGER PRIMARY KEY");
+            if (line.starts_with("SCAN") && !is_list) || (line.starts_with("SEARCH") && !is_list && !one_range) {
+                wrong.push(format!("{line}: {sql}"));
+            }
+        }
+    }
+    assert!(plans > 30, "{plans} plans");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// What is read while others write is settled again by whoever comes second.
 #[test]
 fn deliveries_at_the_same_time_add_up_to_the_truth() {
@@ -244,6 +296,79 @@ fn another_tolerance_settles_everything_again() {
         assert_eq!(settled.code, 0, "{}", settled.err);
         assert_eq!(row(&rows_of(), "S1A-318318#IW_RAW__0S").1, 19_000_000);
         assert_eq!(place.run(&["check", "--deep"]).code, 0);
+    }
+}
+
+const BOXES: &str = "
+catalogue: boxes
+sources: { items: { format: json, as_of: meta.received, into: item } }
+collections:
+  item:
+    key: id
+    raw: keep
+    fields:
+      id: { path: $.id, type: text }
+      of: { path: $.of, type: text }
+      other: { path: $.other, type: text }
+      kind: { path: $.kind, type: text, index: equal }
+      size: { path: $.size, type: integer }
+      share: { type: float, derive: \"box.total == null ? 0.0 : double(size) / double(box.total)\" }
+    links: { box: { to: box, key: of, create: true, group: kind } }
+  box:
+    key: id
+    fields:
+      id: text
+      total: { type: integer, rollup: { over: item.box, where: \"size > 1\", sum: size } }
+      label: { type: text, derive: \"id + '!'\", index: equal }
+    coverage:
+      kinds:
+        over: item.box
+        groups: \"['a', 'b']\"
+        measure: count
+        expected: \"2\"
+";
+
+/// Every kind of rule over links, changed behind records: what follows from them is then what it would be had the rule always been so.
+#[test]
+fn a_changed_rule_settles_what_depends_on_it() {
+    let items: String = (0..300)
+        .map(|number| {
+            let (of, other, kind) = (format!("b{}", number % 7), format!("c{}", number % 5), ["a", "b", "c"][number % 3]);
+            json!({ "id": format!("i{number:03}"), "of": of, "other": other, "kind": kind, "size": number % 4 }).to_string() + "\n"
+        })
+        .collect();
+    let everything = |place: &Place| -> Vec<Json> {
+        let one = |collection: &str| rows(place, collection).into_values().collect::<Vec<_>>();
+        ["item", "box", "box.kinds"].into_iter().flat_map(one).collect()
+    };
+    for (was, is) in [
+        ("double(size) / double(box.total)", "double(box.total) - double(size)"),
+        ("where: \"size > 1\", sum: size", "where: \"size > 2\", sum: size"),
+        ("sum: size", "max: size"),
+        ("groups: \"['a', 'b']\"", "groups: \"['a', 'c']\""),
+        ("expected: \"2\"", "expected: \"total == null ? 1 : total\""),
+        ("measure: count", "measure: { distinct: [size] }"),
+        ("group: kind", "group: other"),
+    ] {
+        for (place, fresh) in Place::both(BOXES).into_iter().zip(Place::both(BOXES)) {
+            let file = place.file("items.ndjson", &items);
+            place.import(&[&file]);
+            let before = everything(&place);
+            let changed = BOXES.replace(was, is);
+            assert_ne!(changed, BOXES);
+            place.define(&changed);
+            fresh.define(&changed);
+            if !place.store().exists() {
+                place.run(&["prepare"]).exits(0);
+                fresh.run(&["prepare"]).exits(0);
+            }
+            place.run(&["settle"]).exits(0);
+            fresh.import(&[&file]);
+            let (now, wanted) = (everything(&place), everything(&fresh));
+            assert_eq!(now, wanted, "{was} -> {is}");
+            assert_ne!(now, before, "{was} -> {is}");
+            place.run(&["check", "--deep"]).exits(0);
+        }
     }
 }
 
@@ -571,4 +696,148 @@ fn products_and_their_container_find_each_other_in_either_order() {
         }
         assert_eq!(rows(&place, "container")[name]["products"], 2);
     }
+}
+
+/// An interface that has answered since a Friday in July: what the original's own test expects of two more probes.
+#[test]
+fn an_interface_is_up_as_long_as_the_original_says() {
+    for place in Place::both(SATELLITES) {
+        let probe = |start: &str, stop: &str| json!({ "interface_name": "Jira_CAMS", "probe_time_start": start, "probe_time_stop": stop, "status": "OK", "status_code": 200 });
+        let start = 1_659_102_756_098_i64;
+        let shown = |millis: i64| stook_catalogue::value::show_timestamp(millis * 1_000);
+        // one every ten minutes, until somebody asks on the first of September
+        let mut probes: Vec<Json> = (0..)
+            .map(|number| start + number * 600_000)
+            .take_while(|at| *at < 1_662_017_203_892)
+            .map(|at| probe(&shown(at), &shown(at + 1_000)))
+            .collect();
+        assert_eq!(probes[0]["probe_time_start"], "2022-07-29T13:52:36.098Z");
+        probes.push(probe("2022-09-01T07:26:43.892Z", "2022-09-01T07:26:44.882Z"));
+        let lines = |probes: &[Json]| probes.iter().map(|probe| probe.to_string() + "\n").collect::<String>();
+        import(&place, "probe", &[place.file("first.ndjson", lines(&probes))]);
+        let up = |stop: &str, micros: i64| {
+            let all = rows(&place, "interface.status");
+            assert_eq!(all.len(), 1, "{all:?}");
+            let row = all.values().next().expect("a row");
+            assert_eq!((&row["value"], &row["start"], &row["stop"]), (&json!("OK"), &json!("2022-07-29T13:52:36.098Z"), &json!(stop)), "{row}");
+            assert_eq!(self::micros(&row["duration"]), json!(micros), "{row}");
+        };
+        up("2022-09-01T07:26:44.882Z", 2_914_448_784_000);
+        // the next one makes it longer, and no second row
+        import(&place, "probe", &[place.file("next.ndjson", lines(&[probe("2022-09-01T07:28:43.892Z", "2022-09-01T07:28:44.882Z")]))]);
+        up("2022-09-01T07:28:44.882Z", 2_914_568_784_000);
+    }
+}
+
+/// What a mode produces, with the prefix of its swath, and how much of it is expected.
+#[test]
+fn modes_and_swaths_name_what_is_expected() {
+    let place = Place::new(SATELLITES);
+    plan(
+        &place,
+        &[
+            "S1A,400001,WV,,2024-01-01T00:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL",
+            "S1A,400002,SM,5,2024-01-01T02:00:00Z,,31600,31600,1,1,VV,NRT-3h,,NOMINAL",
+            "S1A,400003,RFC,,2024-01-01T04:00:00Z,,2800,2800,1,1,VV,NRT-3h,,NOMINAL",
+            "S1A,400004,YOLO,,2024-01-01T06:00:00Z,,2800,2800,1,1,VV,NRT-3h,,NOMINAL",
+            "S1A,400005,EW,,2024-01-01T08:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL",
+        ],
+    );
+    let all = rows(&place, "datatake.completeness_s1");
+    let of =
+        |datatake: &str| -> Vec<String> { all.keys().filter_map(|key| key.strip_prefix(&format!("S1A-{datatake}#"))).map(str::to_owned).collect() };
+    assert_eq!(of("400001"), ["WV_OCN__2A", "WV_OCN__2S", "WV_RAW__0A", "WV_RAW__0C", "WV_RAW__0N", "WV_RAW__0S", "WV_SLC__1A", "WV_SLC__1S"]);
+    assert!(of("400002").contains(&"S5_RAW__0S".to_owned()) && of("400002").len() == 8, "{:?}", of("400002"));
+    assert_eq!(of("400003"), ["RF_RAW__0S"]);
+    assert_eq!(of("400004"), [""; 0]);
+    // 20 s of each of eight types; what is tolerated is less: 4 x 0.759, 2 x 13.5 and 2 x 12.843 s
+    let sum = &rows(&place, "datatake.sensing_s1")["S1A-400001#sensing"];
+    assert_eq!(micros(&sum["expected"]), json!(160_000_000 - 4 * 759_000 - 2 * 13_500_000 - 2 * 12_843_000), "{sum}");
+    // an area product is expected where there is area: nothing yet
+    let area = |kind: &str| row(&all, &format!("S1A-400005#{kind}"));
+    assert!(!of("400005").iter().any(|kind| kind.contains("OCN") || kind.contains("EW_SLC")), "{:?}", of("400005"));
+    // the first of the tolerances that fits, else none
+    assert_eq!((area("EW_RAW__0S").1, area("EW_GRDM_1S").1), (20_000_000 - 135_000, 20_000_000 + 230_000));
+    // slices with ocean in them make it expected: of two slices of 10 s, less what each may lack, and 2.4 s as what is tolerated
+    let slice = |start: &str, stop: &str, uid: &str, ocean: f64| {
+        let mut document = spanning(
+            &format!("S1A_EW_RAW__0SDV_20240101T{}_20240101T{}_000001_061A85_{uid}.SAFE.zip", start.replace(':', ""), stop.replace(':', "")),
+            &format!("2024-01-01T{start}Z"),
+            &format!("2024-01-01T{stop}Z"),
+        );
+        document["OceanPercent"] = ocean.into();
+        document
+    };
+    delivery(&place, "prip", "PRIP_S1A", &[slice("08:00:00", "08:00:10", "0001", 80.0), slice("08:00:10", "08:00:20", "0002", 10.0)]);
+    let all = rows(&place, "datatake.completeness_s1");
+    assert_eq!(row(&all, "S1A-400005#EW_OCN__2S").1, 10_000_000 - 8_200_000, "{all:?}");
+    assert_eq!(row(&all, "S1A-400005#EW_RAW__0S").0, 20_000_000);
+}
+
+/// Sensing of a datastrip, granules of a detector, and what is missing at the beginning.
+#[test]
+fn datastrips_and_granules_are_measured_as_by_the_original() {
+    for place in Place::both(SATELLITES) {
+        plan(
+            &place,
+            &[
+                "S2A,39000-1,NOBS,,2024-01-02T14:37:00Z,2024-01-02T14:58:00Z,1260000,,39000,1,,NOMINAL,350,NOMINAL",
+                "S2A,39001-1,NOBS,,2024-01-03T10:00:00Z,2024-01-03T10:01:04.944Z,64944,,39001,1,,NOMINAL,18,NOMINAL",
+            ],
+        );
+        let strip = |kind: &str, created: &str, start: &str, stop: &str| {
+            spanning(&format!("S2A_OPER_{kind}_VGS1_{created}_S{created}_N05.10.tar"), start, stop)
+        };
+        let granule = |detector: &str, start: &str, uid: usize| {
+            spanning(
+                &format!("S2A_OPER_MSI_L0__GR_VGS1_2024010{}T1{uid:05}_S20240103T1000{uid:02}_D{detector}_N05.10.tar", 3, uid = uid),
+                start,
+                start,
+            )
+        };
+        delivery(
+            &place,
+            "prip",
+            "PRIP_S2A",
+            &[
+                strip("MSI_L0__DS", "20240102T150000", "2024-01-02T14:37:22.007Z", "2024-01-02T14:57:47.471Z"),
+                // what is missing at the beginning is a gap if it is longer than ten seconds
+                strip("MSI_L0__DS", "20240103T110000", "2024-01-03T10:00:20Z", "2024-01-03T10:01:15Z"),
+                granule("07", "2024-01-03T10:00:00.000Z", 1),
+                granule("07", "2024-01-03T10:00:01.000Z", 2),
+                granule("07", "2024-01-03T10:00:00.999Z", 3),
+            ],
+        );
+        let all = rows(&place, "datatake.completeness_s2");
+        assert_eq!(row(&all, "S2A-39000-1#MSI_L0__DS").0, 1_225_464_000 + 4_608_000);
+        assert_eq!(row(&all, "S2A-39001-1#MSI_L2A_DS").1, 57_728_000);
+        assert_eq!(row(&all, "S2A-39001-1#MSI_L0__GR").0, 2, "a millisecond apart is the same granule");
+        let gaps = &all["S2A-39001-1#MSI_L0__DS"]["gaps"];
+        assert_eq!(
+            (gaps.as_array().map(Vec::len), &gaps[0]["start"], &gaps[0]["stop"]),
+            (Some(1), &json!("2024-01-03T10:00:00Z"), &json!("2024-01-03T10:00:20Z")),
+            "{gaps}"
+        );
+    }
+}
+
+#[test]
+fn the_originals_pairs_are_where_the_page_says() {
+    let (page, own) = (include_str!("../../examples/sentinel/pairs.md"), include_str!("sentinel.rs"));
+    let mut numbers = Vec::new();
+    for line in page.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let Ok(number) = cells[1].parse::<u32>() else { continue };
+        numbers.push(number);
+        let mut named = 0;
+        for (at, _) in cells[3].match_indices("test `") {
+            let (name, rest) = cells[3][at + 6..].split_once('`').expect("a name");
+            let path = rest.strip_prefix(" in `").and_then(|rest| rest.split('`').next());
+            let read = |path: &str| std::fs::read_to_string(stook_tests::repository().join(path)).expect("a source");
+            assert!(path.map_or_else(|| own.to_owned(), read).contains(&format!("fn {name}()")), "{number}: there is no test {name}");
+            named += 1;
+        }
+        assert!(named > 0 || cells[3].starts_with("not here: "), "{line}");
+    }
+    assert_eq!(numbers, (1..=21).collect::<Vec<_>>());
 }

@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_lab::postgres::Server;
+use stook_lab::sample::datasets::Datasets;
+use stook_lab::services::Services;
 use stook_tests::http::{Reply, Served, encoded};
 use stook_tests::{LIBRARY, Place, authorities, repository, zstandard};
 
@@ -884,6 +886,58 @@ fn no_route_shows_or_changes_what_is_another_tenants() {
     };
     let watched = [format!("/v1/main/machine/{key}"), "/v1/main/tags/machine".into(), "/v1/main/jobs".into()];
     assert!(nothing_is_shown_to_others(&place, &fill, &watched.each_ref().map(String::as_str), "for nobody else") > 30);
+}
+
+/// The same where records follow from others, and where services are asked, on a server.
+#[test]
+fn no_route_shows_what_follows_from_anothers_records_or_was_asked_for_another() {
+    let on_a_server = |definition: &str| Place::both(definition).into_iter().last().unwrap();
+    let place = on_a_server(&example("sentinel"));
+    let plan = "satellite,datatake_id,mode,swath,observation_time_start,observation_time_stop,observation_duration,l0_sensing_duration,absolute_orbit,\
+                relative_orbit,polarisation,timeliness,number_of_scenes,recording\nS1A,318318,IW,,2024-01-01T00:00:00Z,,20000,20000,1,1,VV,NRT-3h,,NOMINAL\n";
+    place.import(&[&place.file("S1A_MP_ACQ__L0__20231201T000000_20240201T000000.csv", plan), "--source", "plan"]);
+    let name = "S1A_IW_RAW__0SDV_20240101T000000_20240101T000010_000001_04DB6E_0001";
+    let delivery = json!({"value": [{"Id": "1", "Name": name, "PublicationDate": "2024-01-01T03:00:00Z"}]}).to_string();
+    place.import(&[&place.file("PRIP_S1A_20240101T030000_1.json", delivery), "--source", "prip"]);
+    let key = |collection: &str| place.records(collection)[0]["key"].as_str().unwrap().to_owned();
+    let (publication, product) = (key("publication"), key("product"));
+    let fill = |path: &str, name: &str| match name {
+        "key" if path.contains("/publication") => publication.clone(),
+        "key" if path.contains("/product") => product.clone(),
+        "key" if path.contains("completeness") => "S1A-318318%23IW_RAW__0S".to_owned(),
+        "key" | "parent" => "S1A-318318".to_owned(),
+        "coverage" => "datatake.completeness_s1".to_owned(),
+        "q" => "datatake.completeness_s1".to_owned(),
+        "job" | "token" | "document" | "chunk" => "1".to_owned(),
+        _ => "x".to_owned(),
+    };
+    let watched = ["/v1/main/datatake/S1A-318318", "/v1/main/query?q=datatake.completeness_s1", "/v1/main/query?q=product", "/v1/main/jobs"];
+    assert!(nothing_is_shown_to_others(&place, &fill, &watched, "318318") > 100);
+
+    let services = Services::new(Datasets { records: 20, seed: 1 });
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || services.serve("127.0.0.1:0".parse().unwrap(), |address| sender.send(address).unwrap()).unwrap());
+    let url = format!("http://{}", receiver.recv().unwrap());
+    let mut definition = example("datasets");
+    for name in ["CATALOG", "TRANSFER", "SITES", "RUNS"] {
+        definition = definition.replace(&format!("${{{name}_URL}}"), &format!("{url}/{}", name.to_lowercase()));
+    }
+    let place = on_a_server(&definition);
+    // the services tell everybody the same; what somebody has said here is told nobody else
+    place.ok(&["query", "block | count(key)"]);
+    let block = place.records("block")[0]["key"].as_str().unwrap().to_owned();
+    let stook = Served::new(&place, &["--workers", "0"]);
+    let path = format!("/v1/main/block/{}", encoded(&block));
+    stook.call("PATCH", &path, &json!({"dataset": "/only/for/us"})).with(200);
+    drop(stook);
+    let fill = |_: &str, name: &str| match name {
+        "key" => encoded(&block),
+        "q" | "input" => "block".to_owned(),
+        "job" | "token" | "document" | "chunk" => "1".to_owned(),
+        _ => "x".to_owned(),
+    };
+    let watched = [path, "/v1/main/query?q=block%20dataset=/only/*".to_owned()];
+    assert!(nothing_is_shown_to_others(&place, &fill, &watched.each_ref().map(String::as_str), "/only/for/us") > 40);
 }
 
 /// Every parameter of every operation, one after the other, says what no parameter should: it is text, or it is refused with a reason.

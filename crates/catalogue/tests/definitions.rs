@@ -107,6 +107,44 @@ fn derived_fields_cannot_go_round_in_circles() {
     assert!(errors(text).contains("`a` is derived from itself"));
 }
 
+/// Strata: what is settled reads what was settled before it, and nothing goes round in circles.
+#[test]
+fn what_is_settled_first_cannot_depend_on_what_is_settled_later() {
+    let with = |parent: &str, child: &str, links: &str| {
+        format!(
+            "catalogue: a\nsources: {{ s: {{ format: csv, into: child, as_of: meta.received }}, p: {{ format: csv, into: parent, as_of: meta.received }} }}\ncollections:\n  parent:\n    key: id\n    fields:\n      \
+             id: text\n      best: text\n      size: integer\n{parent}  child:\n    key: id\n    fields:\n      id: text\n      of: text\n      size: integer\n{child}    \
+             links: {{ {links} }}\n"
+        )
+    };
+    let (sum, read) = ("      sum: { type: integer, rollup: { over: child.up, sum: size } }\n", "      read: { type: integer, derive: up.sum }\n");
+    let up = "up: { to: parent, key: of }";
+    // a child reads a sum over its siblings
+    assert!(parse(&with(sum, read, up)).is_ok());
+    let late = "link `up` and rules over it can use what documents say of `child`, but `read` is settled after them";
+    for (parent, child, links, expected) in [
+        ("      sum: { type: integer, rollup: { over: child.up, sum: read } }\n", read, up, late),
+        ("      sum: { type: integer, rollup: { over: child.up, where: \"read > 1\", sum: size } }\n", read, up, late),
+        (sum, "      read: { type: text, derive: string(up.sum) }\n", "up: { to: parent, key: read }", late),
+        (sum, read, "up: { to: parent, key: of, when: \"read > 1\" }", late),
+        (
+            sum,
+            read,
+            "up: { to: parent, key: of }, like: { to: parent, same: { size: sum } }",
+            "link `like` looks for `parent.sum`, which is settled itself",
+        ),
+        (
+            "      turn: { type: integer, derive: favourite.read }\n    links: { favourite: { to: child, key: best } }\n",
+            "      read: { type: integer, derive: up.turn }\n",
+            up,
+            "`parent.turn` is settled from itself",
+        ),
+    ] {
+        let found = errors(&with(parent, child, links));
+        assert!(found.contains(expected), "{found}");
+    }
+}
+
 #[test]
 fn cel_is_cel() {
     let text = "catalogue: a\ncollections: { x: { key: k, fields: { k: text, a: { type: text, derive: \"k ?? 'x'\" } } } }";

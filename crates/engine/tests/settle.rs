@@ -671,3 +671,22 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
         desk.settle(0);
     }
 }
+
+/// More children of one parent than a pass reads at once, and all of them read something of it.
+#[test]
+fn a_parent_has_more_children_than_are_read_at_once() {
+    const CHILDREN: usize = 9_000;
+    for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
+        let item = |number: usize, size: i64| Step {
+            collection: "item",
+            key: format!("i{number}"),
+            fields: Some(json!({ "side": "l", "kind": "x", "from": time(0), "to": time(1), "size": size, "words": [], "box_id": "b1" })),
+        };
+        let mut steps: Vec<Step> = (0..CHILDREN).map(|number| item(number, number as i64 % 3)).collect();
+        // some change, some go
+        steps.extend((0..CHILDREN).step_by(100).map(|number| item(number, 7)));
+        steps.extend((0..CHILDREN).step_by(7).map(|number| Step { fields: None, ..item(number, 0) }));
+        let order: Vec<usize> = (0..steps.len()).collect();
+        delivered(desk, &steps, &order, 1_000, 1);
+    }
+}

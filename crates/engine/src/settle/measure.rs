@@ -170,6 +170,20 @@ mod tests {
         spans.iter().any(|(start, stop)| *start <= place && place < *stop)
     }
 
+    #[test]
+    fn unions_cover_what_they_cover_once() {
+        for (spans, length) in [
+            (vec![(0, 10), (10, 30)], 30),
+            (vec![(0, 10), (5, 20)], 20),
+            (vec![(0, 10), (20, 30)], 20),
+            (vec![(0, 20), (5, 10)], 20),
+            // what was counted again behind a part of another
+            (vec![(0, 20), (5, 10), (12, 18)], 20),
+        ] {
+            assert_eq!(union(spans.iter().copied()), length, "{spans:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn union_and_gaps_are_what_looking_at_every_place_finds(mut spans in prop::collection::vec((0..40_i64, 0..12_i64), 0..12), within in (0..30_i64, 0..30_i64)) {

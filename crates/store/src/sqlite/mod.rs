@@ -13,6 +13,8 @@ mod log;
 mod query;
 mod records;
 mod settle;
+#[cfg(debug_assertions)]
+mod statements;
 mod tables;
 mod tags;
 mod work;
@@ -224,7 +226,10 @@ impl SqliteStore {
 /// Opens a connection with what every connection needs.
 fn connect(path: &Path, options: &Options) -> Result<Connection> {
     let access = if options.read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE };
-    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failure)?;
+    #[cfg_attr(not(debug_assertions), allow(unused_mut, reason = "only builds for tests look at statements"))]
+    let mut connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failure)?;
+    #[cfg(debug_assertions)]
+    statements::note(&mut connection).map_err(failure)?;
     connection.busy_timeout(Duration::from_secs(options.wait)).map_err(failure)?;
     rusqlite::vtab::array::load_module(&connection).map_err(failure)?;
     connection.set_prepared_statement_cache_capacity(128);
