@@ -40,7 +40,7 @@ pub struct Delivered {
 /// [`EngineError::Wrong`] when they do not fit the definition or are too many; when the store fails.
 pub fn run(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &str, bytes: Bytes) -> Result<Delivered> {
     let catalogue = &rules.catalogue;
-    let failed = |error| EngineError::File { path: delivery.name.clone(), error };
+    let failed = |error| EngineError::Wrong(format!("{}: {error}", delivery.name));
     let named = import::named_source(catalogue, delivery.source.as_deref(), delivery.profile.as_deref())?;
     let opened = open_bytes(Box::new(std::io::Cursor::new(bytes))).map_err(failed)?;
     let Some(found) = opened.syntax else { return Err(EngineError::Wrong("there are no documents".into())) };

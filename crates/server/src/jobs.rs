@@ -209,9 +209,9 @@ pub struct Described {
 /// A parameter that is a name.
 fn named(ctx: &mut Ctx, parameter: &'static str) -> Answer<Option<String>> {
     let named = ctx.params.one(parameter)?;
-    let is_wrong = |named: &String| named.len() > 255 || named.chars().any(char::is_control);
+    let is_wrong = |named: &String| named.chars().count() > MOST_NAMED || named.chars().any(char::is_control);
     match named.as_ref().is_some_and(is_wrong) {
-        true => Err(Problem::bad("names have at most 255 bytes and no control characters")),
+        true => Err(Problem::bad(format!("names have at most {MOST_NAMED} characters, and no control characters"))),
         false => Ok(named),
     }
 }
@@ -262,6 +262,8 @@ async fn of_file(ctx: &Ctx, request: Request) -> Answer<Job> {
     .await
 }
 
+/// Most characters of a name that comes with documents.
+pub const MOST_NAMED: usize = 255;
 /// Most jobs that are listed, or looked at.
 pub const MOST_JOBS: u64 = 1_000;
 /// Documents of a dry run.

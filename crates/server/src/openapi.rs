@@ -2,7 +2,7 @@
 //! Asked for with a token, it shows that token's tenant. A page shows the same to people (`pages/docs.rs`).
 
 use crate::App;
-use crate::jobs::MOST_JOBS;
+use crate::jobs::{MOST_JOBS, MOST_NAMED};
 use crate::problem::PROBLEM_JSON;
 use crate::query::{MOST_OFFSET, MOST_ROWS, MOST_TYPED, MOST_WAIT};
 use crate::records::{MOST_KEYS, json_answer};
@@ -28,6 +28,8 @@ use stook_store::tag::MOST_NAME;
 pub const MOST_INTEGER: i64 = 9_007_199_254_740_991;
 /// Text without NUL, which not every store keeps.
 const NO_NUL: &str = "^[^\\u0000]*$";
+/// Text without control characters.
+const NO_CONTROL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
 /// The schema of a value, as the API shows and takes it.
 fn schema(ty: &FieldType) -> Json {
@@ -515,12 +517,13 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     add("/v1/{tenant}/pick".into(), "post", pick.guarded());
 
     let media = ["application/octet-stream", "application/x-ndjson", "application/json", "text/csv", "application/xml", "application/marc"];
+    let named = || json!({ "type": "string", "maxLength": MOST_NAMED, "pattern": NO_CONTROL });
     let mut import = Operation::new("import", "jobs", "Import documents")
-        .query("profile", text(), "A profile of the catalogue.")
-        .query("source", text(), "A source; it is found by content where only one can read it.")
+        .query("profile", named(), "A profile of the catalogue.")
+        .query("source", named(), "A source; it is found by content where only one can read it.")
         .query("as_of", json!({ "type": "string", "format": "date-time" }), "When the delivery was true.")
-        .query("name", text(), "What the upload is called.")
-        .query("path", text(), "A file in the server's folder, instead of a body.")
+        .query("name", named(), "What the upload is called.")
+        .query("path", named(), "A file in the server's folder, instead of a body.")
         .body(false, &media, json!({}))
         .query("dry_run", json!({ "type": "boolean" }), "Nothing is changed; what an import would make of the first 1 000 documents.")
         .json(202, "The job.", reference("job"))
@@ -530,10 +533,10 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
     import.0["requestBody"]["description"] = compressed.into();
     add("/v1/{tenant}/import".into(), "post", import.guarded());
     let mut deliver = Operation::new("deliver", "jobs", "Write a few documents at once, in one commit, without a job")
-        .query("profile", text(), "A profile of the catalogue.")
-        .query("source", text(), "A source; it is found by content where only one can read it.")
+        .query("profile", named(), "A profile of the catalogue.")
+        .query("source", named(), "A source; it is found by content where only one can read it.")
         .query("as_of", json!({ "type": "string", "format": "date-time" }), "When the delivery was true; now where nothing is said.")
-        .query("name", text(), "What the documents are called.")
+        .query("name", named(), "What the documents are called.")
         .body(true, &media, json!({}))
         .json(200, "What became of each document.", delivered_schema());
     deliver.0["requestBody"]["description"] = compressed.into();
