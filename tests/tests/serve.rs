@@ -925,19 +925,19 @@ fn no_route_shows_what_follows_from_anothers_records_or_was_asked_for_another() 
     let place = on_a_server(&definition);
     // the services tell everybody the same; what somebody has said here is told nobody else
     place.ok(&["query", "block | count(key)"]);
-    let block = place.records("block")[0]["key"].as_str().unwrap().to_owned();
+    let block = "/Mine/Own-v1/RAW#1";
     let stook = Served::new(&place, &["--workers", "0"]);
-    let path = format!("/v1/main/block/{}", encoded(&block));
-    stook.call("PATCH", &path, &json!({"dataset": "/only/for/us"})).with(200);
+    let path = format!("/v1/main/block/{}", encoded(block));
+    stook.call("PUT", &path, &json!({"origin": "only.for.us.example"})).with(201);
     drop(stook);
     let fill = |_: &str, name: &str| match name {
-        "key" => encoded(&block),
+        "key" => encoded(block),
         "q" | "input" => "block".to_owned(),
         "job" | "token" | "document" | "chunk" => "1".to_owned(),
         _ => "x".to_owned(),
     };
-    let watched = [path, "/v1/main/query?q=block%20dataset=/only/*".to_owned()];
-    assert!(nothing_is_shown_to_others(&place, &fill, &watched.each_ref().map(String::as_str), "/only/for/us") > 40);
+    let watched = [path, format!("/v1/main/query?q=block%20name={}", encoded(block))];
+    assert!(nothing_is_shown_to_others(&place, &fill, &watched.each_ref().map(String::as_str), "only.for.us") > 40);
 }
 
 /// Every parameter of every operation, one after the other, says what no parameter should: it is text, or it is refused with a reason.
