@@ -36,7 +36,7 @@ const BESIDE: i32 = 5;
 /// Time until chunks are looked for again, at first.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest time until somebody looks again who waits for the end of one job.
-const AT_THE_END: Duration = Duration::from_millis(20);
+const AT_THE_END: Duration = Duration::from_millis(5);
 /// Time until marks are looked for again that others may have left.
 const MARKS_PAUSE: Duration = Duration::from_millis(20);
 /// Longest time until somebody who waits looks again.
