@@ -14,6 +14,16 @@ use stook_tests::Place;
 
 const SATELLITES: &str = include_str!("../../examples/sentinel/catalogue.yaml");
 
+/// Those of the example's README and two of single collections.
+const QUESTIONS: [&str; 6] = [
+    "datatake.completeness_s1 status=Partial | sort percentage",
+    "datatake.completeness_s2 group=MSI_L0__DS status=Missing | grep datatake, gaps",
+    "orbit_s3.completeness status=Missing | count(group)",
+    "interface.status value=KO",
+    "product datatake_id=246811",
+    "publication service=PRIP_S1A published>2024-01-01",
+];
+
 /// Two days of deliveries, made once: the second day's plan takes back what the first one's said of it.
 fn days() -> &'static Path {
     static DAY: OnceLock<PathBuf> = OnceLock::new();
@@ -170,14 +180,7 @@ fn every_question_is_answered_by_an_index_over_one_range_of_keys() {
         // of tables with a few rows any index is as good as another
         begun = if begun == 0 { server.logged().len() } else { begun };
     }
-    for question in [
-        "datatake.completeness_s1 status=Partial | sort percentage",
-        "datatake.completeness_s2 group=MSI_L0__DS status=Missing | grep datatake, gaps",
-        "orbit_s3.completeness status=Missing | count(group)",
-        "interface.status value=KO",
-        "product datatake_id=246811",
-        "publication service=PRIP_S1A published>2024-01-01",
-    ] {
+    for question in QUESTIONS {
         place.run(&["query", question]).exits(0);
     }
     let log = server.logged()[begun..].to_owned();
@@ -224,14 +227,7 @@ fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
         let words: Vec<&str> = ["import", "--source", source].into_iter().chain(files.iter().map(String::as_str)).collect();
         run(&words);
     }
-    for question in [
-        "datatake.completeness_s1 status=Partial | sort percentage",
-        "datatake.completeness_s2 group=MSI_L0__DS status=Missing | grep datatake, gaps",
-        "orbit_s3.completeness status=Missing | count(group)",
-        "interface.status value=KO",
-        "product datatake_id=246811",
-        "publication service=PRIP_S1A published>2024-01-01",
-    ] {
+    for question in QUESTIONS {
         run(&["query", question]);
     }
     let store = rusqlite::Connection::open(place.store()).expect("a store");
