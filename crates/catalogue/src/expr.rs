@@ -317,8 +317,7 @@ impl Evaluator {
         let _ = root.add_function("fold", |text: Arc<String>| Cel::String(Arc::new(fold(&text))));
         let _ = root.add_function("trim", |text: Arc<String>| Cel::String(Arc::new(text.trim().to_owned())));
         let _ = root.add_function("uuid5", |name: Arc<String>, text: Arc<String>| {
-            let space = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
-            Cel::String(Arc::new(uuid::Uuid::new_v5(&space, text.as_bytes()).to_string()))
+            Cel::String(Arc::new(uuid5(&name, &text)))
         });
         let _ = root.add_function("md5", |text: Arc<String>| Cel::String(Arc::new(md5(&text))));
         let _ = root.add_function("strftime", |Arguments(args): Arguments| strftime(&args));
@@ -419,6 +418,12 @@ fn squash(args: &[Cel]) -> Cel {
         .filter(|text| !text.is_empty())
         .collect();
     Cel::String(Arc::new(words.join(" ")))
+}
+
+/// The UUID of a text in the space of a name.
+pub(crate) fn uuid5(name: &str, text: &str) -> String {
+    let space = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
+    uuid::Uuid::new_v5(&space, text.as_bytes()).to_string()
 }
 
 fn without(args: &[Cel]) -> Cel {
@@ -783,8 +788,13 @@ mod tests {
             "a",
             "l == null",
             "l",
+            "uuid5('name', a)",
+            "uuid5(a, a)",
+            "without(j, ['p', 'q'])",
+            "without(j, [])",
+            "without(a, ['p'])",
         ];
-        let names = ["a", "b", "t", "d", "f", "l"];
+        let names = ["a", "b", "t", "d", "f", "l", "j"];
         let types = [
             FieldType::Text,
             FieldType::Integer,
@@ -792,14 +802,22 @@ mod tests {
             FieldType::Duration,
             FieldType::Float,
             FieldType::List(Box::new(FieldType::Text)),
+            FieldType::Json,
         ];
-        let values: [&[Value]; 6] = [
+        let json = |text: &str| Value::Json(Arc::new(serde_json::from_str(text).expect("JSON")));
+        let values: [&[Value]; 7] = [
             &[Value::Null, Value::text("x"), Value::text("12"), Value::text(" \u{e4}y")],
             &[Value::Null, Value::Int(1), Value::Int(-2)],
             &[Value::Null, Value::Int(1_700_000_000_123_456)],
             &[Value::Null, Value::Int(-1_500_000)],
             &[Value::Null, Value::Float(1.5)],
             &[Value::Null, Value::List(vec![Value::text("p")])],
+            &[
+                Value::Null,
+                json(r#"{ "q": 1, "p": { "z": [1.0, -0.5e-7, { "y": 1, "b": null }], "a": 1e300 }, "o": "x" }"#),
+                json(r#"{ "p": 18446744073709551615, "o": 18446744073709551615 }"#),
+                json("[1]"),
+            ],
         ];
         let text = |text: &str| Entry::Text(text.to_owned());
         let table = Table { rows: [("x".to_owned(), text("found"))].into(), ..Table::default() };
@@ -809,20 +827,20 @@ mod tests {
         for source in expressions {
             let expression = Expression::compile(source, &names).unwrap_or_else(|error| panic!("{source}: {error:?}"));
             assert!(expression.plain.is_some() || source.contains("duration("), "{source} is plain");
-            let mut places = [0; 6];
+            let mut places = [0; 7];
             loop {
                 let value = |name: &str| names.iter().position(|known| *known == name).map(|index| (&values[index][places[index]], &types[index]));
                 let lean = evaluator.lean(&expression, &mut |name, _| value(name).map(|(value, ty)| Lean::of(value, ty)));
                 let full = evaluator.evaluate(&expression, |name| value(name).map_or(Cel::Null, |(value, ty)| to_cel(value, ty)));
                 if let Some(lean) = lean {
                     let full = full.unwrap_or_else(|error| panic!("{source} at {places:?} is {lean:?}, CEL says {error}"));
-                    for ty in types.iter().chain([&FieldType::Boolean]) {
+                    for ty in types.iter().chain([&FieldType::Boolean, &FieldType::Uuid]) {
                         if let Some(own) = lean.clone().into_value(ty) {
                             assert_eq!(Ok(own), from_cel(&full, ty).map_err(|error| error.to_string()), "{source} at {places:?} as {ty}");
                         }
                     }
                 }
-                let Some(next) = (0..6).find(|index| places[*index] + 1 < values[*index].len()) else { break };
+                let Some(next) = (0..7).find(|index| places[*index] + 1 < values[*index].len()) else { break };
                 places[next] += 1;
                 places[..next].fill(0);
             }

@@ -6,9 +6,9 @@
 //! compares them.
 
 use crate::expr::{Entry, Tables};
-use crate::value::{FieldType, Value};
+use crate::value::{FieldType, Value, from_json};
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 
 /// A compiled plain expression.
@@ -30,6 +30,8 @@ pub(crate) enum Plain {
     Unknown,
     Sum(Box<[Plain; 2]>),
     Difference(Box<[Plain; 2]>),
+    /// An object without members of these names.
+    Without(Box<Plain>, Box<[Box<str>]>),
     Compare(Comparison, Box<[Plain; 2]>),
     Call(Function, Box<[Plain]>),
 }
@@ -64,6 +66,7 @@ pub(crate) enum Function {
     Int,
     Abs,
     Trim,
+    Uuid5,
 }
 
 /// A value as plain expressions see it.
@@ -85,6 +88,8 @@ pub enum Lean<'v> {
     Length(i64),
     /// Anything else: it can be handed on, but not looked into.
     Whole(&'v Value, &'v FieldType),
+    /// An object that was made.
+    Made(Json),
 }
 
 impl<'v> Lean<'v> {
@@ -123,6 +128,8 @@ impl<'v> Lean<'v> {
             (Lean::Text(text), FieldType::Text) => Value::text(text.into_owned()),
             (Lean::Time(micros), FieldType::Timestamp) | (Lean::Length(micros), FieldType::Duration) => Value::Int(micros),
             (Lean::Whole(value, own), ty) if own == ty => value.clone(),
+            (Lean::Text(text), FieldType::Uuid) => from_json(&text.into(), ty, None).ok()?,
+            (Lean::Made(json), FieldType::Json) => from_json(&json, ty, None).ok()?,
             _ => return None,
         })
     }
@@ -173,6 +180,13 @@ fn compile_call(call: &CallExpr) -> Option<Plain> {
         };
         return Some(Plain::In(Box::new(compile(&item.expr)?), all(&list.elements)?.into()));
     }
+    if let ("without", [of, IdedExpr { expr: Expr::List(names), .. }]) = (call.func_name.as_str(), call.args.as_slice()) {
+        let name = |item: &IdedExpr| match &item.expr {
+            Expr::Literal(LiteralValue::String(text)) => Some(text.inner().into()),
+            _ => None,
+        };
+        return Some(Plain::Without(Box::new(compile(&of.expr)?), names.elements.iter().map(name).collect::<Option<_>>()?));
+    }
     let parts = match (call.func_name.as_str(), call.args.as_slice()) {
         ("_&&_" | "_||_" | "_?_:_", [first, rest @ ..]) => {
             let rest = rest.iter().map(|part| compile(&part.expr).unwrap_or(Plain::Unknown));
@@ -205,6 +219,7 @@ fn compile_call(call: &CallExpr) -> Option<Plain> {
                 "int" => Function::Int,
                 "abs" => Function::Abs,
                 "trim" => Function::Trim,
+                "uuid5" => Function::Uuid5,
                 _ => return None,
             };
             Plain::Call(function, parts.into())
@@ -266,6 +281,10 @@ impl Plain {
                 (Lean::Int(first), Lean::Int(second)) => Lean::Int(first.checked_sub(second)?),
                 _ => return None,
             },
+            Plain::Without(of, names) => match of.evaluate(tables, values)? {
+                Lean::Whole(Value::Json(json), FieldType::Json) => Lean::Made(without(json.as_object()?, names)?),
+                _ => return None,
+            },
             Plain::Compare(comparison, sides) => {
                 let order = match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
                     (Lean::Int(first), Lean::Int(second)) | (Lean::Time(first), Lean::Time(second)) | (Lean::Length(first), Lean::Length(second)) => {
@@ -320,9 +339,25 @@ impl Constant {
 fn equal(first: &Lean<'_>, second: &Lean<'_>) -> Option<bool> {
     Some(match (first, second) {
         (Lean::Whole(..), Lean::Null) | (Lean::Null, Lean::Whole(..)) => false,
-        (Lean::Whole(..), _) | (_, Lean::Whole(..)) | (Lean::Float(_), _) | (_, Lean::Float(_)) => return None,
+        (Lean::Whole(..) | Lean::Made(_), _) | (_, Lean::Whole(..) | Lean::Made(_)) | (Lean::Float(_), _) | (_, Lean::Float(_)) => return None,
         (first, second) => first == second,
     })
+}
+
+/// An object without some of its members, in the order that CEL's have; nothing where CEL would round a number.
+fn without(members: &Map<String, Json>, names: &[Box<str>]) -> Option<Json> {
+    fn keeps(json: &Json) -> bool {
+        match json {
+            Json::Number(number) => number.is_i64() || number.is_f64(),
+            Json::Array(items) => items.iter().all(keeps),
+            Json::Object(members) => members.values().all(keeps),
+            Json::Null | Json::Bool(_) | Json::String(_) => true,
+        }
+    }
+    let kept = members.iter().filter(|(name, _)| !names.iter().any(|own| **own == **name));
+    let mut made = Json::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect());
+    made.sort_all_objects();
+    keeps(&made).then_some(made)
 }
 
 fn call<'v>(function: Function, [first, second, third]: [Lean<'v>; 3], count: usize, tables: &'v Tables) -> Option<Lean<'v>> {
@@ -360,6 +395,7 @@ fn call<'v>(function: Function, [first, second, third]: [Lean<'v>; 3], count: us
         (Function::Int, Lean::Int(number), _) => Lean::Int(number),
         (Function::Abs, Lean::Int(number), _) => Lean::Int(number.checked_abs()?),
         (Function::Abs, Lean::Length(length), _) => Lean::Length(length.checked_abs()?),
+        (Function::Uuid5, Lean::Text(name), Lean::Text(text)) => Lean::Text(Cow::Owned(crate::expr::uuid5(&name, &text))),
         (Function::Trim, Lean::Text(text), _) => Lean::Text(Cow::Owned(text.trim().to_owned())),
         _ => return None,
     })

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use stook_formats::read::open_bytes;
 use stook_store::journal::{Counts, Line, Trouble, unpack};
 use stook_store::queue::{JobFile, JobId, Slice};
-use stook_store::{Store, StoreError, Urgency};
+use stook_store::{Pending, Store, StoreError, Urgency};
 
 /// Most documents that are written at once; more are an import.
 pub const MOST_DOCUMENTS: u32 = CHUNK_DOCUMENTS;
@@ -34,11 +34,14 @@ pub struct Delivered {
     pub troubles: Vec<Trouble>,
 }
 
-/// Writes documents in one commit. `caller` is named where changes are logged.
+/// Documents that are being written.
+pub struct Underway(Pending);
+
+/// Maps documents and begins to write them in one commit. `caller` is named where changes are logged.
 ///
 /// # Errors
 /// [`EngineError::Wrong`] when they do not fit the definition or are too many; when the store fails.
-pub fn run(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &str, bytes: Bytes) -> Result<Delivered> {
+pub fn begin(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &str, bytes: Bytes) -> Result<Underway> {
     let catalogue = &rules.catalogue;
     let failed = |error| EngineError::Wrong(format!("{}: {error}", delivery.name));
     let named = import::named_source(catalogue, delivery.source.as_deref(), delivery.profile.as_deref())?;
@@ -75,7 +78,17 @@ pub fn run(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &st
         chunk.consolidate(store)?;
     }
     chunk.prepare();
-    let (_, mut unit) = store.submit(Box::new(chunk), Urgency::Interactive).wait_for_unit()?;
-    let Some(journal) = unit.journal() else { return Ok(Delivered::default()) };
-    Ok(Delivered { counts: journal.counts, lines: unpack(&journal.lines).map_err(StoreError::from)?, troubles: journal.troubles.clone() })
+    Ok(Underway(store.submit(Box::new(chunk), Urgency::Interactive)))
+}
+
+impl Underway {
+    /// Ends when they are on the disk.
+    ///
+    /// # Errors
+    /// When the store fails; nothing was written then.
+    pub async fn end(self) -> Result<Delivered> {
+        let (_, mut unit) = self.0.commit().await?;
+        let Some(journal) = unit.journal() else { return Ok(Delivered::default()) };
+        Ok(Delivered { counts: journal.counts, lines: unpack(&journal.lines).map_err(StoreError::from)?, troubles: journal.troubles.clone() })
+    }
 }

@@ -175,7 +175,9 @@ impl Desk {
             chunk.consolidate(self.store(0)).expect("consolidated");
         }
         chunk.prepare();
-        let (_, mut unit) = self.store(0).submit(Box::new(chunk), Urgency::Interactive).wait_for_unit().expect("written");
+        let pending = self.store(0).submit(Box::new(chunk), Urgency::Interactive);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let (_, mut unit) = runtime.block_on(pending.commit()).expect("written");
         Ran::AtOnce(unit.journal().expect("a journal").clone())
     }
 

@@ -21,7 +21,9 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     let delivery = described.upload(&ctx, Some(bytes.len() as u64));
     ctx.reaches_store();
     let (app, caller) = (ctx.app.clone(), ctx.caller.name.clone());
-    let delivered = blocking(move || deliver::run(&app.rules, &*app.store, &delivery, &caller, bytes)).await?;
+    let underway = blocking(move || deliver::begin(&app.rules, &*app.store, &delivery, &caller, bytes)).await?;
+    // no thread waits for the disk
+    let delivered = underway.end().await?;
     let failed = delivered.counts.of(Outcome::Failed);
     if failed > 0 && delivered.lines.iter().all(|line| line.outcome == Outcome::Failed) {
         return Err(Problem::wrong(delivered.troubles.iter().filter(|trouble| trouble.failed).map(in_words).collect()));

@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::{from_cel, json_to_cel, to_cel};
 use stook_catalogue::fold::fold;
@@ -315,14 +315,18 @@ struct Desk<'d> {
     ctx: &'d Ctx,
     given: &'d Params<'d>,
     looking: Looking<'d>,
-    shown_params: Json,
+    shown_params: OnceLock<Json>,
 }
 
 type Found<'f, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'f>>;
 
 impl<'d> Desk<'d> {
     fn new(ctx: &'d Ctx, given: &'d Params<'d>, looking: Looking<'d>) -> Self {
-        Self { ctx, given, looking, shown_params: given.to_json() }
+        Self { ctx, given, looking, shown_params: OnceLock::new() }
+    }
+
+    fn params(&self) -> &Json {
+        self.shown_params.get_or_init(|| self.given.to_json())
     }
 }
 
@@ -366,25 +370,24 @@ impl Desk<'_> {
     }
 
     /// Values that a condition compares with; nothing when it is none.
-    fn values(&self, condition: &Match, parent: Option<(&Collection, &Record)>) -> Option<Vec<Value>> {
-        match (condition.with, parent) {
-            (Given::Param(index), _) => {
-                let ty = &self.given.all[index].ty;
-                let values = self.given.values[index].as_ref()?.elements().to_vec();
-                let text = |value: &Value| Value::text(value.show(ty.element()));
-                Some(if condition.column == Column::Key { values.iter().map(text).collect() } else { values })
-            }
-            (Given::Parent(column), Some((collection, record))) => {
-                let (value, ty) = value_of(collection, record, column);
-                let text = |value: &Value| Value::text(value.show(ty.element()));
-                Some(if condition.column == Column::Key { value.elements().iter().map(text).collect() } else { value.elements().to_vec() })
-            }
-            (Given::Parent(_), None) => None,
+    fn values<'v>(&'v self, condition: &Match, parent: Option<(&'v Collection, &'v Record)>) -> Option<Cow<'v, [Value]>> {
+        let (value, ty) = match (condition.with, parent) {
+            (Given::Param(index), _) => (Cow::Borrowed(self.given.values[index].as_ref()?), &self.given.all[index].ty),
+            (Given::Parent(column), Some((collection, record))) => value_of(collection, record, column),
+            (Given::Parent(_), None) => return None,
+        };
+        // keys are texts
+        if condition.column == Column::Key && ty.element() != &FieldType::Text {
+            return Some(value.elements().iter().map(|value| Value::text(value.show(ty.element()))).collect());
         }
+        Some(match value {
+            Cow::Borrowed(value) => Cow::Borrowed(value.elements()),
+            Cow::Owned(value) => Cow::Owned(value.elements().to_vec()),
+        })
     }
 
     fn test(&self, condition: &Match) -> Option<Condition> {
-        let mut values = self.values(condition, None)?;
+        let mut values = self.values(condition, None)?.into_owned();
         let text = |value: Option<&Value>| value.and_then(Value::as_text).unwrap_or_default().to_owned();
         let test = match condition.how {
             How::Equal if values.len() == 1 => Test::Equal(values.pop().unwrap_or_default()),
@@ -403,21 +406,33 @@ impl Desk<'_> {
             let (own, _) = value_of(collection, record, condition.column);
             let folds = matches!(condition.column, Column::Field(index) if collection.fields[index].fold);
             let form = |value: &Value| match value {
-                Value::Text(text) if folds => Value::text(fold(text)),
+                Value::Text(text) => Value::text(fold(text)),
                 other => other.clone(),
             };
-            own.elements().iter().map(form).any(|own| {
-                wanted.iter().map(form).any(|wanted| match condition.how {
-                    How::Equal => own == wanted,
-                    How::Prefix => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.starts_with(wanted)),
-                    How::Contains => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.contains(wanted)),
-                })
-            })
+            let fits = |own: &Value, wanted: &Value| match condition.how {
+                How::Equal => own == wanted,
+                How::Prefix => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.starts_with(wanted)),
+                How::Contains => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.contains(wanted)),
+            };
+            let fits = |own: &Value, wanted: &Value| if folds { fits(&form(own), &form(wanted)) } else { fits(own, wanted) };
+            own.elements().iter().any(|own| wanted.iter().any(|wanted| fits(own, wanted)))
         })
     }
 
     /// Records by the values of a column, for several groups of values at once.
-    async fn by_values(&self, look: &Look, column: Column, groups: Vec<Vec<Value>>) -> Answer<Vec<Vec<Arc<Record>>>> {
+    async fn by_values(&self, look: &Look, column: Column, groups: Vec<Cow<'_, [Value]>>) -> Answer<Vec<Vec<Arc<Record>>>> {
+        let key_of = |value: &Value| value.as_text().and_then(|text| Key::new(text).ok());
+        // most often one record is looked for, or what belongs to one
+        if let [values] = groups.as_slice()
+            && let [value] = &**values
+        {
+            let keys: Arc<[Key]> = match column {
+                Column::Key => key_of(value).into_iter().collect(),
+                _ => self.looking.keys(look.collection, plan_column(column), values, MOST_LISTED).await?.pop().unwrap_or_default(),
+            };
+            let records = if keys.is_empty() { Vec::new() } else { self.looking.records(look.collection, &keys).await? };
+            return Ok(vec![records.into_iter().flatten().collect()]);
+        }
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut distinct: Vec<Value> = Vec::new();
         let indexes: Vec<Vec<usize>> = groups
@@ -436,7 +451,7 @@ impl Desk<'_> {
             })
             .collect();
         let lists: Vec<Arc<[Key]>> = match column {
-            Column::Key => distinct.iter().map(|value| value.as_text().and_then(|text| Key::new(text).ok()).into_iter().collect()).collect(),
+            Column::Key => distinct.iter().map(|value| key_of(value).into_iter().collect()).collect(),
             _ if distinct.is_empty() => Vec::new(),
             _ => self.looking.keys(look.collection, plan_column(column), &distinct, MOST_LISTED).await?,
         };
@@ -532,7 +547,7 @@ impl Desk<'_> {
         let named = |name: &str| -> Json {
             match include(name) {
                 Some(found) => found.clone(),
-                None if name == "params" => self.shown_params.clone(),
+                None if name == "params" => self.params().clone(),
                 None => column_named(collection, name).map_or(Json::Null, |column| {
                     let (value, ty) = value_of(collection, record, column);
                     value.to_json(ty)
@@ -550,7 +565,7 @@ impl Desk<'_> {
             Leaf::Expression(expression) => {
                 let variable = |name: &str| match include(name) {
                     Some(found) => json_to_cel(found),
-                    None if name == "params" => json_to_cel(&self.shown_params),
+                    None if name == "params" => json_to_cel(self.params()),
                     None => column_named(collection, name).map_or(cel_null(), |column| {
                         let (value, ty) = value_of(collection, record, column);
                         to_cel(&value, ty)

@@ -556,9 +556,9 @@ pub struct Receipt {
 /// Packed trees of a record, each of a source by name.
 pub type Trees = Vec<(String, Vec<u8>)>;
 
-/// A unit on its way; [`Pending::wait`] blocks until it is committed. The unit itself comes back with the answer, so that
-/// giving back its memory is not the writer's work.
-pub struct Pending(pub std::sync::mpsc::Receiver<Answered>);
+/// A unit on its way; [`Pending::wait`] blocks until it is committed, [`Pending::commit`] does not block. The unit itself comes
+/// back with the answer, so that giving back its memory is not the writer's work.
+pub struct Pending(pub tokio::sync::oneshot::Receiver<Answered>);
 
 /// The answer to a unit, and the unit if it came so far.
 pub type Answered = (Result<Receipt>, Option<Box<dyn Unit>>);
@@ -569,20 +569,16 @@ impl Pending {
     /// # Errors
     /// When it was not written.
     pub fn wait(self) -> Result<Receipt> {
-        self.answer().0
+        self.0.blocking_recv().map_err(|_| closed())?.0
     }
 
-    /// The same, for who asks the unit what became of it.
+    /// Ends when the unit is committed; it tells what became of it.
     ///
     /// # Errors
     /// When it was not written.
-    pub fn wait_for_unit(self) -> Result<(Receipt, Box<dyn Unit>)> {
-        let (result, unit) = self.answer();
+    pub async fn commit(self) -> Result<(Receipt, Box<dyn Unit>)> {
+        let (result, unit) = self.0.await.map_err(|_| closed())?;
         Ok((result?, unit.ok_or_else(closed)?))
-    }
-
-    fn answer(self) -> Answered {
-        self.0.recv().unwrap_or_else(|_| (Err(closed()), None))
     }
 }
 

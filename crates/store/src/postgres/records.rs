@@ -29,16 +29,23 @@ use stook_catalogue::value::{FieldType, Value};
 /// of a table that it believes to be small the planner would as well take any other index and read all rows of the tenant.
 const ONE: &str = "BETWEEN u.own AND u.own ORDER BY key LIMIT 1";
 
-/// Rows of records by key (`$2`) of a tenant (`$1`), one by one, locked in the order of keys where `lock` says so.
-pub fn by_key(tables: &Tables, table: &str, columns: &str, lock: Option<&str>) -> String {
-    match (tables.distributed(), lock) {
-        (true, _) => format!("SELECT {columns} FROM {table} WHERE tenant = $1 AND key = ANY($2)"),
-        (false, None) => format!(
+/// Rows of records by key (`$2`) of a tenant (`$1`), one by one.
+pub fn by_key(tables: &Tables, table: &str, columns: &str) -> String {
+    match tables.distributed() {
+        true => format!("SELECT {columns} FROM {table} WHERE tenant = $1 AND key = ANY($2)"),
+        false => format!(
             "SELECT r.* FROM unnest($2::text[]) AS u(own) CROSS JOIN LATERAL \
              (SELECT {columns} FROM {table} WHERE tenant = $1 AND key {ONE}) AS r"
         ),
-        (false, Some(lock)) => format!(
-            "SELECT r.* FROM (SELECT own FROM unnest($2::text[]) AS u(own) ORDER BY own COLLATE \"C\") AS u CROSS JOIN LATERAL \
+    }
+}
+
+/// The same, locked in the order of keys, which are parameter `keys`. Rows that are spread are not locked one by one.
+pub fn by_key_locked(tables: &Tables, table: &str, columns: &str, keys: usize, lock: &str) -> String {
+    match tables.distributed() {
+        true => format!("SELECT {columns} FROM {table} WHERE tenant = $1 AND key = ANY(${keys})"),
+        false => format!(
+            "SELECT r.* FROM (SELECT own FROM unnest(${keys}::text[]) AS u(own) ORDER BY own COLLATE \"C\") AS u CROSS JOIN LATERAL \
              (SELECT {columns} FROM {table} WHERE tenant = $1 AND key {ONE} {lock}) AS r"
         ),
     }
@@ -56,7 +63,7 @@ pub fn read(
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
     let columns = &own.read[detail as usize];
-    let sql = by_key(tables, &own.table, columns, None);
+    let sql = by_key(tables, &own.table, columns);
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let mut found: HashMap<Key, StoredRecord> = HashMap::with_capacity(keys.len());
     session.visit(&sql, &[&tenant, &wanted], |row| {
@@ -125,7 +132,7 @@ pub fn marks(session: &mut Session, tenant: i64, lane: Option<u32>, limit: usize
 /// The versions of records, in the order of `keys`.
 pub fn versions(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Option<Version>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-    let sql = by_key(tables, &own.table, "key, revision, touch", None);
+    let sql = by_key(tables, &own.table, "key, revision, touch");
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let rows = session.query(&sql, &[&tenant, &wanted])?;
     let found: HashMap<&str, Version> = rows.iter().map(|row| (row.get(0), Version { revision: row.get(1), touch: row.get(2) })).collect();
@@ -329,18 +336,26 @@ impl Desk<'_> {
         for write in writes {
             keys.entry(write.collection).or_default().push(write.key.as_str());
         }
-        for (collection, keys) in keys {
-            let own = self.tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
-            if self.tables.distributed() {
-                // no rows of several servers are locked by one statement: one unit after the other writes a tenant's records
-                let whole = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.' || $1, $2))";
-                self.session.execute(whole, &[&own.table, &self.tenant])?;
+        let lock = if self.waits { "FOR UPDATE" } else { "FOR UPDATE SKIP LOCKED" };
+        let keys: Vec<(usize, Vec<&str>)> = keys.into_iter().collect();
+        // one statement for all collections, where it can be
+        for some in keys.chunks(if self.tables.distributed() { 1 } else { keys.len().max(1) }) {
+            let mut statements: Vec<String> = Vec::with_capacity(some.len());
+            let mut parameters: Vec<Parameter<'_>> = vec![&self.tenant];
+            for (collection, keys) in some {
+                let own = self.tables.collections.get(*collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
+                if self.tables.distributed() {
+                    // no rows of several servers are locked by one statement: one unit after the other writes a tenant's records
+                    let whole = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.' || $1, $2))";
+                    self.session.execute(whole, &[&own.table, &self.tenant])?;
+                }
+                parameters.push(keys);
+                let columns = format!("{collection}::bigint, key, revision, touch");
+                statements.push(format!("({})", by_key_locked(self.tables, &own.table, &columns, parameters.len(), lock)));
             }
-            let lock = if self.waits { "FOR UPDATE" } else { "FOR UPDATE SKIP LOCKED" };
-            let sql = by_key(self.tables, &own.table, "key, revision, touch", Some(lock));
-            for row in self.session.query(&sql, &[&self.tenant, &keys])? {
-                let key = Key::new(row.get::<_, &str>(0)).map_err(|error| StoreError::Other(error.to_string()))?;
-                self.versions.insert((collection, key), Version { revision: row.get(1), touch: row.get(2) });
+            for row in self.session.query(&statements.join(" UNION ALL "), &parameters)? {
+                let key = Key::new(row.get::<_, &str>(1)).map_err(|error| StoreError::Other(error.to_string()))?;
+                self.versions.insert((row.get::<_, i64>(0) as usize, key), Version { revision: row.get(2), touch: row.get(3) });
             }
         }
         Ok(())
@@ -435,7 +450,7 @@ impl Desk<'_> {
             let there = writes.iter().filter(|write| matches!(write.change, Change::Delete) && write.expect.is_some()).count();
             let sql = match self.tables.distributed() {
                 true => format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table),
-                false => format!("DELETE FROM {} WHERE ctid = ANY(ARRAY({}))", own.table, by_key(self.tables, &own.table, "ctid", None)),
+                false => format!("DELETE FROM {} WHERE ctid = ANY(ARRAY({}))", own.table, by_key(self.tables, &own.table, "ctid")),
             };
             let deleted = self.session.execute(&sql, &[&self.tenant, &gone])?;
             all_written(deleted, there)?;
@@ -555,7 +570,7 @@ impl Desk<'_> {
             names.extend(["was_revision", "was_touch"]);
             types.extend([Type::INT8, Type::INT8]);
         }
-        let copy = self.session.client().copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")))?;
+        let copy = self.session.copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")))?;
         let mut writer = BinaryCopyInWriter::new(copy, &types);
         for (write, content) in puts {
             let key = write.key.as_str();
@@ -611,7 +626,7 @@ impl Desk<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        let copy = self.session.client().copy_in(&format!("COPY {side} (tenant, key, value) FROM STDIN BINARY"))?;
+        let copy = self.session.copy_in(&format!("COPY {side} (tenant, key, value) FROM STDIN BINARY"))?;
         let mut writer = BinaryCopyInWriter::new(copy, &[Type::INT8, Type::TEXT, element]);
         for (key, value) in &rows {
             writer.write(&[&self.tenant, key, &Bound(value)])?;
@@ -737,7 +752,7 @@ fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Uni
     }
     let mut now: HashMap<(usize, String), Version> = HashMap::new();
     for (collection, keys) in keys {
-        let sql = by_key(tables, &tables.collections[collection].table, "key, revision, touch", Some("FOR SHARE"));
+        let sql = by_key_locked(tables, &tables.collections[collection].table, "key, revision, touch", 2, "FOR SHARE");
         for row in session.query(&sql, &[&tenant, &keys])? {
             now.insert((collection, row.get(0)), Version { revision: row.get(1), touch: row.get(2) });
         }

@@ -3,7 +3,7 @@
 use crate::StoreError;
 use ::postgres::error::SqlState;
 use ::postgres::types::ToSql;
-use ::postgres::{Client, Config, NoTls, Row, Statement};
+use ::postgres::{Client, Config, CopyInWriter, NoTls, Row, Statement};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -163,9 +163,10 @@ impl Session {
         Ok(self.client.batch_execute(sql)?)
     }
 
-    /// The client, for COPY.
-    pub fn client(&mut self) -> &mut Client {
-        &mut self.client
+    /// Begins to copy rows.
+    pub fn copy_in(&mut self, sql: &str) -> Attempt<CopyInWriter<'_>> {
+        let statement = self.prepare(sql)?;
+        Ok(self.client.copy_in(&statement)?)
     }
 
     /// Begins a transaction whose commit is as durable as the server is set to make it. One that does not wait for others fails

@@ -46,7 +46,7 @@ impl Inside for PassInside<'_> {
         self.ask(|session, tables, tenant| {
             let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
             if !tables.distributed() {
-                let rows = records::by_key(tables, &tables.collections[collection].table, "1", Some("FOR UPDATE"));
+                let rows = records::by_key_locked(tables, &tables.collections[collection].table, "1", 2, "FOR UPDATE");
                 session.one(&format!("SELECT count(*) FROM ({rows}) AS held"), &[&tenant, &wanted])?;
             }
             records::read(session, tables, tenant, collection, keys, Detail::Full)

@@ -78,7 +78,7 @@ CREATE TABLE trees(tenant bigint NOT NULL, collection bigint NOT NULL, key text 
   PRIMARY KEY(tenant, collection, key, source));
 ALTER TABLE trees ALTER COLUMN tree SET STORAGE EXTERNAL;
 CREATE FUNCTION trigrams(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 10000 AS
-  $$ SELECT coalesce(array_agg(DISTINCT substr(value, at, 3)), '{}') FROM generate_series(1, length(value) - 2) AS at $$;
+  $$ SELECT ARRAY(SELECT substr(value, at, 3) FROM generate_series(1, length(value) - 2) AS at) $$;
 "#;
 
 /// What statements need to know of one collection.

@@ -16,11 +16,11 @@ use crate::{Answered, Conflict, Logged, Pending, Receipt, RecordWrite, Settling,
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
-use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stook_catalogue::key::Key;
+use tokio::sync::oneshot::{self, Sender};
 
 struct Request {
     since: Instant,
@@ -44,6 +44,9 @@ struct Lines {
     closed: [bool; 3],
     /// Threads that write units together.
     writing: usize,
+    /// How many units were written together the last time, with those that waited when they were, and when that was.
+    returning: usize,
+    written: Option<Instant>,
 }
 
 /// Where a unit waits.
@@ -68,6 +71,8 @@ struct Shared {
 const THREADS: [(Line, usize); 3] = [(Line::Bulk, 1), (Line::Together, 3), (Line::Alone, 4)];
 /// What comes while units are written together gathers for so long before another thread begins to write it.
 const PATIENCE: Duration = Duration::from_millis(3);
+/// As many as there were the last time are waited for so long: those who have been answered come again.
+const RETURNING: Duration = Duration::from_micros(500);
 /// Units that are written together.
 const TOGETHER: usize = 16;
 
@@ -100,8 +105,12 @@ impl Writer {
                 while let Some(requests) = waiting.next(line) {
                     match line {
                         Line::Together => {
+                            let units = requests.len();
                             waiting.write_together(&bench, requests);
-                            waiting.lines.lock().unwrap_or_else(PoisonError::into_inner).writing -= 1;
+                            let mut lines = waiting.lines.lock().unwrap_or_else(PoisonError::into_inner);
+                            lines.writing -= 1;
+                            lines.returning = units + lines.waiting[line as usize].len();
+                            lines.written = Some(Instant::now());
                             waiting.arrived[line as usize].notify_one();
                         }
                         Line::Bulk | Line::Alone => requests.into_iter().for_each(|request| waiting.write(&bench, request)),
@@ -121,7 +130,7 @@ impl Writer {
 
     /// Puts a unit in line.
     pub fn run(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
-        let (answer, pending) = mpsc::channel();
+        let (answer, pending) = oneshot::channel();
         let line = match urgency {
             Urgency::Bulk => Line::Bulk,
             Urgency::Interactive if is_on_its_own(&*unit) => Line::Alone,
@@ -185,8 +194,13 @@ impl Shared {
         loop {
             let own = &mut *lines;
             let waiting = &mut own.waiting[line as usize];
-            if let Some(first) = waiting.front().filter(|_| line == Line::Together && own.writing > 0)
-                && let left @ 1.. = PATIENCE.saturating_sub(first.since.elapsed()).as_nanos() as u64
+            let patience = |first: &Request| match own.written {
+                _ if own.writing > 0 => PATIENCE.saturating_sub(first.since.elapsed()),
+                Some(written) if waiting.len() < own.returning.min(TOGETHER) => RETURNING.saturating_sub(first.since.max(written).elapsed()),
+                _ => Duration::ZERO,
+            };
+            if let Some(first) = waiting.front().filter(|_| line == Line::Together)
+                && let left @ 1.. = patience(first).as_nanos() as u64
             {
                 lines = self.arrived[line as usize].wait_timeout(lines, Duration::from_nanos(left)).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
@@ -211,8 +225,8 @@ impl Shared {
             Ok((receipt, sizes)) => (Ok(receipt), sizes),
             Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
         };
-        self.count(bench, sizes);
         let _ = answer.send((result, Some(unit)));
+        self.count(bench, sizes);
     }
 
     /// Writes requests in one transaction that waits for nobody; where that fails they step aside.
@@ -222,10 +236,10 @@ impl Shared {
         let rows = std::mem::take(&mut together.rows);
         match written {
             Ok((receipt, sizes)) => {
-                self.count(bench, sizes);
                 for (Request { unit, answer, .. }, rows) in requests.into_iter().zip(rows) {
                     let _ = answer.send((Ok(Receipt { rows: rows.get(), ..receipt }), Some(unit)));
                 }
+                self.count(bench, sizes);
             }
             // they may have been written
             Err(Trouble::Unknown(reason)) => {

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
@@ -137,6 +137,8 @@ impl Shared {
 /// Answers commits when they are on the disk; dropping it answers all that were given to it.
 pub struct Durable {
     answers: Option<Sender<Vec<Answering>>>,
+    /// Groups that are not on the disk yet.
+    waiting: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -144,33 +146,48 @@ pub struct Durable {
 pub type Answering = Box<dyn FnOnce(std::io::Result<()>) + Send>;
 
 impl Durable {
-    /// A thread that syncs the log of the store at `path`.
-    pub fn start(path: &Path) -> Result<Self> {
-        let (answers, waiting) = mpsc::channel::<Vec<Answering>>();
+    /// A thread that syncs the log of the store at `path`, and wakes the writer behind each sync.
+    pub fn start(path: &Path, wake: impl Fn() + Send + 'static) -> Result<Self> {
+        let (answers, groups) = mpsc::channel::<Vec<Answering>>();
         let log = log_of(path);
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let left = waiting.clone();
         let work = move || {
             let mut opened: Option<File> = None;
-            while let Ok(mut group) = waiting.recv() {
-                group.extend(waiting.try_iter().flatten());
+            while let Ok(mut group) = groups.recv() {
+                let mut taken = 1;
+                for more in groups.try_iter() {
+                    group.extend(more);
+                    taken += 1;
+                }
                 // the file is there from the first commit on, and stays while the store is open
                 let synced = match &opened {
                     Some(file) => file.sync_data(),
                     None => File::open(&log).and_then(|file| file.sync_data().map(|()| opened = Some(file))),
                 };
+                left.fetch_sub(taken, Ordering::SeqCst);
+                wake();
                 for answer in group {
                     answer(synced.as_ref().copied().map_err(|error| std::io::Error::new(error.kind(), error.to_string())));
                 }
             }
         };
         let thread = std::thread::Builder::new().name("store-sync".into()).spawn(work);
-        Ok(Self { answers: Some(answers), thread: Some(thread.map_err(|error| StoreError::Other(error.to_string()))?) })
+        let thread = Some(thread.map_err(|error| StoreError::Other(error.to_string()))?);
+        Ok(Self { answers: Some(answers), waiting, thread })
     }
 
     /// Answers when all that is committed now is on the disk.
     pub fn answer(&self, group: Vec<Answering>) {
         if let Some(answers) = &self.answers {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
             let _ = answers.send(group);
         }
+    }
+
+    /// Whether something is on its way to the disk: what is committed meanwhile waits for the sync behind it.
+    pub fn is_busy(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
     }
 }
 

@@ -413,7 +413,7 @@ impl Store for SqliteStore {
 
     fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
         let Some(writer) = &self.writer else {
-            let (sender, receiver) = std::sync::mpsc::channel();
+            let (sender, receiver) = tokio::sync::oneshot::channel();
             let _ = sender.send((Err(StoreError::ReadOnly("it was opened for reading".into())), Some(unit)));
             return Pending(receiver);
         };

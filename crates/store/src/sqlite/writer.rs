@@ -16,10 +16,10 @@ use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::oneshot::{self, Sender};
 
 /// Work inside a transaction.
 pub enum Work {
@@ -72,6 +72,8 @@ const RECENTLY: Duration = Duration::from_millis(50);
 const MOST_OVERTAKEN: u32 = 8;
 /// How long an unfinished group waits for the next bulk request before it is committed.
 const LINGER: Duration = Duration::from_millis(2);
+/// How long a group of interactive requests waits at most for the sync that is under way.
+const MOST_SYNC: Duration = Duration::from_millis(20);
 
 struct Request {
     work: Work,
@@ -108,7 +110,6 @@ impl Writer {
     pub fn start(mut connection: Connection, path: &Path, tables: Arc<Tables>, options: &Options) -> Result<Self> {
         connection.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 268435456").map_err(failure)?;
         let stored_clock = now().max(tables::read_clock(&connection)?);
-        let durable = Durable::start(path)?;
         let shared = Arc::new(Shared {
             lines: Mutex::default(),
             arrived: Condvar::new(),
@@ -116,13 +117,15 @@ impl Writer {
             watch: OnceLock::new(),
             written: Written::default(),
         });
-        let paused = shared.clone();
-        let wake = move || {
-            // the writer looks while it holds this
-            drop(paused.lines.lock());
-            paused.arrived.notify_all();
+        let wake = |waiting: Arc<Shared>| {
+            move || {
+                // the writer looks while it holds this
+                drop(waiting.lines.lock());
+                waiting.arrived.notify_all();
+            }
         };
-        let checkpoints = Checkpoints::start(&mut connection, path, options, wake)?;
+        let durable = Durable::start(path, wake(shared.clone()))?;
+        let checkpoints = Checkpoints::start(&mut connection, path, options, wake(shared.clone()))?;
         let (wait, group_rows) = (options.wait, options.group_rows);
         let worker =
             Worker { connection, tables, shared: shared.clone(), overtaken: 0, last_waited: None, before: 0, wait, group_rows, checkpoints, durable };
@@ -133,7 +136,7 @@ impl Writer {
 
     /// Puts work in line.
     pub fn run(&self, work: Work, urgency: Urgency) -> Pending {
-        let (answer, pending) = mpsc::channel();
+        let (answer, pending) = oneshot::channel();
         let request = Request { work, answer };
         if let Ok(mut lines) = self.shared.lines.lock() {
             match urgency {
@@ -237,11 +240,17 @@ impl Worker {
         }
     }
 
-    /// The next request that may join the group at hand. Bulk requests come in a stream: wait a moment for the next one, a
-    /// commit costs more.
-    fn next(&self, interactive: bool) -> Option<Request> {
+    /// The next request that may join the group at hand, which has begun at `started`. Bulk requests come in a stream: wait a
+    /// moment for the next one, a commit costs more. Interactive ones would wait for the sync that is under way in any case,
+    /// before their own begins: all that come until it ends are one commit and one sync.
+    fn next(&self, interactive: bool, started: Instant) -> Option<Request> {
         let mut lines = self.shared.lines.lock().ok()?;
         if interactive {
+            let waits_for_more = |lines: &mut Lines| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed && self.durable.is_busy();
+            if waits_for_more(&mut lines) {
+                let most = MOST_SYNC.saturating_sub(started.elapsed());
+                lines = self.shared.arrived.wait_timeout_while(lines, most, waits_for_more).ok()?.0;
+            }
             return lines.interactive.pop_front();
         }
         let waits_for_more = |lines: &mut Lines| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed;
@@ -262,6 +271,8 @@ impl Worker {
         }
         let hurries = self.last_waited.is_some_and(|last| last.elapsed() < RECENTLY);
         let mut rows = 0;
+        // one that has failed is seldom alone
+        let mut saves = false;
         let mut done: Vec<Done> = Vec::new();
         let mut changed: Vec<Changed> = Vec::new();
         let mut request = Some(first);
@@ -272,7 +283,7 @@ impl Worker {
             if watched && matches!(work, Work::Unit(_)) {
                 changed.extend(work.changes());
             }
-            match self.perform(&mut work, interactive) {
+            match self.perform(&mut work, saves) {
                 Ok(receipt) => {
                     if watched && matches!(work, Work::Pass(..)) {
                         changed.extend(work.changes());
@@ -282,15 +293,16 @@ impl Worker {
                 }
                 Err(error) => {
                     let _ = answer.send((Err(error), work.unit()));
-                    let whole = if interactive { self.check_open() } else { self.again_without_failed(&mut done) };
+                    let whole = if saves { self.check_open() } else { self.again_without_failed(&mut done) };
                     if let Err(error) = whole {
                         return refuse_all(done, &error);
                     }
+                    saves = interactive;
                 }
             }
             let units = if hurries { 1 } else { GROUP_UNITS };
             let full = rows >= self.group_rows || (!interactive && done.len() >= units) || started.elapsed() >= GROUP_TIME;
-            request = if full { None } else { self.next(interactive) };
+            request = if full { None } else { self.next(interactive, started) };
         }
         match self.end() {
             Ok(stand) => {
@@ -313,10 +325,10 @@ impl Worker {
         }
     }
 
-    /// Does work in the open transaction. Interactive work has a savepoint of its own; bulk units, which are large and can be
-    /// done again, have none: saving every page they touch would cost more than the rows.
-    fn perform(&self, work: &mut Work, interactive: bool) -> Result<Receipt> {
-        if !interactive {
+    /// Does work in the open transaction, with a savepoint of its own only where `saves` says so: saving every page it touches, and
+    /// writing what is gathered of its words, costs more than its rows.
+    fn perform(&self, work: &mut Work, saves: bool) -> Result<Receipt> {
+        if !saves {
             return self.write(work);
         }
         self.connection.execute_batch("SAVEPOINT interactive").map_err(failure)?;
@@ -348,7 +360,7 @@ impl Worker {
         if self.connection.is_autocommit() { Err(StoreError::Full) } else { Ok(()) }
     }
 
-    /// After a bulk unit has failed: begins the transaction again and repeats the units that had succeeded in it. One that
+    /// After work has failed: begins the transaction again and repeats what had succeeded in it. What
     /// fails now is answered and left out in its turn.
     fn again_without_failed(&mut self, done: &mut Vec<Done>) -> Result<()> {
         loop {
