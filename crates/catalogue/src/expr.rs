@@ -316,9 +316,7 @@ impl Evaluator {
         let _ = root.add_function("keys", move |Arguments(args): Arguments| keys(&for_keys.upgrade().unwrap_or_default(), &args));
         let _ = root.add_function("fold", |text: Arc<String>| Cel::String(Arc::new(fold(&text))));
         let _ = root.add_function("trim", |text: Arc<String>| Cel::String(Arc::new(text.trim().to_owned())));
-        let _ = root.add_function("uuid5", |name: Arc<String>, text: Arc<String>| {
-            Cel::String(Arc::new(uuid5(&name, &text)))
-        });
+        let _ = root.add_function("uuid5", |name: Arc<String>, text: Arc<String>| Cel::String(Arc::new(uuid5(&name, &text))));
         let _ = root.add_function("md5", |text: Arc<String>| Cel::String(Arc::new(md5(&text))));
         let _ = root.add_function("strftime", |Arguments(args): Arguments| strftime(&args));
         let _ = root.add_function("times", |Arguments(args): Arguments| times(&args));

@@ -20,7 +20,7 @@ use crate::plan::{Aggregate, Plan};
 use crate::queue::*;
 use crate::vitals::Vitals;
 use crate::*;
-use ::postgres::Config;
+use ::tokio_postgres::Config;
 use session::{Attempt, Pool, Session, Trouble};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -102,7 +102,7 @@ impl Clock {
 
 /// Begins a transaction that writes; returns its time. Nobody may have changed the definition.
 fn begin(session: &mut Session, tables: &Tables, clock: &Clock, waits: bool) -> Attempt<i64> {
-    session.begin(waits)?;
+    session.begin(waits);
     let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),
         (SELECT value FROM meta WHERE name = 'definition') FROM clock";
     let row = session.one(sql, &[&clock.last.load(Ordering::SeqCst)])?;
@@ -126,7 +126,7 @@ fn settings(url: &str) -> Result<(Config, String)> {
         return Err(wrong("a schema's name has small letters, digits and _".into()));
     }
     let rest = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
-    let mut config: Config = rest.parse().map_err(|error: ::postgres::Error| wrong(error.to_string()))?;
+    let mut config: Config = rest.parse().map_err(|error: ::tokio_postgres::Error| wrong(error.to_string()))?;
     if config.get_application_name().is_none() {
         config.application_name("stook");
     }
@@ -189,7 +189,7 @@ impl PostgresStore {
     /// Asks several questions of one snapshot.
     fn ask_snapshot<T>(&self, mut read: impl FnMut(&mut Session) -> Attempt<T>) -> Result<T> {
         self.ask(|session| {
-            session.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+            session.begin_snapshot();
             let value = read(session)?;
             session.batch("COMMIT")?;
             Ok(value)
@@ -314,7 +314,7 @@ impl Store for PostgresStore {
         self.ask(|session| {
             let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
             let rows = session.query(sql, &[])?;
-            let token = |row: &::postgres::Row| Token::from_row(row.get(0), row.get(1), row.get(2), row.get(3), row.get(4), row.get(5));
+            let token = |row: &::tokio_postgres::Row| Token::from_row(row.get(0), row.get(1), row.get(2), row.get(3), row.get(4), row.get(5));
             Ok(rows.iter().map(token).collect::<Result<_>>()?)
         })
     }

@@ -6,7 +6,7 @@ use super::values::{Bound, bare_type, column_type, read};
 use crate::StoreError;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
 use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of, member, middle_of, structs};
-use ::postgres::types::ToSql;
+use ::tokio_postgres::types::ToSql;
 use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::fold::fold;
 use stook_catalogue::value::{FieldType, Member, Value};

@@ -12,10 +12,10 @@ use crate::{
     CALL_KEPT, Change, Conflict, Content, Detail, Edge, EdgeChange, LogEntry, Logged, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord,
     Tenant, Unit, Version, lane_of,
 };
-use ::postgres::Row;
-use ::postgres::binary_copy::BinaryCopyInWriter;
-use ::postgres::types::Type;
+use ::tokio_postgres::Row;
+use ::tokio_postgres::types::Type;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::sync::RwLock;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
@@ -267,14 +267,14 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
         let (tenant, id): (&i64, &[u8]) = (&tenant, &call.id);
         match answer {
             Some(answer) => {
-                session.execute("UPDATE calls SET answer = $3 WHERE tenant = $1 AND id = $2", &[tenant, &id, &answer])?;
+                session.later("UPDATE calls SET answer = $3 WHERE tenant = $1 AND id = $2", &[tenant, &id, &answer])?;
                 // old ones go with new ones
                 let old = "DELETE FROM calls WHERE (tenant, id) IN \
                            (SELECT tenant, id FROM calls WHERE made < $1 ORDER BY made LIMIT 2 FOR UPDATE SKIP LOCKED)";
-                session.execute(old, &[&(stamp - CALL_KEPT)])?;
+                session.later(old, &[&(stamp - CALL_KEPT)])?;
             }
             None => {
-                session.execute("DELETE FROM calls WHERE tenant = $1 AND id = $2", &[tenant, &id])?;
+                session.later("DELETE FROM calls WHERE tenant = $1 AND id = $2", &[tenant, &id])?;
             }
         }
     }
@@ -292,13 +292,13 @@ fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entrie
     let transitions: Vec<Option<&str>> = entries.iter().map(|entry| entry.transition.as_deref()).collect();
     let callers: Vec<&str> = entries.iter().map(|entry| entry.caller.as_str()).collect();
     let changes: Vec<String> = entries.iter().map(|entry| entry.change.to_string()).collect();
-    session.execute(sql, &[&tenant, &collection.name, &stamp, &keys, &transitions, &callers, &changes])?;
+    session.later(sql, &[&tenant, &collection.name, &stamp, &keys, &transitions, &callers, &changes])?;
     if let (Some(kept), true) = (collection.history, transitions.contains(&None)) {
         let sql = "DELETE FROM record_log l USING unnest($3::text[]) AS u(key) \
                    WHERE l.tenant = $1 AND l.collection = $2 AND l.key = u.key AND l.transition IS NULL AND l.id <= \
                    (SELECT o.id FROM record_log o WHERE o.tenant = $1 AND o.collection = $2 AND o.key = u.key AND o.transition IS NULL \
                     ORDER BY o.id DESC OFFSET $4 LIMIT 1)";
-        session.execute(sql, &[&tenant, &collection.name, &keys, &i64::from(kept)])?;
+        session.later(sql, &[&tenant, &collection.name, &keys, &i64::from(kept)])?;
     }
     Ok(())
 }
@@ -347,7 +347,7 @@ impl Desk<'_> {
                 if self.tables.distributed() {
                     // no rows of several servers are locked by one statement: one unit after the other writes a tenant's records
                     let whole = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.' || $1, $2))";
-                    self.session.execute(whole, &[&own.table, &self.tenant])?;
+                    self.session.later(whole, &[&own.table, &self.tenant])?;
                 }
                 parameters.push(keys);
                 let columns = format!("{collection}::bigint, key, revision, touch");
@@ -452,8 +452,7 @@ impl Desk<'_> {
                 true => format!("DELETE FROM {} WHERE tenant = $1 AND key = ANY($2)", own.table),
                 false => format!("DELETE FROM {} WHERE ctid = ANY(ARRAY({}))", own.table, by_key(self.tables, &own.table, "ctid")),
             };
-            let deleted = self.session.execute(&sql, &[&self.tenant, &gone])?;
-            all_written(deleted, there)?;
+            self.session.later_of(there, OTHER_VERSION, &sql, &[&self.tenant, &gone])?;
         }
         if !touched.is_empty() {
             let table = &own.table;
@@ -468,16 +467,15 @@ impl Desk<'_> {
                      (SELECT ctid AS place FROM {table} WHERE tenant = $1 AND key {ONE}) AS r OFFSET 0) AS s WHERE r.ctid = s.place"
                 ),
             };
-            let written = self.session.execute(&sql, &[&self.tenant, &touched, &packed])?;
-            all_written(written, touched.len())?;
+            self.session.later_of(touched.len(), OTHER_VERSION, &sql, &[&self.tenant, &touched, &packed])?;
         }
         self.set_states(own, definition, &states)?;
         if !changed.is_empty() {
             let stage = super::tables::name(&["stage", &definition.name]);
-            self.session.batch(&format!(
+            self.session.later_batch(format!(
                 "CREATE TEMP TABLE IF NOT EXISTS {stage} (LIKE {}, was_revision bigint, was_touch bigint) ON COMMIT DELETE ROWS",
                 own.table
-            ))?;
+            ));
             self.copy_rows(&stage, own, definition, &changed, true)?;
             let set: Vec<String> = own
                 .columns
@@ -494,16 +492,17 @@ impl Desk<'_> {
                      (SELECT ctid AS place FROM {table} WHERE tenant = s.tenant AND key {ONE}) AS r OFFSET 0) AS s WHERE r.ctid = s.place AND {same}"
                 ),
             };
-            let written = self.session.execute(&sql, &[])?;
-            all_written(written, changed.len())?;
+            self.session.later_of(changed.len(), OTHER_VERSION, &sql, &[])?;
         }
-        if !new.is_empty() {
-            self.copy_rows(&own.table, own, definition, &new, false)?;
+        match new.len() {
+            0 => {}
+            ..=FEW => self.insert_rows(own, definition, &new)?,
+            _ => self.copy_rows(&own.table, own, definition, &new, false)?,
         }
         for (field, side) in &own.lists {
             let stale: Vec<&str> = changed.iter().map(|(write, _)| write.key.as_str()).chain(gone.iter().copied()).collect();
             if !stale.is_empty() {
-                self.session.execute(&format!("DELETE FROM {side} WHERE tenant = $1 AND key = ANY($2)"), &[&self.tenant, &stale])?;
+                self.session.later(&format!("DELETE FROM {side} WHERE tenant = $1 AND key = ANY($2)"), &[&self.tenant, &stale])?;
             }
             self.copy_elements(side, definition, *field, changed.iter().chain(&new))?;
         }
@@ -550,7 +549,7 @@ impl Desk<'_> {
                     )
                 }
             };
-            all_written(self.session.execute(&sql, &parameters)?, some.len())?;
+            self.session.later_of(some.len(), OTHER_VERSION, &sql, &parameters)?;
         }
         Ok(())
     }
@@ -570,34 +569,41 @@ impl Desk<'_> {
             names.extend(["was_revision", "was_touch"]);
             types.extend([Type::INT8, Type::INT8]);
         }
-        let copy = self.session.copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")))?;
-        let mut writer = BinaryCopyInWriter::new(copy, &types);
+        let mut writer = self.session.copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")), &types)?;
         for (write, content) in puts {
-            let key = write.key.as_str();
-            let (revision, touch) = match (&write.change, write.expect) {
-                (Change::Settle(_), Some(version)) => (version.revision, version.touch + 1),
-                (_, version) => (version.map_or(self.stamp, |version| self.stamp.max(version.revision + 1)), 0),
-            };
-            let created_job = content.created_job as i64;
-            let folded: Vec<Option<String>> = own.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect();
-            let golden: Vec<Bound<'_>> = content.golden.iter().take(collection.stored_fields().len()).map(Bound).collect();
-            let state: Vec<Bound<'_>> = content.state.iter().map(Bound).collect();
-            let conflicts: Option<Vec<&str>> =
-                (!content.conflicts.is_empty()).then(|| content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect());
-            let state_set = crate::row::pack_state(&content.state_set, collection);
-            let raw = content.raw.as_deref();
-            let mut row: Vec<Parameter<'_>> = vec![&self.tenant, &key, &revision, &touch, &created_job, &content.alive];
-            row.extend(golden.iter().map(|value| value as Parameter<'_>));
-            row.extend(folded.iter().map(|value| value as Parameter<'_>));
-            row.extend(state.iter().map(|value| value as Parameter<'_>));
-            row.extend([&conflicts as Parameter<'_>, &state_set, &content.contributions, &raw]);
+            let row = WholeRow::new(self.stamp, own, collection, write, content);
+            let mut parameters = vec![&self.tenant as Parameter<'_>];
+            row.push(&mut parameters);
             let was = write.expect.unwrap_or_default();
             if staged {
-                row.extend([&was.revision as Parameter<'_>, &was.touch]);
+                parameters.extend([&was.revision as Parameter<'_>, &was.touch]);
             }
-            writer.write(&row)?;
+            writer.write(&parameters)?;
         }
         writer.finish()?;
+        Ok(())
+    }
+
+    /// Writes a few new rows, some at once: of each collection there are few statements, and none is waited for.
+    fn insert_rows(&mut self, own: &CollectionTables, collection: &Collection, puts: &[(&RecordWrite, &Content)]) -> Attempt<()> {
+        let names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
+        let mut left = puts;
+        while !left.is_empty() {
+            let (some, rest) = left.split_at(1 << left.len().ilog2());
+            left = rest;
+            let rows: Vec<WholeRow<'_>> = some.iter().map(|(write, content)| WholeRow::new(self.stamp, own, collection, write, content)).collect();
+            let mut parameters: Vec<Parameter<'_>> = Vec::with_capacity(rows.len() * names.len());
+            for row in &rows {
+                parameters.push(&self.tenant);
+                row.push(&mut parameters);
+            }
+            let mut sql = format!("INSERT INTO {} ({}) VALUES ", own.table, names.join(", "));
+            for place in 1..=parameters.len() {
+                let (before, behind) = (if (place - 1) % names.len() == 0 { "(" } else { "" }, if place % names.len() == 0 { ")" } else { "" });
+                let _ = write!(sql, "{}{before}${place}{behind}", if place == 1 { "" } else { ", " });
+            }
+            self.session.later(&sql, &parameters)?;
+        }
         Ok(())
     }
 
@@ -626,8 +632,16 @@ impl Desk<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        let copy = self.session.copy_in(&format!("COPY {side} (tenant, key, value) FROM STDIN BINARY"))?;
-        let mut writer = BinaryCopyInWriter::new(copy, &[Type::INT8, Type::TEXT, element]);
+        if rows.len() <= FEW {
+            let (keys, values): (Vec<&str>, Vec<Bound<'_>>) = rows.iter().map(|(key, value)| (*key, Bound(value))).unzip();
+            let sql = format!(
+                "INSERT INTO {side} (tenant, key, value) SELECT $1, u.key, u.value FROM unnest($2::text[], $3::{}[]) AS u(key, value)",
+                values::bare_type(definition.golden_type().element())
+            );
+            return self.session.later(&sql, &[&self.tenant, &keys, &values]);
+        }
+        let types = [Type::INT8, Type::TEXT, element];
+        let mut writer = self.session.copy_in(&format!("COPY {side} (tenant, key, value) FROM STDIN BINARY"), &types)?;
         for (key, value) in &rows {
             writer.write(&[&self.tenant, key, &Bound(value)])?;
         }
@@ -637,8 +651,55 @@ impl Desk<'_> {
 }
 
 /// Rows that are locked are written, all of them. Where records are spread, a server may still be catching up with a commit.
-fn all_written(written: u64, wanted: usize) -> Attempt<()> {
-    if written == wanted as u64 { Ok(()) } else { Err(Trouble::Again("a record was changed meanwhile".into())) }
+const OTHER_VERSION: &str = "a record was changed meanwhile";
+/// New rows of a table that are not copied: a copy takes two round trips of its own.
+const FEW: usize = 16;
+
+/// A row's columns behind the tenant, as far as they are not values of the content.
+struct WholeRow<'w> {
+    key: &'w str,
+    revision: i64,
+    touch: i64,
+    created_job: i64,
+    golden: Vec<Bound<'w>>,
+    folded: Vec<Option<String>>,
+    state: Vec<Bound<'w>>,
+    conflicts: Option<Vec<&'w str>>,
+    state_set: Option<String>,
+    raw: Option<&'w [u8]>,
+    content: &'w Content,
+}
+
+impl<'w> WholeRow<'w> {
+    fn new(stamp: i64, own: &CollectionTables, collection: &'w Collection, write: &'w RecordWrite, content: &'w Content) -> Self {
+        let (revision, touch) = match (&write.change, write.expect) {
+            (Change::Settle(_), Some(version)) => (version.revision, version.touch + 1),
+            (_, version) => (version.map_or(stamp, |version| stamp.max(version.revision + 1)), 0),
+        };
+        let named = || content.conflicts.iter().map(|field| collection.fields[*field].name.as_str()).collect();
+        Self {
+            key: write.key.as_str(),
+            revision,
+            touch,
+            created_job: content.created_job as i64,
+            golden: content.golden.iter().take(collection.stored_fields().len()).map(Bound).collect(),
+            folded: own.folded.iter().map(|field| content.golden[*field].as_text().map(fold)).collect(),
+            state: content.state.iter().map(Bound).collect(),
+            conflicts: (!content.conflicts.is_empty()).then(named),
+            state_set: crate::row::pack_state(&content.state_set, collection),
+            raw: content.raw.as_deref(),
+            content,
+        }
+    }
+
+    /// Its parameters in the order of columns.
+    fn push<'r>(&'r self, row: &mut Vec<Parameter<'r>>) {
+        row.extend([&self.key as Parameter<'r>, &self.revision, &self.touch, &self.created_job, &self.content.alive]);
+        row.extend(self.golden.iter().map(|value| value as Parameter<'r>));
+        row.extend(self.folded.iter().map(|value| value as Parameter<'r>));
+        row.extend(self.state.iter().map(|value| value as Parameter<'r>));
+        row.extend([&self.conflicts as Parameter<'r>, &self.state_set, &self.content.contributions, &self.raw]);
+    }
 }
 
 /// The client's type of a column.
@@ -720,7 +781,7 @@ impl Side {
         let given: Vec<&Vec<u8>> =
             self.before.iter().filter(|(digest, key)| self.holders.get(*digest) != Some(key)).map(|(digest, _)| digest).collect();
         if !given.is_empty() {
-            session.execute(&format!("DELETE FROM {} WHERE tenant = $1 AND digest = ANY($2)", self.table), &[&tenant, &given])?;
+            session.later(&format!("DELETE FROM {} WHERE tenant = $1 AND digest = ANY($2)", self.table), &[&tenant, &given])?;
         }
         let mut taken: Vec<(&Vec<u8>, &String)> = self.holders.iter().filter(|(digest, key)| self.before.get(*digest) != Some(key)).collect();
         if taken.is_empty() {
@@ -730,11 +791,10 @@ impl Side {
         let (digests, keys): (Vec<&Vec<u8>>, Vec<&String>) = taken.into_iter().unzip();
         let sql = format!(
             "INSERT INTO {}(tenant, digest, key) SELECT $1, u.digest, u.key FROM unnest($2::bytea[], $3::text[]) AS u(digest, key) ORDER BY u.digest \
-             ON CONFLICT DO NOTHING RETURNING digest",
+             ON CONFLICT DO NOTHING",
             self.table
         );
-        let written = session.query(&sql, &[&tenant, &digests, &keys])?;
-        if written.len() == keys.len() { Ok(()) } else { Err(Trouble::Again("a value was taken meanwhile".into())) }
+        session.later_of(keys.len(), "a value was taken meanwhile", &sql, &[&tenant, &digests, &keys])
     }
 }
 
@@ -783,7 +843,7 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
         settling.marks.extend(new);
     } else if !new.is_empty() {
         // edges of transactions that are still open cannot be seen: who is settled after them waits for this one to end
-        session.execute(&format!("SELECT pg_advisory_xact_lock_shared({})", super::settle::NEW_RECORDS), &[&tenant])?;
+        session.later(&format!("SELECT pg_advisory_xact_lock_shared({})", super::settle::NEW_RECORDS), &[&tenant])?;
         let links: Vec<i64> = new.iter().map(|mark| i64::from(mark.rule)).collect();
         let targets: Vec<&str> = new.iter().map(|mark| mark.target.as_str()).collect();
         let sql = "SELECT u.place FROM unnest($2::bigint[], $3::text[]) WITH ORDINALITY AS u(link, target, place) CROSS JOIN LATERAL \
@@ -793,7 +853,7 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
     }
     if !settling.forget.is_empty() {
         let links: Vec<i64> = settling.forget.iter().copied().map(i64::from).collect();
-        session.execute("DELETE FROM edges WHERE tenant = $1 AND link = ANY($2)", &[&tenant, &links])?;
+        session.later("DELETE FROM edges WHERE tenant = $1 AND link = ANY($2)", &[&tenant, &links])?;
     }
     // of several changes of one edge the last counts
     let mut changes: BTreeMap<EdgeId, Option<Vec<u8>>> = BTreeMap::new();
@@ -816,7 +876,7 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
         let children: Vec<&str> = chosen.iter().map(|((.., child), _)| child.as_str()).collect();
         if kept {
             let payloads: Vec<&[u8]> = chosen.iter().filter_map(|(_, payload)| payload.as_deref()).collect();
-            session.execute(
+            session.later(
                 "INSERT INTO edges(tenant, link, target, grp, start, child, payload)
                  SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bytea[])
                  ON CONFLICT (tenant, link, target, grp, start, child) DO UPDATE SET payload = excluded.payload",
@@ -832,11 +892,11 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
                     "DELETE FROM edges WHERE ctid = ANY(ARRAY(SELECT e.ctid FROM {gone} CROSS JOIN LATERAL (SELECT ctid FROM edges e WHERE {own} OFFSET 0) AS e))"
                 ),
             };
-            session.execute(&sql, &[&tenant, &links, &targets, &groups, &starts, &children])?;
+            session.later(&sql, &[&tenant, &links, &targets, &groups, &starts, &children])?;
         }
     }
     if !settling.answered.is_empty() {
-        session.execute("DELETE FROM marks WHERE tenant = $1 AND id = ANY($2)", &[&tenant, &settling.answered])?;
+        session.later("DELETE FROM marks WHERE tenant = $1 AND id = ANY($2)", &[&tenant, &settling.answered])?;
     }
     if !settling.marks.is_empty() {
         let marks = &settling.marks;
@@ -846,7 +906,7 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
         let targets: Vec<&str> = marks.iter().map(|mark| mark.target.as_str()).collect();
         let parts: Vec<&str> = marks.iter().map(|mark| mark.part.as_str()).collect();
         let jobs: Vec<i64> = marks.iter().map(|mark| mark.job as i64).collect();
-        session.execute(
+        session.later(
             "INSERT INTO marks(tenant, lane, stratum, rule, target, part, job)
              SELECT $1, lane, stratum, rule, target, part, job
              FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[])

@@ -1,13 +1,25 @@
 //! Connections: opening, pooling with a bounded wait, and what an error means for the work at hand.
+//!
+//! A round trip costs more than most statements. What nobody waits for is kept and sent with the next question; its answer is looked
+//! at with that one's.
 
 use crate::StoreError;
-use ::postgres::error::SqlState;
-use ::postgres::types::ToSql;
-use ::postgres::{Client, Config, CopyInWriter, NoTls, Row, Statement};
+use ::tokio_postgres::binary_copy::BinaryCopyInWriter;
+use ::tokio_postgres::error::SqlState;
+use ::tokio_postgres::types::private::BytesMut;
+use ::tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use ::tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row, Statement};
+use futures_util::TryStreamExt;
+use futures_util::future::{join, join_all};
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 /// Why work on the database did not succeed.
 #[derive(Debug)]
@@ -28,8 +40,8 @@ impl From<StoreError> for Trouble {
     }
 }
 
-impl From<::postgres::Error> for Trouble {
-    fn from(error: ::postgres::Error) -> Self {
+impl From<::tokio_postgres::Error> for Trouble {
+    fn from(error: ::tokio_postgres::Error) -> Self {
         let Some(said) = error.as_db_error() else {
             return if error.is_closed() || std::error::Error::source(&error).is_some_and(|source| source.is::<std::io::Error>()) {
                 Trouble::Lost(with_source(&error))
@@ -58,7 +70,7 @@ impl From<::postgres::Error> for Trouble {
     }
 }
 
-fn with_source(error: &::postgres::Error) -> String {
+fn with_source(error: &::tokio_postgres::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
@@ -87,28 +99,108 @@ pub type Parameter<'p> = &'p (dyn ToSql + Sync);
 /// Connections opened so far.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
+/// Statements that are kept until the next question, at most.
+const MOST_LATER: usize = 16;
+
+/// A parameter as it is sent.
+#[derive(Debug)]
+struct Encoded(Option<BytesMut>);
+
+impl ToSql for Encoded {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(match &self.0 {
+            Some(bytes) => {
+                out.extend_from_slice(bytes);
+                IsNull::No
+            }
+            None => IsNull::Yes,
+        })
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+/// A statement that is sent with the next question.
+enum Later {
+    Batch(Cow<'static, str>),
+    Prepared { statement: Statement, parameters: Vec<Encoded>, expected: Option<Expected> },
+}
+
+/// How many rows a statement touches, and what it means if it does not.
+struct Expected {
+    rows: u64,
+    otherwise: &'static str,
+}
+
+impl Later {
+    async fn send(&self, client: &Client) -> Result<u64, Error> {
+        match self {
+            Later::Batch(sql) => client.batch_execute(sql).await.map(|()| 0),
+            Later::Prepared { statement, parameters, .. } => client.execute_raw(statement, parameters).await,
+        }
+    }
+
+    fn check(&self, rows: u64) -> Attempt<()> {
+        match self {
+            Later::Prepared { expected: Some(expected), .. } if expected.rows != rows => Err(Trouble::Again(expected.otherwise.into())),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A connection and the statements prepared on it.
 pub struct Session {
     /// No other connection of this process has had it.
     pub number: u64,
+    runtime: Runtime,
     client: Client,
     statements: HashMap<String, Statement>,
+    later: Vec<Later>,
+    /// What other sessions have told.
+    told: UnboundedReceiver<()>,
 }
 
 impl Session {
     fn open(config: &Config, schema: &str) -> Attempt<Self> {
-        let mut client = config.connect(NoTls)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| StoreError::Other(error.to_string()))?;
+        let (client, mut connection) = runtime.block_on(config.connect(NoTls))?;
+        let (tell, told) = mpsc::unbounded_channel();
+        // it goes on whenever somebody waits for an answer
+        runtime.spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let AsyncMessage::Notification(_) = message {
+                    let _ = tell.send(());
+                }
+            }
+        });
+        let number = OPENED.fetch_add(1, Ordering::Relaxed);
+        let mut session = Self { number, runtime, client, statements: HashMap::new(), later: Vec::new(), told };
         // Statements outside of a transaction write what may be lost with the machine (leases); `begin` makes commits durable.
         // A table is read from end to end only where no index answers, however small it is, and what is joined is found one by
         // one; and rows cost more than pages, so
         // that the index that touches fewest is used: what is asked often is in memory.
-        client.batch_execute(&format!(
+        session.batch(&format!(
             "SET search_path TO \"{schema}\"; SET client_min_messages = warning; SET timezone = 'UTC'; SET jit = off; \
              SET synchronous_commit = off; \
              SET enable_seqscan = off; SET enable_mergejoin = off; SET enable_hashjoin = off; SET random_page_cost = 1; \
              SET cpu_tuple_cost = 0.5; SET cpu_index_tuple_cost = 0.25; SET cpu_operator_cost = 0.05"
         ))?;
-        Ok(Self { number: OPENED.fetch_add(1, Ordering::Relaxed), client, statements: HashMap::new() })
+        Ok(session)
+    }
+
+    /// Sends what is kept, and a question with it; answers when all is answered.
+    fn exchange<T>(&mut self, ask: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Attempt<T> {
+        let (later, client) = (std::mem::take(&mut self.later), &self.client);
+        // each is sent when it is first looked at, in this order
+        let (done, found) = self.runtime.block_on(async { join(join_all(later.iter().map(|later| later.send(client))), ask(client)).await });
+        for (later, rows) in later.iter().zip(done) {
+            later.check(rows?)?;
+        }
+        Ok(found?)
     }
 
     /// The statement, prepared once.
@@ -120,7 +212,7 @@ impl Session {
         if self.statements.len() >= 256 {
             self.statements.clear();
         }
-        let statement = self.client.prepare(sql)?;
+        let statement = self.runtime.block_on(self.client.prepare(sql))?;
         self.statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
@@ -128,13 +220,47 @@ impl Session {
     /// Runs a statement for its effect; returns how many rows it touched.
     pub fn execute(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<u64> {
         let statement = self.prepare(sql)?;
-        Ok(self.client.execute(&statement, parameters)?)
+        self.exchange(async |client| client.execute(&statement, parameters).await)
+    }
+
+    /// Runs a statement for its effect, with the next question or before the commit.
+    pub fn later(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<()> {
+        self.keep(sql, parameters, None)
+    }
+
+    /// The same for one that touches so many rows, or others are in the way.
+    pub fn later_of(&mut self, rows: usize, otherwise: &'static str, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<()> {
+        self.keep(sql, parameters, Some(Expected { rows: rows as u64, otherwise }))
+    }
+
+    /// Runs statements without parameters with the next question.
+    pub fn later_batch(&mut self, sql: impl Into<Cow<'static, str>>) {
+        self.later.push(Later::Batch(sql.into()));
+    }
+
+    fn keep(&mut self, sql: &str, parameters: &[Parameter<'_>], expected: Option<Expected>) -> Attempt<()> {
+        let statement = self.prepare(sql)?;
+        let encode = |(parameter, ty): (&Parameter<'_>, &Type)| {
+            let mut bytes = BytesMut::new();
+            Ok(Encoded(match parameter.to_sql_checked(ty, &mut bytes).map_err(|error| StoreError::Other(error.to_string()))? {
+                IsNull::Yes => None,
+                IsNull::No => Some(bytes),
+            }))
+        };
+        let parameters = parameters.iter().zip(statement.params()).map(encode).collect::<Attempt<_>>()?;
+        self.later.push(Later::Prepared { statement, parameters, expected });
+        if self.later.len() < MOST_LATER { Ok(()) } else { self.flush() }
+    }
+
+    /// Sends what is kept, if anything is.
+    fn flush(&mut self) -> Attempt<()> {
+        if self.later.is_empty() { Ok(()) } else { self.exchange(async |_| Ok(())) }
     }
 
     /// All rows of a statement.
     pub fn query(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Attempt<Vec<Row>> {
         let statement = self.prepare(sql)?;
-        Ok(self.client.query(&statement, parameters)?)
+        self.exchange(async |client| client.query(&statement, parameters).await)
     }
 
     /// The first row, if there is one.
@@ -149,10 +275,9 @@ impl Session {
 
     /// Calls `visit` with each row as it comes.
     pub fn visit(&mut self, sql: &str, parameters: &[Parameter<'_>], mut visit: impl FnMut(&Row) -> Attempt<()>) -> Attempt<()> {
-        use ::postgres::fallible_iterator::FallibleIterator;
         let statement = self.prepare(sql)?;
-        let mut rows = self.client.query_raw(&statement, parameters.iter().copied())?;
-        while let Some(row) = rows.next()? {
+        let mut rows = pin!(self.exchange(async |client| client.query_raw(&statement, parameters.iter().copied()).await)?);
+        while let Some(row) = self.runtime.block_on(rows.try_next())? {
             visit(&row)?;
         }
         Ok(())
@@ -160,43 +285,75 @@ impl Session {
 
     /// Runs statements without parameters.
     pub fn batch(&mut self, sql: &str) -> Attempt<()> {
-        Ok(self.client.batch_execute(sql)?)
+        self.exchange(async |client| client.batch_execute(sql).await)
     }
 
-    /// Begins to copy rows.
-    pub fn copy_in(&mut self, sql: &str) -> Attempt<CopyInWriter<'_>> {
+    /// Begins to copy rows of these types.
+    pub fn copy_in(&mut self, sql: &str, types: &[Type]) -> Attempt<Copying<'_>> {
         let statement = self.prepare(sql)?;
-        Ok(self.client.copy_in(&statement)?)
+        let sink = self.exchange(async |client| client.copy_in(&statement).await)?;
+        Ok(Copying { runtime: &self.runtime, writer: Box::pin(BinaryCopyInWriter::new(sink, types)) })
     }
 
     /// Begins a transaction whose commit is as durable as the server is set to make it. One that does not wait for others fails
     /// with [`StoreError::Held`] where it would have to.
-    pub fn begin(&mut self, waits: bool) -> Attempt<()> {
-        self.batch(match waits {
+    pub fn begin(&mut self, waits: bool) {
+        self.later_batch(match waits {
             true => "BEGIN; SET LOCAL synchronous_commit TO DEFAULT",
             false => "BEGIN; SET LOCAL synchronous_commit TO DEFAULT; SET LOCAL lock_timeout = '20ms'",
-        })
+        });
+    }
+
+    /// Begins a transaction that reads one snapshot.
+    pub fn begin_snapshot(&mut self) {
+        self.later_batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     }
 
     /// Returns when another session has told something, after `timeout` at the latest.
     pub fn wait_to_be_told(&mut self, timeout: Duration) -> Attempt<()> {
-        use ::postgres::fallible_iterator::FallibleIterator;
-        self.client.notifications().timeout_iter(timeout).next()?;
+        let told = &mut self.told;
+        let waited = self.runtime.block_on(async { tokio::time::timeout(timeout, told.recv()).await });
         // what was told meanwhile needs no second look
-        while self.client.notifications().iter().next()?.is_some() {}
-        if self.is_usable() { Ok(()) } else { Err(Trouble::Lost("the connection was closed".into())) }
+        while told.try_recv().is_ok() {}
+        if waited != Ok(None) && self.is_usable() { Ok(()) } else { Err(Trouble::Lost("the connection was closed".into())) }
     }
 
     /// Commits. A connection that goes now leaves open what happened.
     pub fn commit(&mut self) -> Attempt<()> {
+        self.flush()?;
         self.batch("COMMIT").map_err(|trouble| match trouble {
             Trouble::Lost(reason) => Trouble::Unknown(reason),
             other => other,
         })
     }
 
+    /// Takes back what is open.
+    fn roll_back(&mut self) -> Attempt<()> {
+        self.later.clear();
+        self.batch("ROLLBACK")
+    }
+
+    /// Whether others may go on with it.
     fn is_usable(&self) -> bool {
-        !self.client.is_closed()
+        !self.client.is_closed() && self.later.is_empty()
+    }
+}
+
+/// Rows on their way into a table.
+pub struct Copying<'s> {
+    runtime: &'s Runtime,
+    writer: Pin<Box<BinaryCopyInWriter>>,
+}
+
+impl Copying<'_> {
+    /// Writes a row.
+    pub fn write(&mut self, row: &[Parameter<'_>]) -> Attempt<()> {
+        Ok(self.runtime.block_on(self.writer.as_mut().write(row))?)
+    }
+
+    /// Ends when all rows are in the table.
+    pub fn finish(mut self) -> Attempt<u64> {
+        Ok(self.runtime.block_on(self.writer.as_mut().finish())?)
     }
 }
 
@@ -322,7 +479,7 @@ impl Pool {
 impl Pooled<'_> {
     /// Takes back what is open; a connection on which that fails is not used again.
     fn give_up(&mut self) {
-        let usable = self.session.as_mut().is_some_and(|session| session.batch("ROLLBACK").is_ok());
+        let usable = self.session.as_mut().is_some_and(|session| session.roll_back().is_ok());
         if !usable {
             self.session = None;
         }

@@ -5,7 +5,7 @@ use super::records;
 use super::session::{Attempt, Session, Trouble};
 use super::tables::{Tables, indexed, name};
 use crate::{Detail, Edge, Inside, LANES, Pass, Passed, Result, StoreError, StoredRecord, Tenant};
-use ::postgres::Row;
+use ::tokio_postgres::Row;
 use std::collections::HashSet;
 use stook_catalogue::key::Key;
 

@@ -198,7 +198,7 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
     if is_prepared(session, tables)? {
         return Ok(Vec::new());
     }
-    session.begin(true)?;
+    session.begin(true);
     session.execute("SELECT pg_advisory_xact_lock(hashtext('stook'), hashtext($1))", &[&schema])?;
     let exists: bool = session.one("SELECT EXISTS(SELECT 1 FROM pg_namespace WHERE nspname = $1)", &[&schema])?.get(0);
     if !exists {

@@ -5,7 +5,7 @@ use super::session::{Attempt, Session};
 use super::tables::Tables;
 use crate::tag::{self, Definition, Given, Tag, Tagging, Tags, differences};
 use crate::{StoreError, Tenant, Trees, Unit};
-use ::postgres::Row;
+use ::tokio_postgres::Row;
 use std::collections::HashMap;
 use stook_catalogue::key::Key;
 

@@ -2,9 +2,9 @@
 
 use super::session::Attempt;
 use crate::StoreError;
-use ::postgres::Row;
-use ::postgres::types::private::BytesMut;
-use ::postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use ::tokio_postgres::Row;
+use ::tokio_postgres::types::private::BytesMut;
+use ::tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use std::sync::Arc;
 use stook_catalogue::value::{FieldType, Value, canonical_json};
 use uuid::Uuid;
@@ -56,7 +56,7 @@ pub fn bare_type(ty: &FieldType) -> String {
     column_type(ty).replace(" COLLATE \"C\"", "")
 }
 
-fn column<'r, T: ::postgres::types::FromSql<'r>>(row: &'r Row, index: usize) -> Attempt<Option<T>> {
+fn column<'r, T: ::tokio_postgres::types::FromSql<'r>>(row: &'r Row, index: usize) -> Attempt<Option<T>> {
     row.try_get(index).map_err(|error| StoreError::Other(error.to_string()).into())
 }
 

@@ -14,7 +14,7 @@ use crate::listing::{ChunkLines, NO_ANSWER, Page, ends_as, how_far, named_state,
 use crate::queue::*;
 use crate::schedule::{Choice, DOCUMENT_BYTES, Line, Owner, Ready, due};
 use crate::{Fence, StoreError, Tenant};
-use ::postgres::Row;
+use ::tokio_postgres::Row;
 use std::collections::{BTreeSet, HashMap};
 use stook_catalogue::definition::Catalogue;
 

@@ -711,10 +711,10 @@ pub fn a_unit_that_panics_fails_alone(place: &Place) {
     let writes = [put(0, "half", None, desk.content(&[])), put(0, "taken", None, desk.content(&[]))];
     let panicking = desk.work().writes(writes).resolve(|_| panic!("a mistake in the caller's merge"));
     let first = desk.store.submit(Box::new(panicking), Urgency::Bulk);
-    let answered = |pending: Pending| match pending.0.recv_timeout(Duration::from_secs(20)) {
-        Ok((result, _)) => result,
-        Err(mpsc::RecvTimeoutError::Disconnected) => Err(StoreError::Other("no answer".into())),
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the store hangs"),
+    let answered = |pending: Pending| {
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || tell.send(pending.wait()));
+        told.recv_timeout(Duration::from_secs(20)).expect("the store answers")
     };
     let failed = answered(first);
     let next = answered(desk.store.submit(Box::new(desk.work().write(put(0, "next", None, desk.content(&[])))), Urgency::Bulk));
