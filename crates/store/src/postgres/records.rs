@@ -14,6 +14,7 @@ use crate::{
 };
 use ::tokio_postgres::Row;
 use ::tokio_postgres::types::Type;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::sync::RwLock;
@@ -213,23 +214,20 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
         }
     }
     let mut desk = Desk { session, tables, tenant, stamp, waits: unit.waits(), versions: HashMap::new() };
-    desk.lock(unit.writes())?;
-    if !desk.waits && unit.writes().iter().any(|write| write.expect.is_some() && !desk.versions.contains_key(&(write.collection, write.key.clone())))
-    {
+    let writes = unit.writes();
+    desk.lock(writes)?;
+    if !desk.waits && writes.iter().any(|write| write.expect.is_some() && !desk.versions.contains_key(&(write.collection, write.key.clone()))) {
         return Err(StoreError::Held.into());
     }
-    let mut applied: Vec<RecordWrite> = Vec::new();
-    let mut lost: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
-    for write in unit.writes() {
-        if desk.is_current(write) {
-            applied.push(write.clone());
-        } else {
-            lost.entry(write.collection).or_default().push(write.key.clone());
-        }
-    }
-    if !lost.is_empty() {
+    let (current, lost): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| desk.is_current(write));
+    let mut applied: Vec<Cow<'_, RecordWrite>> = if lost.is_empty() {
+        current.into_iter().map(Cow::Borrowed).collect()
+    } else {
+        let mut keys: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
+        lost.iter().for_each(|write| keys.entry(write.collection).or_default().push(write.key.clone()));
+        let mut applied: Vec<RecordWrite> = current.into_iter().cloned().collect();
         let mut conflicts = Vec::new();
-        for (collection, keys) in lost {
+        for (collection, keys) in keys {
             let records = read(desk.session, tables, tenant, collection, &keys, Detail::Full)?;
             for (key, record) in keys.into_iter().zip(records) {
                 // it came into being behind the lock: begin again, then it is locked in its turn
@@ -248,7 +246,8 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
             }
             applied.push(write);
         }
-    }
+        applied.into_iter().map(Cow::Owned).collect()
+    };
     let refused = desk.reserve(&mut applied)?;
     let rows = applied.len() as u64;
     let sizes = desk.apply(applied)?;
@@ -369,7 +368,7 @@ impl Desk<'_> {
 
     /// Takes the values of unique fields in the order of the writes, and gives back those that records had. Writes of records
     /// whose values others have are taken out and returned.
-    fn reserve(&mut self, writes: &mut Vec<RecordWrite>) -> Attempt<Vec<Refused>> {
+    fn reserve(&mut self, writes: &mut Vec<Cow<'_, RecordWrite>>) -> Attempt<Vec<Refused>> {
         let mut refused = Vec::new();
         let collections: BTreeSet<usize> = writes.iter().map(|write| write.collection).collect();
         for collection in collections {
@@ -399,7 +398,7 @@ impl Desk<'_> {
                     Some((side.field, holder.clone()))
                 });
                 if let Some((field, holder)) = taken {
-                    refused.push((collection, write.key, field, holder));
+                    refused.push((collection, write.key.clone(), field, holder));
                     continue;
                 }
                 for (side, value) in sides.iter_mut().zip(values) {
@@ -416,7 +415,7 @@ impl Desk<'_> {
     }
 
     /// Writes rows whose versions are known to be current.
-    fn apply(&mut self, mut writes: Vec<RecordWrite>) -> Attempt<Vec<(usize, u64)>> {
+    fn apply(&mut self, mut writes: Vec<Cow<'_, RecordWrite>>) -> Attempt<Vec<(usize, u64)>> {
         writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
         let mut sizes = Vec::new();
         for own in writes.chunk_by(|a, b| a.collection == b.collection) {
@@ -426,11 +425,12 @@ impl Desk<'_> {
         Ok(sizes)
     }
 
-    fn apply_to(&mut self, collection: usize, writes: &[RecordWrite]) -> Attempt<()> {
+    fn apply_to(&mut self, collection: usize, writes: &[Cow<'_, RecordWrite>]) -> Attempt<()> {
         let (own, definition) = (&self.tables.collections[collection], &self.tables.catalogue().collections[collection]);
         let (mut new, mut changed, mut states) = (Vec::new(), Vec::new(), Vec::new());
         let (mut touched, mut packed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for write in writes {
+            let write: &RecordWrite = write;
             let key = write.key.as_str();
             match &write.change {
                 Change::Put(content) | Change::Settle(content) if write.expect.is_some() => changed.push((write, &**content)),
