@@ -51,6 +51,11 @@ impl Record {
         }
     }
 
+    /// The value of a field of type json, as the text that is kept of it.
+    pub fn text(&self, index: usize) -> Option<&str> {
+        self.texts.iter().find(|(known, _)| *known == index).map(|(_, text)| &**text)
+    }
+
     /// The record as JSON.
     pub fn to_json(&self, collection: &Collection) -> serde_json::Value {
         if self.texts.is_empty() {

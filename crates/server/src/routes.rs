@@ -20,6 +20,7 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value as Json, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -89,24 +90,25 @@ async fn run(mut ctx: Ctx, body: Body, index: usize) -> Answer {
             ctx.reaches_store();
             let found = look_up(ctx, find, given, index).await?;
             let missing = || Problem::missing(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
-            Ok(json_answer(StatusCode::OK, found.ok_or_else(missing)?.to_string()))
+            Ok(json_answer(StatusCode::OK, found.ok_or_else(missing)?))
         }
         Action::Change { .. } => change(ctx, route, &given).await,
         Action::Ask(ask) => asks::answer(ctx, ask, &given).await,
     }
 }
 
-/// Does a route's look-ups where that costs least.
-async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answer<Option<Json>> {
+/// Does a route's look-ups where that costs least; the answer as JSON text.
+async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answer<Option<String>> {
+    let text = |found: Option<Shown<'_>>| found.map(|shown| shown.text());
     if !ctx.app.reads.are_near() {
         let looking = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?;
         let desk = Desk::new(&ctx, &given, looking);
-        return answer(&desk, find).await;
+        return answer(&desk, find).await.map(text);
     }
     let cached = {
         let looking = ctx.app.reads.begin(&ctx.tenant, Way::CacheOnly).await?;
         let desk = Desk::new(&ctx, &given, looking);
-        let found = answer(&desk, find).await;
+        let found = answer(&desk, find).await.map(text);
         (!desk.looking.has_missed()).then_some(found)
     };
     if let Some(found) = cached {
@@ -122,7 +124,8 @@ async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answ
         let looking = ctx.app.reads.begin_directly(&ctx.tenant)?;
         let desk = Desk::new(&ctx, &given, looking);
         // every look-up of this way is done when it is asked for
-        answer(&desk, find).now_or_never().unwrap_or_else(|| Err(Problem::busy("a look-up did not end")))
+        let ended = answer(&desk, find).now_or_never();
+        ended.unwrap_or_else(|| Err(Problem::busy("a look-up did not end"))).map(text)
     })
     .await
 }
@@ -258,23 +261,22 @@ fn checked(param: &Param, value: Option<Value>) -> Result<Option<Value>, String>
 }
 
 /// The answer of a look-up; nothing where its one record is missing.
-async fn answer(desk: &Desk<'_>, find: &Find) -> Answer<Option<Json>> {
+async fn answer<'l>(desk: &Desk<'_>, find: &'l Find) -> Answer<Option<Shown<'l>>> {
     let given = desk.given;
     let look = &find.look;
     let most = find.page.and_then(|page| page.most).map(|most| given.number(most));
     let records = match desk.first(look).await? {
         First::Records(records) => records,
         // so many that none are looked at: these are the records found, whatever rows they would make
-        First::Number(total) => return Ok(Some(composed(find, Json::Array(Vec::new()), total))),
+        First::Number(total) => return Ok(Some(composed(find, Shown::Array([].into()), total))),
     };
-    let mut shown = desk.finish(look, vec![records]).await?.pop().unwrap_or(Json::Null);
+    let mut rows = desk.finish(look, vec![records]).await?.pop().unwrap_or_default();
     if look.one {
-        return Ok((!shown.is_null()).then(|| composed(find, shown, 1)));
+        return Ok(rows.pop().map(|row| composed(find, row, 1)));
     }
-    let Json::Array(rows) = &mut shown else { return Ok(Some(shown)) };
     if find.distinct {
         let mut seen = std::collections::HashSet::new();
-        rows.retain(|row| seen.insert(row.to_string()));
+        rows.retain(|row| seen.insert(row.text()));
     }
     let total = rows.len() as u64;
     if most.is_some_and(|most| total > most) {
@@ -284,24 +286,102 @@ async fn answer(desk: &Desk<'_>, find: &Find) -> Answer<Option<Json>> {
         let (number, size) = (given.number(page.number).max(1), given.number(page.size));
         let from = (number - 1).saturating_mul(size).min(rows.len() as u64) as usize;
         let until = from.saturating_add(size as usize).min(rows.len());
-        *rows = rows.drain(from..until).collect();
+        rows = rows.drain(from..until).collect();
     }
-    Ok(Some(composed(find, shown, total)))
+    Ok(Some(composed(find, Shown::Array(rows.into()), total)))
 }
 
-fn composed(find: &Find, rows: Json, total: u64) -> Json {
+fn composed<'l>(find: &'l Find, rows: Shown<'l>, total: u64) -> Shown<'l> {
     if find.answer.is_empty() {
         return rows;
     }
-    let mut rows = Some(rows);
-    let member = |(name, part): &(String, Part)| {
+    let member = |(name, part): &'l (String, Part)| {
         let value = match part {
-            Part::Rows => rows.take().unwrap_or(Json::Null),
-            Part::Total => total.into(),
+            Part::Rows => rows.clone(),
+            Part::Total => Shown::Json(total.into()),
         };
-        (name.clone(), value)
+        (name.as_str(), value)
     };
-    Json::Object(find.answer.iter().map(member).collect())
+    Shown::Object(find.answer.iter().map(member).collect())
+}
+
+/// What is shown of records: under the definition's names, and what records keep as text stays text.
+#[derive(Clone)]
+enum Shown<'l> {
+    Json(Json),
+    Text(Box<str>),
+    Array(Arc<[Shown<'l>]>),
+    Object(Arc<[(&'l str, Shown<'l>)]>),
+}
+
+impl Shown<'_> {
+    const NULL: Self = Shown::Json(Json::Null);
+
+    /// Whether an include found nothing.
+    fn is_nothing(&self) -> bool {
+        match self {
+            Shown::Json(json) => json.is_null(),
+            Shown::Array(items) => items.is_empty(),
+            Shown::Text(_) | Shown::Object(_) => false,
+        }
+    }
+
+    fn member(&self, name: &str) -> Self {
+        match self {
+            Shown::Object(members) => members.iter().find(|(known, _)| *known == name).map_or(Self::NULL, |(_, value)| value.clone()),
+            Shown::Array(_) => Self::NULL,
+            Shown::Json(json) => Shown::Json(json.get(name).cloned().unwrap_or_default()),
+            Shown::Text(_) => Shown::Json(self.json().get(name).cloned().unwrap_or_default()),
+        }
+    }
+
+    fn inside(self, path: &[String]) -> Self {
+        path.iter().fold(self, |shown, name| shown.member(name))
+    }
+
+    fn json(&self) -> Json {
+        match self {
+            Shown::Json(json) => json.clone(),
+            Shown::Text(text) => serde_json::from_str(text).unwrap_or_default(),
+            Shown::Array(items) => items.iter().map(Shown::json).collect(),
+            Shown::Object(members) => members.iter().map(|(name, value)| ((*name).to_owned(), value.json())).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut out = String::with_capacity(1_024);
+        self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Shown::Json(json) => {
+                let _ = write!(out, "{json}");
+            }
+            Shown::Text(text) => out.push_str(text),
+            Shown::Array(items) => {
+                out.push('[');
+                for (place, item) in items.iter().enumerate() {
+                    out.push_str(if place == 0 { "" } else { "," });
+                    item.write(out);
+                }
+                out.push(']');
+            }
+            Shown::Object(members) => {
+                for (place, (name, value)) in members.iter().enumerate() {
+                    out.push(if place == 0 { '{' } else { ',' });
+                    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+                        let _ = write!(out, "\"{name}\":");
+                    } else {
+                        let _ = write!(out, "{}:", Json::from(*name));
+                    }
+                    value.write(out);
+                }
+                out.push_str(if members.is_empty() { "{}" } else { "}" });
+            }
+        }
+    }
 }
 
 /// What the first look-up finds.
@@ -469,33 +549,34 @@ impl Desk<'_> {
     }
 
     /// What an include finds for each parent.
-    fn include<'f>(&'f self, look: &'f Look, parent: &'f Collection, parents: &'f [Arc<Record>]) -> Found<'f, Vec<Json>> {
+    fn include<'f, 'l: 'f>(&'f self, look: &'l Look, parent: &'f Collection, parents: &'f [Arc<Record>]) -> Found<'f, Vec<Shown<'l>>> {
         Box::pin(async move {
-            let Some(first) = look.conditions.first() else { return Ok(vec![Json::Null; parents.len()]) };
+            let Some(first) = look.conditions.first() else { return Ok(vec![Shown::NULL; parents.len()]) };
             let values = parents.iter().map(|record| self.values(first, Some((parent, record))).unwrap_or_default()).collect();
             let mut groups = self.by_values(look, first.column, values).await?;
             for (records, own) in groups.iter_mut().zip(parents) {
                 records.retain(|record| self.holds(look, record, Some((parent, own))));
             }
-            self.finish(look, groups).await
+            let rows = self.finish(look, groups).await?;
+            let shown = |mut rows: Vec<Shown<'l>>| if look.one { rows.pop().unwrap_or(Shown::NULL) } else { Shown::Array(rows.into()) };
+            Ok(rows.into_iter().map(shown).collect())
         })
     }
 
-    /// Includes, order and projection of groups of records: one answer for each group.
-    fn finish<'f>(&'f self, look: &'f Look, groups: Vec<Vec<Arc<Record>>>) -> Found<'f, Vec<Json>> {
+    /// Includes, order and projection of groups of records: the rows of each group, one at most where one is looked for.
+    fn finish<'f, 'l: 'f>(&'f self, look: &'l Look, groups: Vec<Vec<Arc<Record>>>) -> Found<'f, Vec<Vec<Shown<'l>>>> {
         Box::pin(async move {
             let collection = self.collection(look);
             let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
             let all: Vec<Arc<Record>> = groups.into_iter().flatten().collect();
             let mut kept = vec![true; all.len()];
-            let mut included: Vec<Vec<Json>> = Vec::with_capacity(look.includes.len());
+            let mut included: Vec<Vec<Shown<'l>>> = Vec::with_capacity(look.includes.len());
             for (_, include) in &look.includes {
                 let found = self.include(include, collection, &all).await?;
                 for (kept, found) in kept.iter_mut().zip(&found) {
-                    let nothing = found.is_null() || found.as_array().is_some_and(Vec::is_empty);
                     match &include.required {
                         Required::No => {}
-                        _ if !nothing => {}
+                        _ if !found.is_nothing() => {}
                         Required::Yes => *kept = false,
                         Required::Refuse(status, sentence) => {
                             return Err(Problem::new(StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST), sentence.clone()));
@@ -512,11 +593,8 @@ impl Desk<'_> {
                 if !look.sort.is_empty() {
                     rows.sort_by(|a, b| self.order(look, &all[*a], &all[*b]));
                 }
-                if look.one {
-                    answers.push(rows.first().map_or(Json::Null, |row| self.show(look, &all[*row], &included, *row)));
-                } else {
-                    answers.push(Json::Array(rows.into_iter().map(|row| self.show(look, &all[row], &included, row)).collect()));
-                }
+                rows.truncate(if look.one { 1 } else { rows.len() });
+                answers.push(rows.into_iter().map(|row| self.show(look, &all[row], &included, row)).collect());
             }
             Ok(answers)
         })
@@ -534,37 +612,33 @@ impl Desk<'_> {
         a.stored.key.cmp(&b.stored.key)
     }
 
-    fn show(&self, look: &Look, record: &Record, included: &[Vec<Json>], row: usize) -> Json {
+    fn show<'l>(&self, look: &'l Look, record: &Record, included: &[Vec<Shown<'l>>], row: usize) -> Shown<'l> {
         let collection = self.collection(look);
         let include = |name: &str| look.includes.iter().position(|(known, _)| known == name).map(|index| &included[index][row]);
         if look.shown.is_empty() {
             let mut whole = record.to_json(collection);
             if let Json::Object(members) = &mut whole {
-                members.extend(look.includes.iter().enumerate().map(|(index, (name, _))| (name.clone(), included[index][row].clone())));
+                members.extend(look.includes.iter().enumerate().map(|(index, (name, _))| (name.clone(), included[index][row].json())));
             }
-            return whole;
+            return Shown::Json(whole);
         }
-        let named = |name: &str| -> Json {
-            match include(name) {
-                Some(found) => found.clone(),
-                None if name == "params" => self.params().clone(),
-                None => column_named(collection, name).map_or(Json::Null, |column| {
+        let named = |name: &str| -> Shown<'l> {
+            match (include(name), column_named(collection, name)) {
+                (Some(found), _) => found.clone(),
+                (None, _) if name == "params" => Shown::Json(self.params().clone()),
+                (None, Some(column)) => kept_text(record, column).map(|text| Shown::Text(text.into())).unwrap_or_else(|| {
                     let (value, ty) = value_of(collection, record, column);
-                    value.to_json(ty)
+                    Shown::Json(value.to_json(ty))
                 }),
+                (None, None) => Shown::NULL,
             }
         };
         let leaf = |leaf: &Leaf| match leaf {
-            Leaf::Text(text) => Json::from(text.as_str()),
-            Leaf::Path(path) => match (path.as_slice(), include(&path[0])) {
-                ([_, rest @ ..], Some(found)) => inside(found, rest).clone(),
-                ([only], None) => named(only),
-                ([first, rest @ ..], None) => inside(&named(first), rest).clone(),
-                ([], _) => Json::Null,
-            },
+            Leaf::Text(text) => Shown::Json(text.as_str().into()),
+            Leaf::Path(path) => path.split_first().map_or(Shown::NULL, |(first, rest)| named(first).inside(rest)),
             Leaf::Expression(expression) => {
                 let variable = |name: &str| match include(name) {
-                    Some(found) => json_to_cel(found),
+                    Some(found) => json_to_cel(&found.json()),
                     None if name == "params" => json_to_cel(self.params()),
                     None => column_named(collection, name).map_or(cel_null(), |column| {
                         let (value, ty) = value_of(collection, record, column);
@@ -574,19 +648,15 @@ impl Desk<'_> {
                 let found = self.ctx.app.evaluator().evaluate(expression, variable);
                 // an expression that fails on a record shows nothing, as a derived field does
                 let value = found.ok().and_then(|found| from_cel(&found, &FieldType::Json).ok());
-                value.map_or(Json::Null, |value| value.to_json(&FieldType::Json))
+                Shown::Json(value.map_or(Json::Null, |value| value.to_json(&FieldType::Json)))
             }
         };
-        Json::Object(look.shown.iter().map(|(name, value)| (name.clone(), leaf(value))).collect())
+        Shown::Object(look.shown.iter().map(|(name, value)| (name.as_str(), leaf(value))).collect())
     }
 }
 
 fn cel_null() -> stook_catalogue::expr::CelValue {
     json_to_cel(&Json::Null)
-}
-
-fn inside<'j>(json: &'j Json, path: &[String]) -> &'j Json {
-    path.iter().fold(json, |json, name| json.get(name).unwrap_or(&Json::Null))
 }
 
 fn column_named(collection: &Collection, name: &str) -> Option<Column> {
@@ -595,6 +665,11 @@ fn column_named(collection: &Collection, name: &str) -> Option<Column> {
     }
     let field = collection.field(name).map(|(index, _)| Column::Field(index));
     field.or_else(|| collection.state(name).map(|(index, _)| Column::State(index)))
+}
+
+/// A value that the record keeps as text.
+fn kept_text(record: &Record, column: Column) -> Option<&str> {
+    if let Column::Field(index) = column { record.text(index) } else { None }
 }
 
 fn value_of<'r>(collection: &'r Collection, record: &'r Record, column: Column) -> (Cow<'r, Value>, &'r FieldType) {
