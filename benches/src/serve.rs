@@ -321,6 +321,8 @@ pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<(
     if wanted("get") {
         hot(&bench, figures, &file, on_server.as_deref())?;
     }
+    // what loading has left to the server is done before anything is measured
+    bench.server.as_ref().map(|server| server.sql("CHECKPOINT")).transpose()?;
     if let (true, Some(peer)) = (wanted("peer") || wanted("posts"), start_peer(&bench)?) {
         if wanted("peer") {
             beside_peer(&bench, figures, &peer, &file, on_server.as_deref())?;

@@ -10,9 +10,9 @@
 //! record that is used, and lists are not kept.
 
 use crate::reads::Record;
-use quick_cache::Weighter;
 use quick_cache::sync::Cache as Map;
-use std::hash::{BuildHasher, Hash, RandomState};
+use quick_cache::{DefaultHashBuilder, Weighter};
+use std::hash::Hash;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::key::Key;
@@ -101,7 +101,7 @@ struct Stands {
     /// The stand that this process is making.
     making: Mutex<i64>,
     slots: Box<[AtomicI64]>,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
 }
 
 impl Stands {
@@ -161,7 +161,7 @@ impl Cache {
             era: AtomicU64::new(0),
             making: Mutex::new(i64::MIN),
             slots: (0..SLOTS).map(|_| AtomicI64::new(0)).collect(),
-            hasher: RandomState::new(),
+            hasher: DefaultHashBuilder::default(),
         });
         store.watch(stands.clone());
         if let Some(stand) = store.stand()? {

@@ -71,6 +71,15 @@ struct CacheUse {
     result: &'static str,
 }
 
+/// What the cache is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cached {
+    /// Records by key.
+    Record,
+    /// Keys by value.
+    List,
+}
+
 /// All counters.
 pub struct Metrics {
     registry: Registry,
@@ -81,7 +90,8 @@ pub struct Metrics {
     connections: Gauge,
     gauges: Family<What, Gauge>,
     asked: Family<What, Counter>,
-    cached: Family<CacheUse, Counter>,
+    /// Hits and misses of records, and of lists.
+    cached: [[Counter; 2]; 2],
     commits: Counter,
     written: Counter,
     writing: Counter<f64, AtomicU64>,
@@ -101,7 +111,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("stook");
         let (stages, answers, in_flight, connections) = (Family::default(), Family::default(), Gauge::default(), Gauge::default());
-        let (gauges, asked, cached) = (Family::default(), Family::default(), Family::default());
+        let (gauges, asked, cached) = (Family::default(), Family::default(), Family::<CacheUse, Counter>::default());
         let duration = Family::<Where, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
         let work = Family::<Worked, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
         let outcomes = Family::default();
@@ -128,7 +138,7 @@ impl Default for Metrics {
             connections,
             gauges,
             asked,
-            cached,
+            cached: ["record", "list"].map(|kind| ["hit", "miss"].map(|result| cached.get_or_create_owned(&CacheUse { kind, result }))),
             commits,
             written,
             writing,
@@ -226,12 +236,12 @@ impl Metrics {
     }
 
     /// The cache had some of what was looked up.
-    pub fn cached(&self, kind: &'static str, hits: usize, misses: usize) {
-        self.totals.hits.fetch_add(hits as u64, Ordering::Relaxed);
-        self.totals.misses.fetch_add(misses as u64, Ordering::Relaxed);
-        for (result, count) in [("hit", hits), ("miss", misses)] {
+    pub fn cached(&self, kind: Cached, hits: usize, misses: usize) {
+        let [of_hits, of_misses] = &self.cached[kind as usize];
+        for (count, total, counter) in [(hits, &self.totals.hits, of_hits), (misses, &self.totals.misses, of_misses)] {
             if count > 0 {
-                self.cached.get_or_create(&CacheUse { kind, result }).inc_by(count as u64);
+                total.fetch_add(count as u64, Ordering::Relaxed);
+                counter.inc_by(count as u64);
             }
         }
     }

@@ -2,7 +2,7 @@
 //! is asked of the store together, by a few threads, so that many requests cost few statements.
 
 use crate::cache::{Cache, Known, ListPlace, Moment, Place};
-use crate::metrics::Metrics;
+use crate::metrics::{Cached, Metrics};
 use axum::http::HeaderValue;
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -120,8 +120,12 @@ impl<T> Line<T> {
     }
 
     fn join(&self, one: T) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(one);
-        self.arrived.notify_one();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push(one);
+        // where others wait, a thread is on its way
+        if waiting.len() == 1 {
+            self.arrived.notify_one();
+        }
     }
 
     /// Waits for some and takes as many of them as `most` says, one at least.
@@ -134,7 +138,11 @@ impl<T> Line<T> {
             waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         let taken = most(&waiting).max(1);
-        Some(waiting.drain(..taken).collect())
+        let all: Vec<T> = waiting.drain(..taken).collect();
+        if !waiting.is_empty() {
+            self.arrived.notify_one();
+        }
+        Some(all)
     }
 
     fn close(&self) {
@@ -335,7 +343,7 @@ impl Looking<'_> {
         let mut lists: Vec<Option<Arc<[Key]>>> = places.iter().map(cached).collect();
         let missing: Vec<usize> = (0..lists.len()).filter(|index| lists[*index].is_none()).collect();
         if self.way != Way::CacheOnly || missing.is_empty() {
-            inner.metrics.cached("list", lists.len() - missing.len(), missing.len());
+            inner.metrics.cached(Cached::List, lists.len() - missing.len(), missing.len());
         }
         if !missing.is_empty() {
             let wanted: Vec<Value> = missing.iter().map(|index| values[*index].clone()).collect();
@@ -402,7 +410,7 @@ impl Inner {
                 _ => return None,
             }
         }
-        self.metrics.cached("record", keys.len(), 0);
+        self.metrics.cached(Cached::Record, keys.len(), 0);
         Some(found)
     }
 
@@ -492,7 +500,7 @@ impl Inner {
                 }
             }
         }
-        self.metrics.cached("record", found.len(), missing.len());
+        self.metrics.cached(Cached::Record, found.len(), missing.len());
         if !missing.is_empty() {
             self.metrics.asked("read");
             for (key, stored) in missing.iter().zip(self.store.read(tenant, collection, &missing, Detail::Values)?) {
