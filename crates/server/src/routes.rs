@@ -699,3 +699,19 @@ fn plan_column(column: Column) -> PlanColumn {
         Column::State(index) => PlanColumn::State(index),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_json_whatever_names_and_texts_are() {
+        let inner = Shown::Object([("plain_1", Shown::Json(json!("a\"b"))), ("a \"b\\\n", Shown::Text(r#"{"x":[1,2.50]}"#.into()))].into());
+        let whole = Shown::Object([("rows", Shown::Array([inner.clone(), Shown::NULL].into())), ("none", Shown::Object([].into()))].into());
+        let parsed: Json = serde_json::from_str(&whole.text()).expect("JSON");
+        assert_eq!(parsed, whole.json());
+        assert_eq!(parsed, json!({ "rows": [{ "plain_1": "a\"b", "a \"b\\\n": { "x": [1, 2.5] } }, null], "none": {} }));
+        assert_eq!(inner.member("a \"b\\\n").member("x").json(), json!([1, 2.5]));
+        assert!(whole.member("rows").member("x").is_nothing() && Shown::Array([].into()).is_nothing() && !inner.is_nothing());
+    }
+}
