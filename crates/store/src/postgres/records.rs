@@ -496,7 +496,7 @@ impl Desk<'_> {
         }
         match new.len() {
             0 => {}
-            ..=FEW => self.insert_rows(own, definition, &new)?,
+            1..=FEW => self.insert_rows(own, definition, &new)?,
             _ => self.copy_rows(&own.table, own, definition, &new, false)?,
         }
         for (field, side) in &own.lists {
