@@ -34,14 +34,17 @@ pub struct Delivered {
     pub troubles: Vec<Trouble>,
 }
 
+/// Documents that are mapped.
+pub struct Mapped(MappedChunk);
+
 /// Documents that are being written.
 pub struct Underway(Pending);
 
-/// Maps documents and begins to write them in one commit. `caller` is named where changes are logged.
+/// Maps documents; nothing is read. `caller` is named where changes are logged.
 ///
 /// # Errors
-/// [`EngineError::Wrong`] when they do not fit the definition or are too many; when the store fails.
-pub fn begin(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &str, bytes: Bytes) -> Result<Underway> {
+/// [`EngineError::Wrong`] when they do not fit the definition or are too many.
+pub fn map(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &str, bytes: Bytes) -> Result<Mapped> {
     let catalogue = &rules.catalogue;
     let failed = |error| EngineError::Wrong(format!("{}: {error}", delivery.name));
     let named = import::named_source(catalogue, delivery.source.as_deref(), delivery.profile.as_deref())?;
@@ -74,11 +77,34 @@ pub fn begin(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &
         return Err(EngineError::Wrong(format!("there are more than {MOST_DOCUMENTS} documents; import them")));
     }
     chunk.called_by(caller);
-    if store.is_near() || chunk.records() > MOST_UNREAD || !chunk.consolidate_unread(store)? {
-        chunk.consolidate(store)?;
+    Ok(Mapped(chunk))
+}
+
+impl Mapped {
+    /// Whether something is read before they are written: who submits them waits for it.
+    pub fn reads(&self, store: &dyn Store) -> bool {
+        !self.goes_unread(store) || !self.0.stands_alone()
     }
-    chunk.prepare();
-    Ok(Underway(store.submit(Box::new(chunk), Urgency::Interactive)))
+
+    fn goes_unread(&self, store: &dyn Store) -> bool {
+        !store.is_near() && self.0.records() <= MOST_UNREAD && self.0.goes_unread()
+    }
+
+    /// Begins to write them in one commit.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn submit(self, store: &dyn Store) -> Result<Underway> {
+        let unread = self.goes_unread(store);
+        let Self(mut chunk) = self;
+        if unread {
+            chunk.consolidate_unread(store)?
+        } else {
+            chunk.consolidate(store)?
+        }
+        chunk.prepare();
+        Ok(Underway(store.submit(Box::new(chunk), Urgency::Interactive)))
+    }
 }
 
 impl Underway {

@@ -171,8 +171,10 @@ impl Desk {
         let input = ChunkInput { slice: &slice, file: &file, bytes: Some(text.into()) };
         let context = self.context(tenant, delivery, NO_JOB);
         let mut chunk = MappedChunk::map(&context, self.store(0), &input, None).expect("mapped");
-        if reads || !chunk.consolidate_unread(self.store(0)).expect("consolidated") {
+        if reads || !chunk.goes_unread() {
             chunk.consolidate(self.store(0)).expect("consolidated");
+        } else {
+            chunk.consolidate_unread(self.store(0)).expect("consolidated");
         }
         chunk.prepare();
         let pending = self.store(0).submit(Box::new(chunk), Urgency::Interactive);

@@ -11,6 +11,9 @@ use stook_engine::deliver::{self, Delivered};
 use stook_store::access::Role;
 use stook_store::journal::{Line, Outcome, Trouble};
 
+/// JSON that is mapped where it arrives: to hand it to a thread that may wait costs as much.
+const LITTLE: usize = 4 << 10;
+
 /// `?profile=&source=&as_of=&name=` with the documents as the body.
 pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     ctx.caller.need(Role::Write)?;
@@ -21,7 +24,15 @@ pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     let delivery = described.upload(&ctx, Some(bytes.len() as u64));
     ctx.reaches_store();
     let (app, caller) = (ctx.app.clone(), ctx.caller.name.clone());
-    let underway = blocking(move || deliver::begin(&app.rules, &*app.store, &delivery, &caller, bytes)).await?;
+    let is_little = bytes.len() <= LITTLE && matches!(bytes.first(), Some(b'{' | b'['));
+    let map = move || deliver::map(&app.rules, &*app.store, &delivery, &caller, bytes);
+    let store = ctx.app.store.clone();
+    let underway = if is_little {
+        let mapped = map()?;
+        if mapped.reads(&*store) { blocking(move || mapped.submit(&*store)).await? } else { mapped.submit(&*store)? }
+    } else {
+        blocking(move || map()?.submit(&*store)).await?
+    };
     // no thread waits for the disk
     let delivered = underway.end().await?;
     let failed = delivered.counts.of(Outcome::Failed);

@@ -189,17 +189,17 @@ impl MappedChunk {
         self.consolidate_with(Some(store), |tenant, collection, keys, detail| store.read(tenant, collection, keys, detail))
     }
 
-    /// Consolidates as if there were none of its records: the store says which there are, and holds them then. Returns false where
-    /// that is no help, because documents of what is not there are not written.
+    /// Whether [`MappedChunk::consolidate_unread`] is a help: not where documents of what is not there are not written.
+    pub fn goes_unread(&self) -> bool {
+        self.context.policy.unmatched == Unmatched::Create
+    }
+
+    /// Consolidates as if there were none of its records: the store says which there are, and holds them then.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn consolidate_unread(&mut self, store: &dyn Store) -> std::result::Result<bool, StoreError> {
-        let writes = self.context.policy.unmatched == Unmatched::Create;
-        if writes {
-            self.consolidate_with(Some(store), |_, _, keys, _| Ok(vec![None; keys.len()]))?;
-        }
-        Ok(writes)
+    pub fn consolidate_unread(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
+        self.consolidate_with(Some(store), |_, _, keys, _| Ok(vec![None; keys.len()]))
     }
 
     /// As [`MappedChunk::consolidate`], reading through `read`. `store` can tell whether what was read of others
@@ -440,6 +440,12 @@ impl MappedChunk {
     /// What becomes of its documents, as things stand.
     pub fn counts(&self) -> Counts {
         self.journal.as_ref().map(|journal| journal.counts).unwrap_or_default()
+    }
+
+    /// Whether no record tells others, is told by others, or has tags.
+    pub fn stands_alone(&self) -> bool {
+        let rules = &self.context.rules;
+        self.records.keys().all(|(collection, _)| !rules.concern(*collection) && rules.catalogue.collections[*collection].tags.is_none())
     }
 
     /// Records that they are about.
