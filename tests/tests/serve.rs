@@ -1188,6 +1188,37 @@ fn the_register_answers_as_its_callers_expect() {
     }
 }
 
+/// What a route shows of a record is what the record shows, whatever its type, with the members in their order.
+#[test]
+fn declared_routes_show_values_of_every_type() {
+    let definition = "catalogue: c\nsources:\n  s: { format: json, into: t, as_of: meta.received }\ncollections:\n  t:\n    key: k\n    fields:\n      \
+        k: text\n      more: json\n      runs: ranges\n      spots: [{ at: timestamp, id: uuid, seen: ranges }]\n      when: timestamp\n      size: float\nroutes:\n  \
+        - get: /things/{k}\n    params: { k: text }\n    one: t\n    where: { key: params.k }\n    \
+          fields: { more: more, inside: more.z.a, runs: runs, spots: spots, 'the \"when\"': when, size: size }\n  \
+        - { get: /all, params: { k: { type: [text], required: k } }, list: t, where: { key: params.k } }\n";
+    for place in places(definition) {
+        let stook = Served::new(&place, &["--workers", "0"]);
+        let client = stook.client(None);
+        let sent = json!({
+            "k": "one", "more": { "z": { "a": [1, 2.5, "\u{e4}\"\\"] }, "b": null }, "runs": [[1, 5], 8], "when": "2024-01-02T03:04:05Z", "size": 1.5,
+            "spots": [{ "at": "2024-01-02T03:04:05.5Z", "id": "a1b2c3d4-0000-0000-0000-000000000001", "seen": [[3, 4]] }],
+        });
+        client.call("POST", "/v1/main/t", &sent).with(201);
+        client.call("POST", "/v1/main/t", &json!({ "k": "two" })).with(201);
+        for key in ["one", "two"] {
+            let (record, shown) = (client.get(&format!("/v1/main/t/{key}")).with(200), client.get(&format!("/things/{key}")).with(200));
+            let wanted = json!({
+                "more": record["more"], "inside": record["more"]["z"]["a"], "runs": record["runs"], "spots": record["spots"],
+                "the \"when\"": record["when"], "size": record["size"],
+            });
+            assert_eq!(shown.to_string(), wanted.to_string());
+            let all = client.get(&format!("/all?k={key}")).with(200);
+            assert_eq!((all[0]["more"].to_string(), &all[0]["spots"]), (record["more"].to_string(), &record["spots"]));
+        }
+        assert_eq!(client.get("/things/one").with(200)["spots"][0]["at"], "2024-01-02T03:04:05.5Z");
+    }
+}
+
 /// An include is looked up once, however many records it is for.
 #[test]
 fn look_ups_do_not_grow_with_the_records_they_are_for() {

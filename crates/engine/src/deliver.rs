@@ -113,7 +113,7 @@ impl Underway {
     /// # Errors
     /// When the store fails; nothing was written then.
     pub async fn end(self) -> Result<Delivered> {
-        let (_, mut unit) = self.0.commit().await?;
+        let (_, mut unit) = self.0.committed().await?;
         let Some(journal) = unit.journal() else { return Ok(Delivered::default()) };
         Ok(Delivered { counts: journal.counts, lines: unpack(&journal.lines).map_err(StoreError::from)?, troubles: journal.troubles.clone() })
     }

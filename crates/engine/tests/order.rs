@@ -179,7 +179,7 @@ impl Desk {
         chunk.prepare();
         let pending = self.store(0).submit(Box::new(chunk), Urgency::Interactive);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let (_, mut unit) = runtime.block_on(pending.commit()).expect("written");
+        let (_, mut unit) = runtime.block_on(pending.committed()).expect("written");
         Ran::AtOnce(unit.journal().expect("a journal").clone())
     }
 

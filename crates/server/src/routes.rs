@@ -623,14 +623,10 @@ impl Desk<'_> {
             return Shown::Json(whole);
         }
         let named = |name: &str| -> Shown<'l> {
-            match (include(name), column_named(collection, name)) {
-                (Some(found), _) => found.clone(),
-                (None, _) if name == "params" => Shown::Json(self.params().clone()),
-                (None, Some(column)) => kept_text(record, column).map(|text| Shown::Text(text.into())).unwrap_or_else(|| {
-                    let (value, ty) = value_of(collection, record, column);
-                    Shown::Json(value.to_json(ty))
-                }),
-                (None, None) => Shown::NULL,
+            match include(name) {
+                Some(found) => found.clone(),
+                None if name == "params" => Shown::Json(self.params().clone()),
+                None => column_named(collection, name).map_or(Shown::NULL, |column| shown(collection, record, column)),
             }
         };
         let leaf = |leaf: &Leaf| match leaf {
@@ -667,9 +663,16 @@ fn column_named(collection: &Collection, name: &str) -> Option<Column> {
     field.or_else(|| collection.state(name).map(|(index, _)| Column::State(index)))
 }
 
-/// A value that the record keeps as text.
-fn kept_text(record: &Record, column: Column) -> Option<&str> {
-    if let Column::Field(index) = column { record.text(index) } else { None }
+/// A value of a record; of type json it is shown as the record keeps it.
+fn shown<'l>(collection: &Collection, record: &Record, column: Column) -> Shown<'l> {
+    if let Column::Field(index) = column
+        && collection.fields[index].golden_type() == &FieldType::Json
+        && let Some(text) = record.text(index)
+    {
+        return Shown::Text(text.into());
+    }
+    let (value, ty) = value_of(collection, record, column);
+    Shown::Json(value.to_json(ty))
 }
 
 fn value_of<'r>(collection: &'r Collection, record: &'r Record, column: Column) -> (Cow<'r, Value>, &'r FieldType) {

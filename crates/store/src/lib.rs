@@ -556,7 +556,7 @@ pub struct Receipt {
 /// Packed trees of a record, each of a source by name.
 pub type Trees = Vec<(String, Vec<u8>)>;
 
-/// A unit on its way; [`Pending::wait`] blocks until it is committed, [`Pending::commit`] does not block. The unit itself comes
+/// A unit on its way; [`Pending::wait`] blocks until it is committed, [`Pending::committed`] does not block. The unit itself comes
 /// back with the answer, so that giving back its memory is not the writer's work.
 pub struct Pending(pub tokio::sync::oneshot::Receiver<Answered>);
 
@@ -576,7 +576,7 @@ impl Pending {
     ///
     /// # Errors
     /// When it was not written.
-    pub async fn commit(self) -> Result<(Receipt, Box<dyn Unit>)> {
+    pub async fn committed(self) -> Result<(Receipt, Box<dyn Unit>)> {
         let (result, unit) = self.0.await.map_err(|_| closed())?;
         Ok((result?, unit.ok_or_else(closed)?))
     }

@@ -44,9 +44,8 @@ struct Lines {
     closed: [bool; 3],
     /// Threads that write units together.
     writing: usize,
-    /// How many units were written together the last time, with those that waited when they were, and when that was.
-    returning: usize,
-    written: Option<Instant>,
+    /// When units were written together the last time, and how many with those that waited then.
+    last: Option<(Instant, usize)>,
 }
 
 /// Where a unit waits.
@@ -109,8 +108,7 @@ impl Writer {
                             waiting.write_together(&bench, requests);
                             let mut lines = waiting.lines.lock().unwrap_or_else(PoisonError::into_inner);
                             lines.writing -= 1;
-                            lines.returning = units + lines.waiting[line as usize].len();
-                            lines.written = Some(Instant::now());
+                            lines.last = Some((Instant::now(), units + lines.waiting[line as usize].len()));
                             waiting.arrived[line as usize].notify_one();
                         }
                         Line::Bulk | Line::Alone => requests.into_iter().for_each(|request| waiting.write(&bench, request)),
@@ -194,9 +192,9 @@ impl Shared {
         loop {
             let own = &mut *lines;
             let waiting = &mut own.waiting[line as usize];
-            let patience = |first: &Request| match own.written {
+            let patience = |first: &Request| match own.last {
                 _ if own.writing > 0 => PATIENCE.saturating_sub(first.since.elapsed()),
-                Some(written) if waiting.len() < own.returning.min(TOGETHER) => RETURNING.saturating_sub(first.since.max(written).elapsed()),
+                Some((written, units)) if waiting.len() < units.min(TOGETHER) => RETURNING.saturating_sub(first.since.max(written).elapsed()),
                 _ => Duration::ZERO,
             };
             if let Some(first) = waiting.front().filter(|_| line == Line::Together)

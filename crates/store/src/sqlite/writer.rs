@@ -244,20 +244,16 @@ impl Worker {
     /// moment for the next one, a commit costs more. Interactive ones would wait for the sync that is under way in any case,
     /// before their own begins: all that come until it ends are one commit and one sync.
     fn next(&self, interactive: bool, started: Instant) -> Option<Request> {
-        let mut lines = self.shared.lines.lock().ok()?;
-        if interactive {
-            let waits_for_more = |lines: &mut Lines| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed && self.durable.is_busy();
-            if waits_for_more(&mut lines) {
-                let most = MOST_SYNC.saturating_sub(started.elapsed());
-                lines = self.shared.arrived.wait_timeout_while(lines, most, waits_for_more).ok()?.0;
-            }
-            return lines.interactive.pop_front();
+        let most = if interactive { MOST_SYNC.saturating_sub(started.elapsed()) } else { LINGER };
+        let waits_for_more =
+            |lines: &mut Lines| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed && (!interactive || self.durable.is_busy());
+        let lines = self.shared.lines.lock().ok()?;
+        let mut lines = self.shared.arrived.wait_timeout_while(lines, most, waits_for_more).ok()?.0;
+        match (interactive, lines.interactive.is_empty()) {
+            (true, _) => lines.interactive.pop_front(),
+            (false, true) => lines.bulk.pop_front(),
+            (false, false) => None,
         }
-        let waits_for_more = |lines: &mut Lines| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed;
-        if waits_for_more(&mut lines) {
-            lines = self.shared.arrived.wait_timeout_while(lines, LINGER, waits_for_more).ok()?.0;
-        }
-        if lines.interactive.is_empty() { lines.bulk.pop_front() } else { None }
     }
 
     fn group(&mut self, first: Request, interactive: bool) {
