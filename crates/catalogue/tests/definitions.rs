@@ -260,3 +260,26 @@ collections:
         assert!(problems.contains(message), "{message:?} is missing in\n{problems}");
     }
 }
+
+/// What the server could not tell apart is found before it starts.
+#[test]
+fn routes_have_paths_of_their_own() {
+    let with = |routes: &str| {
+        format!(
+            "catalogue: c\nsources:\n  s: {{ format: json, into: x, as_of: meta.received }}\ncollections:\n  x:\n    key: k\n    fields: {{ k: text }}\n    \
+             state: {{ n: {{ type: integer, seed: \"0\" }} }}\n    transitions: {{ move: {{ set: {{ n: n + 1 }} }} }}\nroutes:\n{routes}"
+        )
+    };
+    let get = |path: &str| format!("  - {{ get: '{path}', params: {{ k: text }}, one: x, where: {{ key: params.k }} }}\n");
+    for taken in ["/t/{k}", "/sign-in", "/sign-out", "/assets/{k}", "/v1/x", "/docs", "/metrics/{k}", "/{k}"] {
+        let first = taken[1..].split('/').next().unwrap_or_default();
+        let shown = errors(&with(&get(taken)));
+        assert!(shown.contains(&format!("paths under /{first} are those of the API and its pages")), "{shown}");
+    }
+    let post = |path: &str, name: &str| format!("  - {{ post: '{path}', params: {{ {name}: text }}, of: x, key: '{{{name}}}', transition: move }}\n");
+    let shown = errors(&with(&(get("/a/{k}") + &post("/a/{other}", "other"))));
+    assert!(shown.contains("/a/{k} and /a/{other} are one path, but call its parameters differently"), "{shown}");
+    assert!(errors(&with(&(get("/a/{k}") + &get("/a/{k}")))).contains("get /a/{k} is declared twice"));
+    let all = with(&(get("/a/{k}") + &post("/a/{k}", "k") + &get("/a/{k}/b")));
+    parse(&all).unwrap_or_else(|problems| panic!("{}", render("catalogue.yaml", &all, &problems, false)));
+}

@@ -15,6 +15,9 @@ use crate::yaml::{Kind, Node};
 /// Deepest includes of includes.
 const DEEPEST: usize = 5;
 
+/// How paths begin that the server has itself.
+const OWN_PATHS: [&str; 10] = ["v1", "healthz", "readyz", "metrics", "docs", "openapi.json", "t", "sign-in", "sign-out", "assets"];
+
 /// What names mean inside a route.
 #[derive(Clone, Copy)]
 struct Scope<'s> {
@@ -32,8 +35,11 @@ impl Reader<'_> {
             let Some(route) = self.route(item, collections) else { continue };
             // parameters of one place are the same path whatever they are called
             let shape = |path: &str| path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/");
-            if routes.iter().any(|other| other.method == route.method && shape(&other.path) == shape(&route.path)) {
+            let same = routes.iter().filter(|other| shape(&other.path) == shape(&route.path)).collect::<Vec<_>>();
+            if same.iter().any(|other| other.method == route.method) {
                 self.problem(item, format!("{} {} is declared twice", route.method.name(), route.path));
+            } else if let Some(other) = same.iter().find(|other| other.path != route.path) {
+                self.problem(item, format!("{} and {} are one path, but call its parameters differently", other.path, route.path));
             }
             routes.push(route);
         }
@@ -106,8 +112,8 @@ impl Reader<'_> {
             return None;
         }
         let first = path[1..].split('/').next().unwrap_or_default();
-        if ["v1", "healthz", "readyz", "metrics", "docs", "openapi.json"].contains(&first) || first.starts_with('{') {
-            self.problem(node, format!("paths under /{first} are the API's own"));
+        if OWN_PATHS.contains(&first) || first.starts_with('{') {
+            self.problem(node, format!("paths under /{first} are those of the API and its pages"));
             return None;
         }
         Some(path)
