@@ -30,6 +30,7 @@ mod request;
 mod routes;
 mod runs;
 mod services;
+mod shown;
 mod suggest;
 mod summary;
 mod tags;

@@ -9,6 +9,7 @@ use crate::problem::{Answer, Problem};
 use crate::reads::{Looking, MOST_LISTED, Record, Way, packed};
 use crate::records::{blocking, json_answer};
 use crate::request::{Ctx, JSON};
+use crate::shown::Shown;
 use crate::transitions;
 use axum::Router;
 use axum::body::Body;
@@ -20,7 +21,6 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value as Json, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -303,85 +303,6 @@ fn composed<'l>(find: &'l Find, rows: Shown<'l>, total: u64) -> Shown<'l> {
         (name.as_str(), value)
     };
     Shown::Object(find.answer.iter().map(member).collect())
-}
-
-/// What is shown of records: under the definition's names, and what records keep as text stays text.
-#[derive(Clone)]
-enum Shown<'l> {
-    Json(Json),
-    Text(Box<str>),
-    Array(Arc<[Shown<'l>]>),
-    Object(Arc<[(&'l str, Shown<'l>)]>),
-}
-
-impl Shown<'_> {
-    const NULL: Self = Shown::Json(Json::Null);
-
-    /// Whether an include found nothing.
-    fn is_nothing(&self) -> bool {
-        match self {
-            Shown::Json(json) => json.is_null(),
-            Shown::Array(items) => items.is_empty(),
-            Shown::Text(_) | Shown::Object(_) => false,
-        }
-    }
-
-    fn member(&self, name: &str) -> Self {
-        match self {
-            Shown::Object(members) => members.iter().find(|(known, _)| *known == name).map_or(Self::NULL, |(_, value)| value.clone()),
-            Shown::Array(_) => Self::NULL,
-            Shown::Json(json) => Shown::Json(json.get(name).cloned().unwrap_or_default()),
-            Shown::Text(_) => Shown::Json(self.json().get(name).cloned().unwrap_or_default()),
-        }
-    }
-
-    fn inside(self, path: &[String]) -> Self {
-        path.iter().fold(self, |shown, name| shown.member(name))
-    }
-
-    fn json(&self) -> Json {
-        match self {
-            Shown::Json(json) => json.clone(),
-            Shown::Text(text) => serde_json::from_str(text).unwrap_or_default(),
-            Shown::Array(items) => items.iter().map(Shown::json).collect(),
-            Shown::Object(members) => members.iter().map(|(name, value)| ((*name).to_owned(), value.json())).collect(),
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut out = String::with_capacity(1_024);
-        self.write(&mut out);
-        out
-    }
-
-    fn write(&self, out: &mut String) {
-        match self {
-            Shown::Json(json) => {
-                let _ = write!(out, "{json}");
-            }
-            Shown::Text(text) => out.push_str(text),
-            Shown::Array(items) => {
-                out.push('[');
-                for (place, item) in items.iter().enumerate() {
-                    out.push_str(if place == 0 { "" } else { "," });
-                    item.write(out);
-                }
-                out.push(']');
-            }
-            Shown::Object(members) => {
-                for (place, (name, value)) in members.iter().enumerate() {
-                    out.push(if place == 0 { '{' } else { ',' });
-                    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-                        let _ = write!(out, "\"{name}\":");
-                    } else {
-                        let _ = write!(out, "{}:", Json::from(*name));
-                    }
-                    value.write(out);
-                }
-                out.push_str(if members.is_empty() { "{}" } else { "}" });
-            }
-        }
-    }
 }
 
 /// What the first look-up finds.
@@ -700,21 +621,5 @@ fn plan_column(column: Column) -> PlanColumn {
         Column::Key => PlanColumn::Key,
         Column::Field(index) => PlanColumn::Field(index),
         Column::State(index) => PlanColumn::State(index),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_shown_is_json_whatever_names_and_texts_are() {
-        let inner = Shown::Object([("plain_1", Shown::Json(json!("a\"b"))), ("a \"b\\\n", Shown::Text(r#"{"x":[1,2.50]}"#.into()))].into());
-        let whole = Shown::Object([("rows", Shown::Array([inner.clone(), Shown::NULL].into())), ("none", Shown::Object([].into()))].into());
-        let parsed: Json = serde_json::from_str(&whole.text()).expect("JSON");
-        assert_eq!(parsed, whole.json());
-        assert_eq!(parsed, json!({ "rows": [{ "plain_1": "a\"b", "a \"b\\\n": { "x": [1, 2.5] } }, null], "none": {} }));
-        assert_eq!(inner.member("a \"b\\\n").member("x").json(), json!([1, 2.5]));
-        assert!(whole.member("rows").member("x").is_nothing() && Shown::Array([].into()).is_nothing() && !inner.is_nothing());
     }
 }

@@ -1,8 +1,8 @@
 //! Rows: reading records in bulk, and writing a unit of work.
 //!
-//! A unit locks the rows it is about in the order of their keys, compares versions, merges what has changed, and writes with
-//! COPY and one statement per kind of change. All transactions lock in the same order: rows that exist, reservations of
-//! unique values, new rows. So they wait for each other, but never in a circle.
+//! A unit locks the rows it is about in the order of their keys, compares versions, merges what has changed, and writes with one
+//! statement per kind of change, which are waited for together; more than a few new rows are copied. All transactions lock in the
+//! same order: rows that exist, reservations of unique values, new rows. So they wait for each other, but never in a circle.
 
 use super::session::{Attempt, Parameter, Session, Trouble};
 use super::tables::{CollectionTables, Tables};
