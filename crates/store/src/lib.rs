@@ -315,8 +315,8 @@ pub trait Inside {
     /// # Errors
     /// When the database fails.
     fn behind(&mut self, link: u32, target: &str, place: (&str, i64, &str), limit: usize) -> Result<Vec<Edge>>;
-    /// Waits for units that are being written and have been told already that no edges lead to their new records: what is read
-    /// from now on includes those.
+    /// Waits for units that are being written and have been told already that no edges lead to their new records, or that the edges
+    /// they rely on are still those: what is read from now on includes what they write.
     ///
     /// # Errors
     /// When the database fails.

@@ -186,8 +186,7 @@ pub struct AtOnce {
 
 /// Settles records of a collection before they are written, as far as that can be known: their targets are written beside
 /// them, which `written` tells (what they are then, if they exist); or there is a store that can tell when they are written
-/// whether what was read of it, which is noted in `reliance`, is still so: records everywhere, ranges only on a store that is
-/// near. The others need a pass.
+/// whether what was read of it, which is noted in `reliance`, is still so. The others need a pass.
 ///
 /// # Errors
 /// When the store fails.
@@ -205,7 +204,7 @@ pub fn at_once<'t>(
     let mut waits = vec![false; golden.len()];
     for index in &own.finds {
         let link = &rules.catalogue.links[*index];
-        let Some(store) = store.filter(|store| store.is_near()) else {
+        let Some(store) = store else {
             for (values, waits) in golden.iter_mut().zip(&mut waits) {
                 *waits |= sought(rules, evaluator, link, values).is_some();
                 values[link.field] = Value::Null;

@@ -33,6 +33,8 @@ impl Bounds {
 impl Work<'_> {
     /// Records that children look for have changed: all children are settled that may have them as a target.
     pub(super) fn found(&mut self, desk: &mut dyn Inside, link: usize, marks: &[Mark]) -> Result<()> {
+        // who has looked for them while they changed is a child when its transaction has ended
+        desk.wait_for_new()?;
         let definition = &self.rules.catalogue.links[link];
         let stratum = self.rules.relations[definition.from].depth << 2;
         let overlap = match &definition.rule {

@@ -164,7 +164,7 @@ impl PostgresStore {
             Ok(session.one(sql, &[])?.get(0))
         })?;
         clock.hear(last);
-        let bench = Bench { pool, tables, clock, tenants: Arc::default(), written: Arc::default() };
+        let bench = Bench { pool, tables, clock, tenants: Arc::default(), written: Arc::default(), growth: Arc::default() };
         let writer = Writer::start(bench.clone())?;
         Ok(Self { catalogue, bench, writer, ear: Mutex::default(), changes, eye, stand: Mutex::default() })
     }
@@ -379,7 +379,7 @@ impl Store for PostgresStore {
 
     fn between(&self, tenant: &Tenant, link: u32, ranges: &[(String, i64, i64)]) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => settle::between(session, tenant, link, ranges, usize::MAX >> 1),
+            Some(tenant) => settle::between(session, &self.bench.tables, tenant, link, ranges, usize::MAX >> 1),
             None => Ok(Vec::new()),
         })
     }
@@ -392,8 +392,9 @@ impl Store for PostgresStore {
     }
 
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>> {
+        let lanes: Vec<i64> = (0..i64::from(crate::LANES)).collect();
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => records::marks(session, tenant, None, limit),
+            Some(tenant) => records::marks(session, &self.bench.tables, tenant, &lanes, limit),
             None => Ok(Vec::new()),
         })
     }
@@ -406,7 +407,7 @@ impl Store for PostgresStore {
     }
 
     fn owing(&self) -> Result<Vec<Tenant>> {
-        self.ask(settle::owing)
+        self.ask(|session| settle::owing(session, &self.bench.tables))
     }
 
     fn is_settled(&self, job: JobId) -> Result<bool> {
@@ -445,7 +446,9 @@ impl Store for PostgresStore {
         let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(Passed::default()) };
         // done twice it answers marks that are there the second time
         let work = |session: &mut Session, stamp: i64| settle::pass(session, &bench.tables, bench.pool.schema(), (tenant, id), &**pass, stamp);
-        Ok(bench.transaction(work)?)
+        let (passed, sizes) = bench.transaction(work)?;
+        bench.count(sizes);
+        Ok(passed)
     }
 
     fn create_job(&self, job: NewJob) -> Result<JobId> {

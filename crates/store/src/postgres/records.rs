@@ -113,21 +113,20 @@ pub fn edges(session: &mut Session, tenant: i64, link: u32, target: &str) -> Att
     Ok(session.query(sql, &[&tenant, &i64::from(link), &target])?.into_iter().map(edge).collect())
 }
 
-/// Marks of one lane, or of all.
-pub fn marks(session: &mut Session, tenant: i64, lane: Option<u32>, limit: usize) -> Attempt<Vec<Mark>> {
+/// Marks of some lanes.
+pub fn marks(session: &mut Session, tables: &Tables, tenant: i64, lanes: &[i64], limit: usize) -> Attempt<Vec<Mark>> {
     let columns = "SELECT id, stratum, rule, target, part, job FROM marks WHERE tenant = $1";
+    let order = "ORDER BY stratum, rule, id LIMIT $3";
+    let sql = match tables.distributed() {
+        true => format!("{columns} AND lane = ANY($2) {order}"),
+        // each in the order of the index, so that no more are read than are wanted
+        false => format!("SELECT m.* FROM unnest($2::bigint[]) AS u(lane) CROSS JOIN LATERAL ({columns} AND lane = u.lane {order}) AS m {order}"),
+    };
     let mark = |row: Row| {
         let number = |column: usize| row.get::<_, i64>(column);
         Mark { id: row.get(0), stratum: number(1) as u32, rule: number(2) as u32, target: row.get(3), part: row.get(4), job: number(5) as u64 }
     };
-    let rows = match lane {
-        Some(lane) => {
-            let sql = format!("{columns} AND lane = $2 ORDER BY stratum, rule, id LIMIT $3");
-            session.query(&sql, &[&tenant, &i64::from(lane), &(limit as i64)])?
-        }
-        None => session.query(&format!("{columns} ORDER BY stratum, rule, id LIMIT $2"), &[&tenant, &(limit as i64)])?,
-    };
-    Ok(rows.into_iter().map(mark).collect())
+    Ok(session.query(&sql, &[&tenant, &lanes, &(limit as i64)])?.into_iter().map(mark).collect())
 }
 
 /// The versions of records, in the order of `keys`.
@@ -801,11 +800,20 @@ impl Side {
 /// Link, target, group, start and child.
 type EdgeId = (i64, String, String, i64, String);
 
-/// Tells a unit which records it relies on are not any more what was read. They stay what they are until it has ended. Ranges
-/// of edges cannot be kept from changing: units that rely on them are told so.
+/// Tells a unit which records and ranges of edges it relies on are not any more what was read. Records stay what they are until it has
+/// ended; who changes edges meanwhile leaves a mark, whose pass waits for it to end.
 fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Attempt<()> {
     let Some(reliance) = unit.relies().filter(|reliance| !(reliance.records.is_empty() && reliance.ranges.is_empty())) else { return Ok(()) };
-    let ranges: Vec<usize> = (0..reliance.ranges.len()).collect();
+    if !reliance.ranges.is_empty() {
+        keep_passes_waiting(session, tenant)?;
+    }
+    let mut ranges = Vec::new();
+    for (place, read) in reliance.ranges.iter().enumerate() {
+        // what others commit on several servers is not seen at once
+        if tables.distributed() || super::settle::between(session, tables, tenant, read.link, &read.ranges, usize::MAX >> 1)? != read.edges {
+            ranges.push(place);
+        }
+    }
     let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for (collection, key, _) in &reliance.records {
         keys.entry(*collection).or_default().push(key.as_str());
@@ -837,13 +845,17 @@ fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Uni
     Ok(())
 }
 
+/// Passes that look for what this transaction has not committed yet wait for it to end.
+fn keep_passes_waiting(session: &mut Session, tenant: i64) -> Attempt<()> {
+    session.later(&format!("SELECT pg_advisory_xact_lock_shared({})", super::settle::NEW_RECORDS), &[&tenant])
+}
+
 fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Settling) -> Attempt<()> {
     let new = std::mem::take(&mut settling.new);
     if tables.distributed() {
         settling.marks.extend(new);
     } else if !new.is_empty() {
-        // edges of transactions that are still open cannot be seen: who is settled after them waits for this one to end
-        session.later(&format!("SELECT pg_advisory_xact_lock_shared({})", super::settle::NEW_RECORDS), &[&tenant])?;
+        keep_passes_waiting(session, tenant)?;
         let links: Vec<i64> = new.iter().map(|mark| i64::from(mark.rule)).collect();
         let targets: Vec<&str> = new.iter().map(|mark| mark.target.as_str()).collect();
         let sql = "SELECT u.place FROM unnest($2::bigint[], $3::text[]) WITH ORDINALITY AS u(link, target, place) CROSS JOIN LATERAL \

@@ -9,7 +9,8 @@ use ::tokio_postgres::Row;
 use std::collections::HashSet;
 use stook_catalogue::key::Key;
 
-/// What units hold, from the question whether edges lead to their new records to their end; `$1` is the tenant.
+/// What units hold until they end, from the question whether edges lead to their new records, or whether those they rely on have
+/// changed; `$1` is the tenant.
 pub const NEW_RECORDS: &str = "hashtextextended(current_schema() || ' new', $1)";
 
 struct PassInside<'d> {
@@ -30,6 +31,11 @@ impl PassInside<'_> {
             }
         }
     }
+}
+
+/// What makes the planner look for edges one by one through the index; a cluster's does not understand it.
+fn by_index(tables: &Tables) -> &'static str {
+    if tables.distributed() { "" } else { " OFFSET 0" }
 }
 
 fn edge(link: u32, target: String, row: &Row) -> Edge {
@@ -58,7 +64,8 @@ impl Inside for PassInside<'_> {
     }
 
     fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
-        self.ask(|session, _, tenant| {
+        self.ask(|session, tables, tenant| {
+            let by_index = by_index(tables);
             let (names, groups): (Vec<&str>, Vec<Option<&str>>) = targets.iter().map(|(target, group)| (target.as_str(), group.as_deref())).unzip();
             // what is asked with a group and without are two questions, or an index would be used for the first column only
             let mut edges = Vec::new();
@@ -66,7 +73,7 @@ impl Inside for PassInside<'_> {
             if groups.iter().any(Option::is_some) {
                 let sql = format!(
                     "SELECT {columns} FROM unnest($3::text[], $4::text[]) AS u(target, grp) CROSS JOIN LATERAL \
-                     (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp OFFSET 0) AS e \
+                     (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp{by_index}) AS e \
                      WHERE u.grp IS NOT NULL ORDER BY e.target, e.grp, e.start, e.child LIMIT $5"
                 );
                 let rows = session.query(&sql, &[&tenant, &i64::from(link), &names, &groups, &(limit as i64)])?;
@@ -76,7 +83,7 @@ impl Inside for PassInside<'_> {
             if !whole.is_empty() {
                 let sql = format!(
                     "SELECT {columns} FROM unnest($3::text[]) AS u(target) CROSS JOIN LATERAL \
-                     (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target OFFSET 0) AS e \
+                     (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target{by_index}) AS e \
                      ORDER BY e.target, e.grp, e.start, e.child LIMIT $4"
                 );
                 let rows = session.query(&sql, &[&tenant, &i64::from(link), &whole, &(limit as i64)])?;
@@ -87,7 +94,7 @@ impl Inside for PassInside<'_> {
     }
 
     fn between(&mut self, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
-        self.ask(|session, _, tenant| between(session, tenant, link, ranges, limit))
+        self.ask(|session, tables, tenant| between(session, tables, tenant, link, ranges, limit))
     }
 
     fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
@@ -139,47 +146,66 @@ pub fn keys_behind(session: &mut Session, tables: &Tables, tenant: i64, collecti
 }
 
 /// Edges of targets that start between bounds.
-pub fn between(session: &mut Session, tenant: i64, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Attempt<Vec<Edge>> {
+pub fn between(session: &mut Session, tables: &Tables, tenant: i64, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Attempt<Vec<Edge>> {
     let targets: Vec<&str> = ranges.iter().map(|(target, ..)| target.as_str()).collect();
     let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
-    let sql = "SELECT DISTINCT e.target, e.grp, e.start, e.child, e.payload FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS u(target, low, high) \
-               CROSS JOIN LATERAL (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = '' \
-               AND e.start BETWEEN u.low AND u.high OFFSET 0) AS e ORDER BY e.target, e.grp, e.start, e.child LIMIT $6";
-    let rows = session.query(sql, &[&tenant, &i64::from(link), &targets, &low, &high, &(limit as i64)])?;
+    let sql = format!(
+        "SELECT DISTINCT e.target, e.grp, e.start, e.child, e.payload FROM unnest($3::text[], $4::bigint[], $5::bigint[]) AS u(target, low, high) \
+         CROSS JOIN LATERAL (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = '' \
+         AND e.start BETWEEN u.low AND u.high{}) AS e ORDER BY e.target, e.grp, e.start, e.child LIMIT $6",
+        by_index(tables)
+    );
+    let rows = session.query(&sql, &[&tenant, &i64::from(link), &targets, &low, &high, &(limit as i64)])?;
     Ok(rows.iter().map(|row| edge(link, row.get("target"), row)).collect())
 }
 
-/// Lets a pass answer marks of a lane that nobody else is at.
-pub fn pass(session: &mut Session, tables: &Tables, schema: &str, (owner, tenant): (&Tenant, i64), pass: &dyn Pass, stamp: i64) -> Attempt<Passed> {
-    let lanes: Vec<i64> = session
-        .query(
-            "WITH RECURSIVE lanes(lane) AS (SELECT min(lane) FROM marks WHERE tenant = $1 UNION ALL \
-             SELECT (SELECT min(lane) FROM marks WHERE tenant = $1 AND lane > lanes.lane) FROM lanes WHERE lane IS NOT NULL) \
-             SELECT lane FROM lanes WHERE lane IS NOT NULL",
-            &[&tenant],
-        )?
-        .iter()
-        .map(|row| row.get(0))
-        .collect();
-    // whoever comes next begins with another one
-    let turn = stamp.unsigned_abs() as usize % lanes.len().max(1);
-    for lane in lanes[turn..].iter().chain(&lanes[..turn]) {
-        let lock = "SELECT pg_try_advisory_xact_lock(hashtext($1), hashtext($2))";
-        if !session.one(lock, &[&format!("stook settle {schema}"), &format!("{tenant} {lane}")])?.get::<_, bool>(0) {
-            continue;
+/// Lets a pass answer marks of lanes that nobody else is at; returns how many rows of which collections it wrote, too.
+pub fn pass(
+    session: &mut Session,
+    tables: &Tables,
+    schema: &str,
+    (owner, tenant): (&Tenant, i64),
+    pass: &dyn Pass,
+    stamp: i64,
+) -> Attempt<(Passed, Vec<(usize, u64)>)> {
+    let most = pass.most() as i64;
+    let waiting = match tables.distributed() {
+        true => session.query("SELECT lane, count(*) FROM marks WHERE tenant = $1 GROUP BY lane", &[&tenant])?,
+        false => session.query(
+            "SELECT lane, marks FROM generate_series(0, $2::bigint - 1) AS l(lane) CROSS JOIN LATERAL \
+             (SELECT count(*) FROM (SELECT 1 FROM marks m WHERE m.tenant = $1 AND m.lane = l.lane LIMIT $3) AS m) AS m(marks) WHERE marks > 0",
+            &[&tenant, &i64::from(LANES), &most],
+        )?,
+    };
+    let mut waiting: Vec<(i64, i64)> = waiting.iter().map(|row| (row.get(0), row.get(1))).collect();
+    if waiting.is_empty() {
+        return Ok(Default::default());
+    }
+    // whoever comes next begins with another one; and takes no more lanes than it can answer
+    let turn = stamp.unsigned_abs() as usize % waiting.len();
+    waiting.rotate_left(turn);
+    let mut left = most;
+    let mut lanes: Vec<i64> = Vec::new();
+    for (lane, marks) in waiting {
+        if left > 0 {
+            lanes.push(lane);
+            left -= marks;
         }
-        debug_assert!((*lane as u32) < LANES);
-        let mut marks = records::marks(session, tenant, Some(*lane as u32), pass.most())?;
-        let Some(first) = marks.first().map(|mark| (mark.stratum, mark.rule)) else { continue };
-        marks.retain(|mark| (mark.stratum, mark.rule) == first);
-        if let Some(number) = pass.alone(&marks) {
+    }
+    let lock = "SELECT lane FROM unnest($2::bigint[]) AS u(lane) WHERE pg_try_advisory_xact_lock(hashtext($1), hashtext($3 || ' ' || lane))";
+    let lanes = session.query(lock, &[&format!("stook settle {schema}"), &lanes, &tenant.to_string()])?;
+    let lanes: Vec<i64> = lanes.iter().map(|row| row.get(0)).collect();
+    let all = records::marks(session, tables, tenant, &lanes, pass.most())?;
+    for marks in all.chunk_by(|a, b| (a.stratum, a.rule) == (b.stratum, b.rule)) {
+        if let Some(number) = pass.alone(marks) {
+            let alone = "SELECT pg_try_advisory_xact_lock(hashtext($1), hashtext($2))";
             let names = (format!("stook settle {schema} alone"), format!("{tenant} {number}"));
-            if !session.one(lock, &[&names.0, &names.1])?.get::<_, bool>(0) {
+            if !session.one(alone, &[&names.0, &names.1])?.get::<_, bool>(0) {
                 continue;
             }
         }
         let mut desk = PassInside { session, tables, tenant, trouble: None };
-        let settled = pass.run(owner, &marks, &mut desk);
+        let settled = pass.run(owner, marks, &mut desk);
         let trouble = desk.trouble.take();
         let mut settled = match (settled, trouble) {
             (_, Some(trouble)) => return Err(trouble),
@@ -195,18 +221,22 @@ pub fn pass(session: &mut Session, tables: &Tables, schema: &str, (owner, tenant
             "DELETE FROM marks WHERE ctid = ANY(ARRAY(SELECT m.ctid FROM unnest($2::bigint[], $3::text[]) AS u(id, target) CROSS JOIN LATERAL \
              (SELECT ctid FROM marks m WHERE m.id = u.id AND m.target = u.target AND m.tenant = $1 OFFSET 0) AS m))"
         };
-        session.execute(delete, &[&tenant, &ids, &targets])?;
+        session.later(delete, &[&tenant, &ids, &targets])?;
         let answered = ids.len() as u64;
-        let (receipt, _) = records::write(session, tables, Some(tenant), &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
-        return Ok(Passed { answered, rows: receipt.rows });
+        let (receipt, sizes) = records::write(session, tables, Some(tenant), &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
+        return Ok((Passed { answered, rows: receipt.rows }, sizes));
     }
-    Ok(Passed::default())
+    Ok(Default::default())
 }
 
 /// Tenants that have marks.
-pub fn owing(session: &mut Session) -> Attempt<Vec<Tenant>> {
-    // one look at the index for each tenant, however many marks it has
-    let rows = session.query("SELECT name FROM tenants t CROSS JOIN LATERAL (SELECT 1 FROM marks WHERE tenant = t.id LIMIT 1) AS m", &[])?;
+pub fn owing(session: &mut Session, tables: &Tables) -> Attempt<Vec<Tenant>> {
+    let sql = match tables.distributed() {
+        true => "SELECT name FROM tenants WHERE id = ANY(ARRAY(SELECT tenant FROM marks GROUP BY tenant))",
+        // one look at the index for each tenant, however many marks it has
+        false => "SELECT name FROM tenants t CROSS JOIN LATERAL (SELECT 1 FROM marks WHERE tenant = t.id LIMIT 1) AS m",
+    };
+    let rows = session.query(sql, &[])?;
     rows.iter().map(|row| Ok(Tenant::new(row.get(0))?)).collect()
 }
 

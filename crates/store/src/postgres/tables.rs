@@ -307,6 +307,7 @@ fn is_prepared(session: &mut Session, tables: &Tables) -> Attempt<bool> {
 
 fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<String>> {
     let mut changes = Vec::new();
+    let spread = meta(session, "distributed")?.is_some();
     for (collection, own) in tables.definition.collections.iter().zip(&tables.collections) {
         let (table, of) = (&own.table, &collection.name);
         let known = old.collections.get(of);
@@ -338,7 +339,8 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
                 }
                 changes.push(format!("field `{of}.{}` is new; records get it when their documents are imported again", field.name));
             }
-            if existed.is_none() && ty.is_list() && !field.is_member() {
+            // a cluster does not pass it on
+            if existed.is_none() && ty.is_list() && !field.is_member() && !(spread && known.is_some()) {
                 session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {} SET STATISTICS 0", name(&["f", &field.name])))?;
             }
             let had = existed.map_or(Index::default(), |shape| Index { ordered: shape.ordered, contains: shape.contains });

@@ -63,7 +63,6 @@ enum Line {
 struct Shared {
     lines: Mutex<Lines>,
     arrived: [Condvar; 3],
-    growth: Mutex<Growth>,
 }
 
 /// The lines, each with its threads.
@@ -92,6 +91,7 @@ pub struct Bench {
     pub clock: Arc<Clock>,
     pub tenants: Arc<Tenants>,
     pub written: Arc<Written>,
+    pub growth: Arc<Mutex<Growth>>,
 }
 
 impl Writer {
@@ -165,7 +165,7 @@ const SMALL: u64 = 25;
 /// would find out by itself, a minute late and a bulk load too late. A small sample does; the server takes a larger one in
 /// time.
 #[derive(Default)]
-struct Growth(HashMap<usize, (u64, u64)>);
+pub struct Growth(HashMap<usize, (u64, u64)>);
 
 impl Growth {
     /// How many rows of a collection were written, if that is the fourfold of what it was.
@@ -224,7 +224,7 @@ impl Shared {
             Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
         };
         let _ = answer.send((result, Some(unit)));
-        self.count(bench, sizes);
+        bench.count(sizes);
     }
 
     /// Writes requests in one transaction that waits for nobody; where that fails they step aside.
@@ -237,7 +237,7 @@ impl Shared {
                 for (Request { unit, answer, .. }, rows) in requests.into_iter().zip(rows) {
                     let _ = answer.send((Ok(Receipt { rows: rows.get(), ..receipt }), Some(unit)));
                 }
-                self.count(bench, sizes);
+                bench.count(sizes);
             }
             // they may have been written
             Err(Trouble::Unknown(reason)) => {
@@ -248,16 +248,19 @@ impl Shared {
             Err(_) => requests.into_iter().for_each(|request| self.put(Line::Alone, request)),
         }
     }
+}
 
-    fn count(&self, bench: &Bench, sizes: Vec<(usize, u64)>) {
+impl Bench {
+    /// Tells the server's planner of tables that have grown.
+    pub fn count(&self, sizes: Vec<(usize, u64)>) {
         for (collection, rows) in sizes {
             let grown = self.growth.lock().unwrap_or_else(PoisonError::into_inner).has_grown(collection, rows);
             if let Some(rows_written) = grown {
-                let own = &bench.tables.collections[collection];
+                let own = &self.tables.collections[collection];
                 let sides: String = own.lists.iter().map(|(_, side)| format!(", {side}")).collect();
                 let sql = format!("BEGIN; SET LOCAL default_statistics_target = 10; ANALYZE (SKIP_LOCKED) {}{sides}; COMMIT", own.table);
                 // it is an advice: where it fails, work goes on
-                let _ = bench.pool.run(|session| {
+                let _ = self.pool.run(|session| {
                     let known = session.one("SELECT reltuples FROM pg_class WHERE oid = to_regclass($1)", &[&own.table])?;
                     // somebody has told it before
                     if f64::from(known.get::<_, f32>(0)) >= rows_written as f64 { Ok(()) } else { session.batch(&sql) }
@@ -265,9 +268,7 @@ impl Shared {
             }
         }
     }
-}
 
-impl Bench {
     /// Writes a unit in a transaction of its own.
     fn write(&self, unit: &mut dyn Unit) -> Attempt<Done> {
         let done = self.pool.run(|session| self.attempt(session, unit))?;
