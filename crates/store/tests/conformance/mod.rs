@@ -143,6 +143,8 @@ macro_rules! conformance {
                 a_pass_takes_marks_of_the_lowest_stratum_until_none_is_left,
                 a_pass_that_fails_leaves_its_marks,
                 a_pass_reads_edges_by_group_by_range_and_by_page,
+                a_unit_hears_which_ranges_of_edges_have_changed_that_it_relies_on,
+                a_pass_waits_for_units_that_rely_on_what_has_changed,
                 a_forgotten_link_loses_its_edges_of_one_tenant,
                 keys_come_in_order_with_those_of_deleted_records,
                 answered_marks_are_gone_and_their_numbers_never_come_back,

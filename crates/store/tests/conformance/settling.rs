@@ -1,6 +1,8 @@
 //! Edges and marks: what children say to their targets, and that a target needs settling.
 
 use super::support::*;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use stook_store::*;
 
 const PLAIN: &str = "
@@ -93,13 +95,13 @@ pub fn marks_are_listed_by_stratum_and_then_oldest_first(place: &Place) {
 /// A pass that notes what it was given and answers it, as far as `answers` says.
 struct Noting {
     answers: bool,
-    seen: std::sync::Mutex<Vec<Vec<Mark>>>,
+    seen: Mutex<Vec<Vec<Mark>>>,
     asks: fn(&mut dyn Inside),
 }
 
 impl Noting {
-    fn new(answers: bool, asks: fn(&mut dyn Inside)) -> std::sync::Arc<Self> {
-        std::sync::Arc::new(Self { answers, seen: std::sync::Mutex::default(), asks })
+    fn new(answers: bool, asks: fn(&mut dyn Inside)) -> Arc<Self> {
+        Arc::new(Self { answers, seen: Mutex::default(), asks })
     }
 
     fn taken(&self) -> Vec<Vec<String>> {
@@ -129,7 +131,7 @@ pub fn a_pass_takes_marks_of_the_lowest_stratum_until_none_is_left(place: &Place
     let desk = Desk::open(place, PLAIN);
     desk.work().mark(2, "a").mark(1, "a").mark(1, "a").done(&*desk.store);
     let noting = Noting::new(true, |_| ());
-    let pass: std::sync::Arc<dyn Pass> = noting.clone();
+    let pass: Arc<dyn Pass> = noting.clone();
     let answered: Vec<u64> = (0..3).map(|_| desk.store.settle(&desk.tenant, &pass).expect("it passes").answered).collect();
     assert_eq!(answered, [2, 1, 0]);
     assert_eq!(noting.taken(), [vec!["a", "a"], vec!["a"]]);
@@ -140,7 +142,7 @@ pub fn a_pass_takes_marks_of_the_lowest_stratum_until_none_is_left(place: &Place
 pub fn a_pass_that_fails_leaves_its_marks(place: &Place) {
     let desk = Desk::open(place, PLAIN);
     desk.work().mark(1, "a").done(&*desk.store);
-    let pass: std::sync::Arc<dyn Pass> = Noting::new(false, |_| ());
+    let pass: Arc<dyn Pass> = Noting::new(false, |_| ());
     assert!(desk.store.settle(&desk.tenant, &pass).is_err());
     assert_eq!(targets(&marks(&desk)), ["a"]);
 }
@@ -163,9 +165,110 @@ pub fn a_pass_reads_edges_by_group_by_range_and_by_page(place: &Place) {
         assert_eq!(children(desk.behind(1, "t", ("", 5, "b"), 3).expect("edges")), "cde");
         assert_eq!(children(desk.behind(1, "t", ("h", 3, "f"), 3).expect("edges")), "");
     });
-    let pass: std::sync::Arc<dyn Pass> = noting.clone();
+    let pass: Arc<dyn Pass> = noting.clone();
     desk.store.settle(&desk.tenant, &pass).expect("it passes");
     assert_eq!(noting.taken().len(), 1);
+}
+
+/// A unit that relies on ranges of edges, and notes which it was told to be others.
+struct Relying {
+    tenant: Tenant,
+    reliance: Reliance,
+    broken: Arc<Mutex<Vec<usize>>>,
+    edges: Vec<EdgeChange>,
+    /// Where it has been told: says so, and waits.
+    stops: Option<(Sender<()>, Receiver<()>)>,
+}
+
+impl Relying {
+    fn on(desk: &Desk, ranges: &[(i64, i64)]) -> Self {
+        let read = |(low, high): &(i64, i64)| {
+            let ranges = vec![("t".to_owned(), *low, *high)];
+            ReadRange { link: 1, edges: desk.store.between(&desk.tenant, 1, &ranges).expect("reading works"), ranges }
+        };
+        let reliance = Reliance { ranges: ranges.iter().map(read).collect(), ..Reliance::default() };
+        Self { tenant: desk.tenant.clone(), reliance, broken: Arc::default(), edges: Vec::new(), stops: None }
+    }
+}
+
+impl Unit for Relying {
+    fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &[]
+    }
+
+    fn resolve(&mut self, _: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
+        Err(StoreError::Wrong("it writes no records".into()))
+    }
+
+    fn relies(&self) -> Option<&Reliance> {
+        Some(&self.reliance)
+    }
+
+    fn broken(&mut self, _: &[usize], ranges: &[usize]) -> Vec<(usize, stook_catalogue::key::Key)> {
+        *self.broken.lock().expect("nobody panicked") = ranges.to_vec();
+        Vec::new()
+    }
+
+    fn settling(&mut self) -> Settling {
+        if let Some((arrive, go)) = self.stops.take() {
+            arrive.send(()).expect("somebody waits for it");
+            go.recv().expect("somebody lets it go");
+        }
+        Settling { edges: self.edges.clone(), ..Settling::default() }
+    }
+}
+
+pub fn a_unit_hears_which_ranges_of_edges_have_changed_that_it_relies_on(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let all = [edge("", 1, "a"), edge("", 11, "b"), edge("", 21, "c"), edge("", 31, "d")];
+    all.iter().fold(desk.work(), |work, edge| work.edge(EdgeChange::Put(edge.clone()))).done(&*desk.store);
+    let told = |unit: Relying| {
+        let broken = unit.broken.clone();
+        desk.store.commit(Box::new(unit)).expect("it is written");
+        std::mem::take(&mut *broken.lock().expect("nobody panicked"))
+    };
+    let relying = || Relying::on(&desk, &[(0, 9), (10, 19), (20, 29), (30, 39), (40, 49)]);
+    assert_eq!(told(relying()), [0_usize; 0]);
+    let before = relying();
+    let (gone, other) = (edge("", 11, "b"), Edge { payload: b"other".to_vec(), ..edge("", 21, "c") });
+    desk.work().edge(EdgeChange::Delete(gone)).edge(EdgeChange::Put(other)).edge(EdgeChange::Put(edge("", 40, "e"))).done(&*desk.store);
+    assert_eq!(told(before), [1, 2, 4]);
+    assert_eq!(told(relying()), [0_usize; 0]);
+}
+
+/// A unit has been told that what it relies on is as it was, and then it changes: who has changed it leaves a mark, and the pass
+/// that takes it sees what the unit has written.
+pub fn a_pass_waits_for_units_that_rely_on_what_has_changed(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let other = Desk::open(place, PLAIN);
+    let ((arrive, arrived), (let_go, go)) = (channel(), channel());
+    let child = Edge { link: 2, ..edge("", 5, "child") };
+    let unit = Relying { edges: vec![EdgeChange::Put(child)], stops: Some((arrive, go)), ..Relying::on(&other, &[(0, 9)]) };
+    let broken = unit.broken.clone();
+    let pending = other.store.submit(Box::new(unit), Urgency::Bulk);
+    arrived.recv().expect("it has been told");
+    let noting = Noting::new(true, |desk| {
+        desk.wait_for_new().expect("it waits");
+        let children = desk.between(2, &[("t".to_owned(), 0, 9)], 100).expect("edges");
+        assert_eq!(children.len(), 1, "the unit's edge is there");
+    });
+    std::thread::scope(|scope| {
+        let changing = scope.spawn(|| {
+            desk.work().edge(EdgeChange::Put(edge("", 7, "new"))).mark(0, "t").done(&*desk.store);
+            let pass: Arc<dyn Pass> = noting.clone();
+            desk.store.settle(&desk.tenant, &pass).expect("it passes").answered
+        });
+        // time to do it wrong
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let_go.send(()).expect("it waits");
+        pending.wait().expect("it is written");
+        assert_eq!(changing.join().expect("the pass has seen it"), 1);
+    });
+    assert_eq!(*broken.lock().expect("nobody panicked"), [0_usize; 0]);
 }
 
 pub fn a_forgotten_link_loses_its_edges_of_one_tenant(place: &Place) {
