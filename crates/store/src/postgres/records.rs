@@ -804,16 +804,6 @@ type EdgeId = (i64, String, String, i64, String);
 /// ended; who changes edges meanwhile leaves a mark, whose pass waits for it to end.
 fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Attempt<()> {
     let Some(reliance) = unit.relies().filter(|reliance| !(reliance.records.is_empty() && reliance.ranges.is_empty())) else { return Ok(()) };
-    if !reliance.ranges.is_empty() {
-        keep_passes_waiting(session, tenant)?;
-    }
-    let mut ranges = Vec::new();
-    for (place, read) in reliance.ranges.iter().enumerate() {
-        // what others commit on several servers is not seen at once
-        if tables.distributed() || super::settle::between(session, tables, tenant, read.link, &read.ranges, usize::MAX >> 1)? != read.edges {
-            ranges.push(place);
-        }
-    }
     let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for (collection, key, _) in &reliance.records {
         keys.entry(*collection).or_default().push(key.as_str());
@@ -823,6 +813,17 @@ fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Uni
         let sql = by_key_locked(tables, &tables.collections[collection].table, "key, revision, touch", 2, "FOR SHARE");
         for row in session.query(&sql, &[&tenant, &keys])? {
             now.insert((collection, row.get(0)), Version { revision: row.get(1), touch: row.get(2) });
+        }
+    }
+    // behind the last row that others may hold: whoever waits for this one may keep those waiting who have it
+    if !reliance.ranges.is_empty() {
+        keep_passes_waiting(session, tenant)?;
+    }
+    let mut ranges = Vec::new();
+    for (place, read) in reliance.ranges.iter().enumerate() {
+        // what others commit on several servers is not seen at once
+        if tables.distributed() || super::settle::between(session, tables, tenant, read.link, &read.ranges, usize::MAX >> 1)? != read.edges {
+            ranges.push(place);
         }
     }
     let is_other = |(_, (collection, key, version)): &(usize, &(usize, Key, Option<Version>))| {

@@ -1,4 +1,4 @@
-//! Passes: one transaction locks a lane, takes its marks, holds the records it changes, and writes what follows. Statements see
+//! Passes: one transaction locks lanes, takes their marks, holds the records it changes, and writes what follows. Statements see
 //! what was committed before they began, so a pass sees everything that its marks announce.
 
 use super::records;
