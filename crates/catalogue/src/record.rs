@@ -1,10 +1,11 @@
 //! The record model: contributions and how they are packed into a record's row.
 //!
-//! A packed list of contributions is: version byte 1, count, then for each contribution in the order of its contributor:
+//! A packed list of contributions is: version byte 2, count, then for each contribution in the order of its contributor:
 //!
 //! ```text
 //! flags        u8      1 tombstone, 2 values are the record's golden values, 4 has raw, 8 has `before`,
-//!                      16 retired, 32 retired on arrival, 64 `before` was retired
+//!                      16 retired, 32 retired on arrival, 64 `before` was retired,
+//!                      128 values are the golden ones but for those that follow
 //! contributor  text    source, or source ":" part
 //! as_of        i64 LE  microseconds, i64::MIN when the document did not say
 //! hash         16      of the content
@@ -15,10 +16,12 @@
 //! raw          u8 format, varint length, if flag 4; the bytes follow each other in the row's raw column
 //! values       varint count, then name and value pairs, unless flag 1 or 2
 //! ```
-//! Texts are a varint length and bytes. Names instead of positions let fields be added without touching a row.
+//! Texts are a varint length and bytes. Names instead of positions let fields be added without touching a row. Contributors
+//! mostly say the same, so of the golden values, which stand beside the list, only differences are written. Version 1, which is
+//! still read, is the same without flag 128.
 
-use crate::definition::Collection;
-use crate::value::Value;
+use crate::definition::{Collection, Field};
+use crate::value::{SmolStr, Value};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -35,7 +38,7 @@ pub const MAX_CONTRIBUTORS: usize = 64;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contribution {
     /// A source, or `source:part`.
-    pub contributor: Box<str>,
+    pub contributor: SmolStr,
     /// When it was true, in microseconds, or [`UNKNOWN_TIME`].
     pub as_of: i64,
     /// Hash of the content; breaks ties.
@@ -128,22 +131,25 @@ pub struct Raw {
 #[error("a stored record is damaged: {0}")]
 pub struct Damaged(pub &'static str);
 
-/// Packs contributions. `golden` are the record's golden values: a contribution equal to them is not written twice.
+/// Packs contributions. `golden` are the record's golden values: what is equal to them is not written twice.
 pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[Value]) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 * contributions.len() + 2);
-    out.push(1);
+    out.push(2);
     put_varint(&mut out, contributions.len() as u64);
     for contribution in contributions {
-        let same = matches!(&contribution.said, Said::Values(values) if equals_golden(values, golden, collection));
-        let gone = contribution.said == Said::Gone;
+        let (gone, written) = match &contribution.said {
+            Said::Gone => (true, Written::Nothing),
+            Said::Values(values) => (false, Written::of(values, golden, collection)),
+        };
         let before_retired = contribution.before.is_some_and(|before| before.retired);
         let flags = u8::from(gone)
-            | u8::from(same) << 1
+            | u8::from(written == Written::Nothing && !gone) << 1
             | u8::from(contribution.raw.is_some()) << 2
             | u8::from(contribution.before.is_some()) << 3
             | u8::from(!contribution.is_heard()) << 4
             | u8::from(contribution.retired == Retired::OnArrival) << 5
-            | u8::from(before_retired) << 6;
+            | u8::from(before_retired) << 6
+            | u8::from(matches!(written, Written::Different(_))) << 7;
         out.push(flags);
         put_bytes(&mut out, contribution.contributor.as_bytes());
         out.extend_from_slice(&contribution.as_of.to_le_bytes());
@@ -160,10 +166,15 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
             out.push(raw.format);
             put_varint(&mut out, raw.bytes.len() as u64);
         }
-        if let (Said::Values(values), false) = (&contribution.said, same) {
-            let said = || values.iter().zip(&collection.fields).filter(|(value, _)| !value.is_null());
-            put_varint(&mut out, said().count() as u64);
-            for (value, field) in said() {
+        let Said::Values(values) = &contribution.said else { continue };
+        let (count, only_different) = match written {
+            Written::Nothing => continue,
+            Written::Different(count) => (count, true),
+            Written::All(count) => (count, false),
+        };
+        put_varint(&mut out, count);
+        for (index, (value, field)) in values.iter().zip(&collection.fields).enumerate() {
+            if if only_different { !is_golden(value, &golden[index], field) } else { !value.is_null() } {
                 put_bytes(&mut out, field.name.as_bytes());
                 put_value(&mut out, value);
             }
@@ -172,16 +183,39 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
     out
 }
 
-/// Whether contributed values are exactly the golden ones, derived fields aside.
-fn equals_golden(values: &[Value], golden: &[Value], collection: &Collection) -> bool {
-    if std::ptr::eq(values, golden) {
-        return true;
+/// Which values of a contribution are written.
+#[derive(PartialEq)]
+enum Written {
+    /// All are the golden ones.
+    Nothing,
+    /// As many as are not the golden ones.
+    Different(u64),
+    /// As many as there are.
+    All(u64),
+}
+
+impl Written {
+    fn of(values: &[Value], golden: &[Value], collection: &Collection) -> Self {
+        let said = || values.iter().filter(|value| !value.is_null()).count() as u64;
+        if values.len() != golden.len() {
+            return Written::All(said());
+        }
+        let fields = values.iter().zip(golden).zip(&collection.fields);
+        let different = fields.filter(|((value, golden), field)| !is_golden(value, golden, field)).count() as u64;
+        match different {
+            0 => Written::Nothing,
+            different if different < said() => Written::Different(different),
+            _ => Written::All(said()),
+        }
     }
-    let mut fields = values.iter().zip(golden).zip(&collection.fields);
-    fields.all(|((value, golden), field)| match field.derive {
+}
+
+/// Whether a contributed value is the golden one; nothing, of a derived field.
+fn is_golden(value: &Value, golden: &Value, field: &Field) -> bool {
+    match field.derive {
         Some(_) => value.is_null(),
         None => value == golden,
-    })
+    }
 }
 
 /// The raw column of a row: the documents of `contributions`, one after the other.
@@ -200,7 +234,7 @@ pub fn pack_raw(contributions: &[Contribution]) -> Option<Bytes> {
 /// When the bytes are not a packed list.
 pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Vec<Contribution>, Damaged> {
     let mut input = Input { bytes: packed };
-    if input.byte()? != 1 {
+    if !matches!(input.byte()?, 1 | 2) {
         return Err(Damaged("unknown version of contributions"));
     }
     let count = input.varint()? as usize;
@@ -239,12 +273,12 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
         };
         let said = if flags & 1 != 0 {
             Said::Gone
-        } else if flags & 2 != 0 {
-            let own = golden.iter().zip(&collection.fields);
-            Said::Values(own.map(|(value, field)| if field.derive.is_some() { Value::Null } else { value.clone() }).collect())
         } else {
-            let mut values = vec![Value::Null; collection.fields.len()];
-            let said = input.varint()?;
+            let golden = if flags & (2 | 128) == 0 { &[] } else { golden };
+            let own = golden.iter().zip(&collection.fields);
+            let mut values: Vec<Value> = own.map(|(value, field)| if field.derive.is_some() { Value::Null } else { value.clone() }).collect();
+            values.resize(collection.fields.len(), Value::Null);
+            let said = if flags & 2 == 0 { input.varint()? } else { 0 };
             let mut next = 0;
             for _ in 0..said {
                 let name = input.text()?;

@@ -9,6 +9,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+pub use smol_str::SmolStr;
+
 /// Deepest JSON a field of type `json` may hold.
 pub const MAX_JSON_DEPTH: usize = 64;
 
@@ -127,8 +129,8 @@ pub enum Value {
     Int(i64),
     /// Of type float; never NaN or infinite.
     Float(f64),
-    /// Of type text.
-    Text(Box<str>),
+    /// Of type text; its clones allocate nothing.
+    Text(SmolStr),
     /// Of type uuid.
     Uuid(u128),
     /// Of type json; ranges as `[[low, high]]`; of a struct the members that have a value, each as [`stored_json`] makes it.
@@ -140,8 +142,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// Text without copying twice.
-    pub fn text(text: impl Into<Box<str>>) -> Self {
+    /// Text; short ones (23 bytes) lie in the value, longer ones are shared.
+    pub fn text(text: impl Into<SmolStr>) -> Self {
         Value::Text(text.into())
     }
 

@@ -14,7 +14,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::path::Path;
 use stook_catalogue::plain::Lean;
 use stook_catalogue::record::{Hash, Raw, Said, UNKNOWN_TIME, put_bytes, put_value};
-use stook_catalogue::value::{FieldType, Value, from_json, from_text, ranges, ranges_of, show_timestamp, struct_of};
+use stook_catalogue::value::{FieldType, SmolStr, Value, from_json, from_text, ranges, ranges_of, show_timestamp, struct_of};
 use stook_formats::{Document, Head, Selected, Syntax, places, select, select_from};
 
 /// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
@@ -52,7 +52,7 @@ pub struct Statement {
     /// The record spoken of.
     pub key: Key,
     /// Who speaks.
-    pub contributor: Box<str>,
+    pub contributor: SmolStr,
     /// When it was true.
     pub as_of: i64,
     /// Hash of the content.
@@ -223,7 +223,7 @@ impl Envelope<'_> {
 /// A statement without what it says.
 struct Heading {
     key: Key,
-    contributor: Box<str>,
+    contributor: SmolStr,
     as_of: i64,
     gone: bool,
     scope: Option<Box<Scoped>>,

@@ -12,7 +12,7 @@ use stook_catalogue::links::{Case, Children, Coverage, CoverageKind, Derivation,
 use stook_catalogue::plain::Lean;
 use stook_catalogue::record::{Contribution, Origin, Retired, Said, UNKNOWN_TIME, pack, pack_raw, put_value, unpack};
 use stook_catalogue::survivorship::Consolidator;
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::value::{FieldType, SmolStr, Value};
 use stook_store::{Change, Content, Edge, Inside, Mark, RecordWrite, Result, StoredRecord};
 
 /// What of a parent is to be settled.
@@ -198,10 +198,10 @@ impl Work<'_> {
             Some(record) => unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()).map_err(damaged)?,
             None => Vec::new(),
         };
-        let before: Vec<Box<str>> = contributions.iter().map(|contribution| contribution.contributor.clone()).collect();
+        let before: Vec<SmolStr> = contributions.iter().map(|contribution| contribution.contributor.clone()).collect();
         for link in links {
             let own = &self.rules.catalogue.links[*link];
-            let contributor: Box<str> = format!("{}.{}", self.rules.catalogue.collections[own.from].name, own.name).into();
+            let contributor: SmolStr = format!("{}.{}", self.rules.catalogue.collections[own.from].name, own.name).into();
             let named = told.get(link).is_some_and(|children| !children.is_empty());
             let is_there = contributions.iter().any(|contribution| contribution.contributor == contributor);
             if named && !is_there {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
-use stook_catalogue::value::{FieldType, Value, canonical_json};
+use stook_catalogue::value::{FieldType, SmolStr, Value, canonical_json};
 
 // --- values -------------------------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> Value {
         }
         (ValueRef::Text(text), FieldType::List(element)) => {
             if **element == FieldType::Text {
-                let items: Vec<Box<str>> = serde_json::from_slice(text).unwrap_or_default();
+                let items: Vec<SmolStr> = serde_json::from_slice(text).unwrap_or_default();
                 return Value::List(items.into_iter().map(Value::Text).collect());
             }
             let items: Vec<serde_json::Value> = serde_json::from_slice(text).unwrap_or_default();
