@@ -5,8 +5,8 @@ use crate::key::Template;
 use crate::links::{Coverage, Derivation, Link};
 use crate::path::{Path, PathLanguage};
 use crate::route::Route;
-use crate::value::{FieldType, Member, Value};
-use regex::Regex;
+use crate::value::{FieldType, Member, SmolStr, Value};
+use regex::{CaptureLocations, Regex};
 use regex_syntax::hir::Look;
 use regex_syntax::hir::literal::Extractor;
 use std::collections::BTreeMap;
@@ -108,6 +108,8 @@ pub struct Pattern {
 #[derive(Debug, Clone)]
 pub struct Named {
     expression: Regex,
+    /// Of its groups, where they have one.
+    names: Vec<Option<String>>,
     /// How each text that matches begins, where that is known.
     beginnings: Option<Vec<Box<[u8]>>>,
 }
@@ -122,7 +124,8 @@ impl Named {
         let parsed = regex_syntax::parse(text).ok().filter(|parsed| parsed.properties().look_set_prefix().contains(Look::Start));
         let literals = parsed.map(|parsed| Extractor::new().extract(&parsed));
         let beginnings = literals.and_then(|literals| Some(literals.literals()?.iter().map(|literal| literal.as_bytes().into()).collect()));
-        Ok(Self { expression, beginnings })
+        let names = expression.capture_names().map(|name| name.map(str::to_owned)).collect();
+        Ok(Self { expression, names, beginnings })
     }
 
     /// Whether a text may match: most are refused by how they begin.
@@ -132,12 +135,37 @@ impl Named {
 }
 
 impl Pattern {
-    /// The named groups of the first expression that matches.
-    pub fn groups(&self, text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
-        let mut possible = self.expressions.iter().filter(|own| own.may_match(text)).map(|own| &own.expression);
-        let (expression, captures) = possible.find_map(|expression| Some((expression, expression.captures(text)?)))?;
-        let named = expression.capture_names().zip(captures.iter());
-        Some(named.filter_map(|(name, found)| Some((name?.to_owned(), found?.as_str().into()))).collect())
+    /// The first expression that matches, and where its groups are.
+    pub fn groups(&self, text: &SmolStr) -> Option<Groups<'_>> {
+        let mut possible = self.expressions.iter().filter(|own| own.may_match(text));
+        possible.find_map(|own| {
+            let mut places = own.expression.capture_locations();
+            own.expression.captures_read(&mut places, text)?;
+            Some(Groups { names: &own.names, text: text.clone(), places })
+        })
+    }
+}
+
+/// The named groups of a text.
+#[derive(Debug, Clone)]
+pub struct Groups<'p> {
+    names: &'p [Option<String>],
+    text: SmolStr,
+    places: CaptureLocations,
+}
+
+impl Groups<'_> {
+    /// The text of a group, if it is part of the match.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let index = self.names.iter().position(|own| own.as_deref() == Some(name))?;
+        let (start, end) = self.places.get(index)?;
+        self.text.get(start..end)
+    }
+
+    /// All of them as an object.
+    pub fn to_json(&self) -> serde_json::Value {
+        let named = self.names.iter().flatten().filter_map(|name| Some((name.clone(), self.get(name)?.into())));
+        serde_json::Value::Object(named.collect())
     }
 }
 

@@ -1,14 +1,14 @@
 //! Keys of records: what identifies a record inside its collection and tenant.
 
+use crate::value::SmolStr;
 use std::fmt;
-use std::sync::Arc;
 
 /// Longest key in bytes; what every store can index.
 pub const MAX_KEY_BYTES: usize = 512;
 
 /// A record's key: 1 to [`MAX_KEY_BYTES`] bytes of UTF-8, ordered by its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(Arc<str>);
+pub struct Key(SmolStr);
 
 /// Why a text is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +29,7 @@ impl Key {
     ///
     /// # Errors
     /// When the text is empty, too long or contains NUL.
-    pub fn new(text: impl Into<Arc<str>>) -> Result<Self, KeyError> {
+    pub fn new(text: impl Into<SmolStr>) -> Result<Self, KeyError> {
         let text = text.into();
         if text.is_empty() {
             return Err(KeyError::Empty);
@@ -44,7 +44,7 @@ impl Key {
     }
 
     /// The key as text that is shared, not copied.
-    pub fn shared(&self) -> Arc<str> {
+    pub fn shared(&self) -> SmolStr {
         self.0.clone()
     }
 

@@ -6,10 +6,10 @@
 //! compares them.
 
 use crate::expr::{Entry, Tables};
-use crate::value::{FieldType, Value, from_json};
+use crate::value::{FieldType, SmolStr, Value, from_json};
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue};
 use serde_json::{Map, Value as Json};
-use std::borrow::Cow;
+use std::ops::Deref;
 
 /// A compiled plain expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +65,7 @@ pub(crate) enum Function {
     Text,
     Int,
     Abs,
+    Size,
     Trim,
     Uuid5,
 }
@@ -81,7 +82,7 @@ pub enum Lean<'v> {
     /// A number.
     Float(f64),
     /// A text.
-    Text(Cow<'v, str>),
+    Text(Words<'v>),
     /// Microseconds since 1970.
     Time(i64),
     /// Microseconds.
@@ -90,6 +91,47 @@ pub enum Lean<'v> {
     Whole(&'v Value, &'v FieldType),
     /// An object that was made.
     Made(Json),
+    /// An object of which only members are known.
+    Object,
+}
+
+/// A text as it was found: a value's own is shared by whoever keeps it.
+#[derive(Debug, Clone)]
+pub enum Words<'v> {
+    /// A value's.
+    Value(&'v SmolStr),
+    /// Of something else.
+    Borrowed(&'v str),
+    /// Made by a function.
+    Made(String),
+}
+
+impl Deref for Words<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Words::Value(text) => text,
+            Words::Borrowed(text) => text,
+            Words::Made(text) => text,
+        }
+    }
+}
+
+impl PartialEq for Words<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl From<Words<'_>> for SmolStr {
+    fn from(text: Words<'_>) -> Self {
+        match text {
+            Words::Value(text) => text.clone(),
+            Words::Borrowed(text) => text.into(),
+            Words::Made(text) => text.into(),
+        }
+    }
 }
 
 impl<'v> Lean<'v> {
@@ -102,7 +144,7 @@ impl<'v> Lean<'v> {
             (Value::Int(number), FieldType::Duration) => Lean::Length(*number),
             (Value::Int(number), FieldType::Integer | FieldType::Size) => Lean::Int(*number),
             (Value::Float(number), _) => Lean::Float(*number),
-            (Value::Text(text), _) => Lean::Text(Cow::Borrowed(text)),
+            (Value::Text(text), _) => Lean::Text(Words::Value(text)),
             _ => Lean::Whole(value, ty),
         }
     }
@@ -112,7 +154,7 @@ impl<'v> Lean<'v> {
         Some(match json {
             Json::Null => Lean::Null,
             Json::Bool(value) => Lean::Bool(*value),
-            Json::String(text) => Lean::Text(Cow::Borrowed(text)),
+            Json::String(text) => Lean::Text(Words::Borrowed(text)),
             Json::Number(number) => number.as_i64().map(Lean::Int)?,
             Json::Array(_) | Json::Object(_) => return None,
         })
@@ -125,10 +167,10 @@ impl<'v> Lean<'v> {
             (Lean::Bool(value), FieldType::Boolean) => Value::Bool(value),
             (Lean::Int(number), FieldType::Integer | FieldType::Size) => Value::Int(number),
             (Lean::Float(number), FieldType::Float) => Value::Float(number),
-            (Lean::Text(text), FieldType::Text) => Value::text(text.into_owned()),
+            (Lean::Text(text), FieldType::Text) => Value::text(text),
             (Lean::Time(micros), FieldType::Timestamp) | (Lean::Length(micros), FieldType::Duration) => Value::Int(micros),
             (Lean::Whole(value, own), ty) if own == ty => value.clone(),
-            (Lean::Text(text), FieldType::Uuid) => from_json(&text.into(), ty, None).ok()?,
+            (Lean::Text(text), FieldType::Uuid) => from_json(&(*text).into(), ty, None).ok()?,
             (Lean::Made(json), FieldType::Json) => from_json(&json, ty, None).ok()?,
             _ => return None,
         })
@@ -218,6 +260,7 @@ fn compile_call(call: &CallExpr) -> Option<Plain> {
                 "string" => Function::Text,
                 "int" => Function::Int,
                 "abs" => Function::Abs,
+                "size" => Function::Size,
                 "trim" => Function::Trim,
                 "uuid5" => Function::Uuid5,
                 _ => return None,
@@ -269,7 +312,7 @@ impl Plain {
             }
             Plain::Unknown => return None,
             Plain::Sum(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
-                (Lean::Text(first), Lean::Text(second)) => Lean::Text(Cow::Owned(first.into_owned() + &second)),
+                (Lean::Text(first), Lean::Text(second)) => Lean::Text(Words::Made([&*first, &*second].concat())),
                 (Lean::Length(first), Lean::Length(second)) => Lean::Length(first.checked_add(second)?),
                 (Lean::Time(first), Lean::Length(second)) => Lean::Time(first.checked_add(second)?),
                 (Lean::Int(first), Lean::Int(second)) => Lean::Int(first.checked_add(second)?),
@@ -330,7 +373,7 @@ impl Constant {
             Constant::Bool(value) => Lean::Bool(*value),
             Constant::Int(number) => Lean::Int(*number),
             Constant::Float(number) => Lean::Float(*number),
-            Constant::Text(text) => Lean::Text(Cow::Borrowed(text)),
+            Constant::Text(text) => Lean::Text(Words::Borrowed(text)),
         }
     }
 }
@@ -338,8 +381,11 @@ impl Constant {
 /// CEL's equality of plain values: those of different types differ.
 fn equal(first: &Lean<'_>, second: &Lean<'_>) -> Option<bool> {
     Some(match (first, second) {
-        (Lean::Whole(..), Lean::Null) | (Lean::Null, Lean::Whole(..)) => false,
-        (Lean::Whole(..) | Lean::Made(_), _) | (_, Lean::Whole(..) | Lean::Made(_)) | (Lean::Float(_), _) | (_, Lean::Float(_)) => return None,
+        (Lean::Whole(..) | Lean::Object, Lean::Null) | (Lean::Null, Lean::Whole(..) | Lean::Object) => false,
+        (Lean::Whole(..) | Lean::Made(_) | Lean::Object | Lean::Float(_), _)
+        | (_, Lean::Whole(..) | Lean::Made(_) | Lean::Object | Lean::Float(_)) => {
+            return None;
+        }
         (first, second) => first == second,
     })
 }
@@ -363,7 +409,7 @@ fn without(members: &Map<String, Json>, names: &[Box<str>]) -> Option<Json> {
 fn call<'v>(function: Function, [first, second, third]: [Lean<'v>; 3], count: usize, tables: &'v Tables) -> Option<Lean<'v>> {
     Some(match (function, first, second) {
         (Function::Lookup, Lean::Text(table), Lean::Text(key)) => match tables.get(&*table)?.entry(&key) {
-            Some(Entry::Text(found)) => Lean::Text(Cow::Borrowed(found)),
+            Some(Entry::Text(found)) => Lean::Text(Words::Borrowed(found)),
             Some(Entry::List(_)) => return None,
             None => Lean::Null,
         },
@@ -379,24 +425,33 @@ fn call<'v>(function: Function, [first, second, third]: [Lean<'v>; 3], count: us
             if from < 0 || to < from || to > text.len() as i64 {
                 return Some(Lean::Null);
             }
+            let (from, to) = (from as usize, to as usize);
             match text {
-                Cow::Borrowed(text) => Lean::Text(Cow::Borrowed(&text[from as usize..to as usize])),
-                Cow::Owned(text) => Lean::Text(Cow::Owned(text[from as usize..to as usize].to_owned())),
+                Words::Value(text) => Lean::Text(Words::Borrowed(&text[from..to])),
+                Words::Borrowed(text) => Lean::Text(Words::Borrowed(&text[from..to])),
+                Words::Made(text) => Lean::Text(Words::Made(text[from..to].to_owned())),
             }
         }
         (Function::StartsWith, Lean::Text(text), Lean::Text(beginning)) => Lean::Bool(text.starts_with(&*beginning)),
         (Function::EndsWith, Lean::Text(text), Lean::Text(end)) => Lean::Bool(text.ends_with(&*end)),
-        (Function::Md5, Lean::Text(text), _) => Lean::Text(Cow::Owned(crate::expr::md5(&text))),
+        (Function::Md5, Lean::Text(text), _) => Lean::Text(Words::Made(crate::expr::md5(&text))),
         (Function::Hex, Lean::Text(digits), _) => i64::from_str_radix(&digits, 16).map_or(Lean::Null, Lean::Int),
-        (Function::Hex, Lean::Int(number), _) => Lean::Text(Cow::Owned(format!("{number:X}"))),
-        (Function::Text, Lean::Int(number), _) => Lean::Text(Cow::Owned(number.to_string())),
+        (Function::Hex, Lean::Int(number), _) => Lean::Text(Words::Made(format!("{number:X}"))),
+        (Function::Text, Lean::Int(number), _) => Lean::Text(Words::Made(number.to_string())),
         (Function::Text, Lean::Text(text), _) => Lean::Text(text),
         (Function::Int, Lean::Text(text), _) => Lean::Int(text.parse().ok()?),
         (Function::Int, Lean::Int(number), _) => Lean::Int(number),
         (Function::Abs, Lean::Int(number), _) => Lean::Int(number.checked_abs()?),
         (Function::Abs, Lean::Length(length), _) => Lean::Length(length.checked_abs()?),
-        (Function::Uuid5, Lean::Text(name), Lean::Text(text)) => Lean::Text(Cow::Owned(crate::expr::uuid5(&name, &text))),
-        (Function::Trim, Lean::Text(text), _) => Lean::Text(Cow::Owned(text.trim().to_owned())),
+        // of a text CEL counts
+        (Function::Size, Lean::Whole(Value::List(items), _), _) => Lean::Int(items.len() as i64),
+        (Function::Size, Lean::Whole(Value::Json(json), FieldType::Json), _) => match &**json {
+            Json::Array(items) => Lean::Int(items.len() as i64),
+            Json::Object(members) => Lean::Int(members.len() as i64),
+            _ => return None,
+        },
+        (Function::Uuid5, Lean::Text(name), Lean::Text(text)) => Lean::Text(Words::Made(crate::expr::uuid5(&name, &text))),
+        (Function::Trim, Lean::Text(text), _) => Lean::Text(Words::Made(text.trim().to_owned())),
         _ => return None,
     })
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collect, Source};
-use stook_catalogue::value::{FieldType, from_text, show_timestamp};
+use stook_catalogue::value::{FieldType, SmolStr, from_text, show_timestamp};
 use stook_store::journal::Counts;
 use stook_store::queue::JobState;
 use stook_store::{Edge, EdgeChange, Settling, Store, Tenant};
@@ -214,6 +214,6 @@ impl<'c> Service<'c> {
 /// Moves the journal of a service.
 fn note(tenant: &Tenant, collect: &Collect, service: &str, until: i64) -> Telling {
     let (link, target, payload) = (collect.id, service.to_owned(), until.to_le_bytes().into());
-    let edge = Edge { link, target, group: String::new(), start: 0, child: String::new(), payload };
+    let edge = Edge { link, target: target.into(), group: SmolStr::default(), start: 0, child: SmolStr::default(), payload };
     Telling { tenant: tenant.clone(), settling: Settling { edges: vec![EdgeChange::Put(edge)], ..Settling::default() } }
 }

@@ -7,8 +7,8 @@
 
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
-use std::sync::Arc;
 use stook_catalogue::record::{Damaged, Input, put_bytes, put_varint};
+use stook_catalogue::value::SmolStr;
 
 /// What became of a document in one collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -103,7 +103,7 @@ pub struct Line {
     /// What became of it.
     pub outcome: Outcome,
     /// The record's key; empty if it had none.
-    pub key: Arc<str>,
+    pub key: SmolStr,
 }
 
 /// A failure or warning, in words.

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Damaged;
-use stook_catalogue::value::Value;
+use stook_catalogue::value::{SmolStr, Value};
 use tag::{Given, Tag, Tagging, Tags};
 use vitals::Vitals;
 
@@ -224,13 +224,13 @@ pub struct Edge {
     /// The link, by its number in the definition.
     pub link: u32,
     /// Key of the target, or name of a time slot.
-    pub target: String,
+    pub target: SmolStr,
     /// Group inside the target.
-    pub group: String,
+    pub group: SmolStr,
     /// Where the child's interval starts, in microseconds; 0 without one.
     pub start: i64,
     /// Key of the child.
-    pub child: String,
+    pub child: SmolStr,
     /// What rules need of the child.
     pub payload: Vec<u8>,
 }
@@ -254,9 +254,9 @@ pub struct Mark {
     /// The collection or link they are of, by its number.
     pub rule: u32,
     /// What needs settling: a key, or what a link's ends have in common.
-    pub target: String,
+    pub target: SmolStr,
     /// Which part of it.
-    pub part: String,
+    pub part: SmolStr,
     /// The job that caused it, 0 for edits.
     pub job: JobId,
 }
@@ -309,7 +309,7 @@ pub trait Inside {
     ///
     /// # Errors
     /// When the database fails.
-    fn between(&mut self, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>>;
+    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>>;
     /// Edges of one target, `limit` of them behind one of group, start and child.
     ///
     /// # Errors
@@ -503,7 +503,7 @@ pub struct ReadRange {
     /// The link.
     pub link: u32,
     /// Targets, each with the first and the last start.
-    pub ranges: Vec<(String, i64, i64)>,
+    pub ranges: Vec<(SmolStr, i64, i64)>,
     /// What there was.
     pub edges: Vec<Edge>,
 }
@@ -751,7 +751,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// When the database fails.
-    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(String, i64, i64)]) -> Result<Vec<Edge>>;
+    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>>;
 
     /// Marks, lowest stratum first, then oldest.
     ///

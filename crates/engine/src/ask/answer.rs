@@ -6,7 +6,7 @@ use crate::{EngineError, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use stook_catalogue::definition::{Asks, Call, Collection};
-use stook_catalogue::value::{FieldType, Value, from_json};
+use stook_catalogue::value::{FieldType, SmolStr, Value, from_json};
 use stook_store::plan::Test;
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, Settling, Store, Tenant};
@@ -191,7 +191,7 @@ impl Known<'_> {
     /// Notes an answer.
     pub fn note(&self, answer: &Answer, is_wide: bool) -> Result<()> {
         let edge = |target: &str, start: i64, child: &str, payload: Vec<u8>| {
-            EdgeChange::Put(Edge { link: self.asks.id, target: target.to_owned(), group: String::new(), start, child: child.to_owned(), payload })
+            EdgeChange::Put(Edge { link: self.asks.id, target: target.into(), group: SmolStr::default(), start, child: child.into(), payload })
         };
         let payload = serde_json::to_vec(answer).map_err(|error| EngineError::Wrong(error.to_string()))?;
         let own = name(&answer.asked);
@@ -201,7 +201,8 @@ impl Known<'_> {
         // what is tried leaves the last whole answer as it is
         let mut edges = vec![edge(ANY, 0, "", any.into_bytes()), edge(&own, 0, if whole { "" } else { TRIED }, payload.clone())];
         if whole {
-            let tried = Edge { link: self.asks.id, target: own.clone(), group: String::new(), start: 0, child: TRIED.into(), payload: Vec::new() };
+            let tried =
+                Edge { link: self.asks.id, target: own.as_str().into(), group: SmolStr::default(), start: 0, child: TRIED.into(), payload: Vec::new() };
             edges.push(EdgeChange::Delete(tried));
             edges.push(edge(RECENT, answer.begun, &own, payload.clone()));
             let old = self.store.between(self.tenant, self.asks.id, &[(RECENT.into(), i64::MIN, answer.begun - LISTED)])?;

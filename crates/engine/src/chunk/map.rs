@@ -4,15 +4,15 @@ use bytes::Bytes;
 use cel::objects::{Key as CelKey, Map as CelMap};
 use serde_json::Value as Json;
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Family, Feed, Field, KeyRule, MapEntry, Origin, Rule, Source};
+use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Family, Feed, Field, Groups, KeyRule, MapEntry, Origin, Rule, Source};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::fold::squash;
 use stook_catalogue::key::Key;
 use stook_catalogue::path::Path;
-use stook_catalogue::plain::Lean;
+use stook_catalogue::plain::{Lean, Words};
 use stook_catalogue::record::{Hash, Raw, Said, UNKNOWN_TIME, put_bytes, put_value};
 use stook_catalogue::value::{FieldType, SmolStr, Value, from_json, from_text, ranges, ranges_of, show_timestamp, struct_of};
 use stook_formats::{Document, Head, Selected, Syntax, places, select, select_from};
@@ -102,13 +102,30 @@ pub struct Mapper<'c> {
     /// For each `let` whether it is the same for all documents of a file.
     of_file: Vec<bool>,
     /// Values of those, once they are known.
-    known: RefCell<Vec<Option<Value>>>,
+    known: RefCell<Vec<Option<Let<'c>>>>,
+}
+
+/// A `let` value.
+#[derive(Clone)]
+enum Let<'c> {
+    Value(Value),
+    /// Groups of a text, and the object they are where somebody asks for that.
+    Groups(Groups<'c>, OnceCell<Value>),
+}
+
+impl Let<'_> {
+    fn value(&self) -> &Value {
+        match self {
+            Let::Value(value) => value,
+            Let::Groups(groups, object) => object.get_or_init(|| Value::Json(Arc::new(groups.to_json()))),
+        }
+    }
 }
 
 /// Values computed for the document at hand.
-struct Scope<'s> {
+struct Scope<'s, 'c> {
     source: &'s Source,
-    lets: Vec<Value>,
+    lets: Vec<Let<'c>>,
     /// The feed at hand, where its fields are known beside the `let` values.
     feed: Option<Heard<'s>>,
     meta: &'s Envelope<'s>,
@@ -130,12 +147,16 @@ impl<'s> Heard<'s> {
     }
 }
 
-impl Scope<'_> {
+impl Scope<'_, '_> {
     fn get(&self, name: &str) -> Option<(&Value, &FieldType)> {
         self.feed.and_then(|feed| feed.get(name)).or_else(|| self.get_let(name))
     }
 
     fn get_let(&self, name: &str) -> Option<(&Value, &FieldType)> {
+        self.find_let(name).map(|(found, ty)| (found.value(), ty))
+    }
+
+    fn find_let(&self, name: &str) -> Option<(&Let<'_>, &FieldType)> {
         let index = self.source.lets.iter().position(|known| known.name == name)?;
         Some((self.lets.get(index)?, &self.source.lets[index].rule.ty))
     }
@@ -163,11 +184,22 @@ impl Scope<'_> {
 
     /// A name, or its member, as plain expressions see it.
     fn lean(&self, name: &str, member: Option<&str>) -> Option<Lean<'_>> {
-        match (self.get(name), member) {
+        let found = match self.feed.and_then(|feed| feed.get(name)) {
+            Some(found) => Some(found),
+            None => match (self.find_let(name), member) {
+                (Some((Let::Groups(groups, _), _)), Some(member)) => {
+                    return Some(groups.get(member).map_or(Lean::Null, |text| Lean::Text(Words::Borrowed(text))));
+                }
+                (Some((Let::Groups(..), _)), None) => return Some(Lean::Object),
+                (Some((Let::Value(value), ty)), _) => Some((value, ty)),
+                (None, _) => None,
+            },
+        };
+        match (found, member) {
             (Some((value, ty)), None) => Some(Lean::of(value, ty)),
             (Some((Value::Json(json), _)), Some(member)) if json.is_object() => json.get(member).map_or(Some(Lean::Null), Lean::of_json),
             (Some((Value::Null, FieldType::Json)), Some(_)) => Some(Lean::Null),
-            (None, Some("name")) if name == "meta" => Some(Lean::Text(self.meta.name.into())),
+            (None, Some("name")) if name == "meta" => Some(Lean::Text(Words::Borrowed(self.meta.name))),
             (None, Some("received")) if name == "meta" => Some(Lean::Time(self.meta.received)),
             _ => None,
         }
@@ -191,10 +223,10 @@ impl Scope<'_> {
         from_cel(&found, ty).map_err(|error| error.to_string())
     }
 
-    fn text(&self, name: &str) -> Option<Cow<'_, str>> {
+    fn text(&self, name: &str) -> Option<SmolStr> {
         match self.get(name)? {
-            (Value::Text(text), _) => Some(Cow::Borrowed(text)),
-            other => shown(other).map(Cow::Owned),
+            (Value::Text(text), _) => Some(text.clone()),
+            other => shown(other).map(Into::into),
         }
     }
 }
@@ -272,7 +304,11 @@ impl<'c> Mapper<'c> {
             let value = match known {
                 Some(value) => value,
                 None => {
-                    let value = self.value(document, &own.rule, &scope, &mut found).or_else(|trouble| self.note(&own.name, trouble, &mut mapped));
+                    let value = match &own.rule.origin {
+                        Origin::Match { pattern, of } => Ok(self.matched(*pattern, of, &scope)),
+                        _ => self.value(document, &own.rule, &scope, &mut found).map(Let::Value),
+                    };
+                    let value = value.or_else(|trouble| self.note(&own.name, trouble, &mut mapped).map(Let::Value));
                     let Ok(value) = value else { return mapped };
                     if self.of_file[index] && mapped.warnings.is_empty() {
                         self.known.borrow_mut()[index] = Some(value.clone());
@@ -318,7 +354,7 @@ impl<'c> Mapper<'c> {
     }
 
     /// Documents inside a document. What is wrong with one is a warning, and only it is left out.
-    fn embedded(&self, document: &Document<'_>, scope: &Scope<'_>, as_of: i64, mapped: &mut Mapped) {
+    fn embedded(&self, document: &Document<'_>, scope: &Scope<'_, '_>, as_of: i64, mapped: &mut Mapped) {
         for embed in &self.source.embeds {
             let inner = &self.catalogue.sources[embed.source];
             let mut found = Vec::new();
@@ -364,7 +400,7 @@ impl<'c> Mapper<'c> {
         feed: &'s Feed,
         bytes: &Bytes,
         syntax: Syntax,
-        scope: &mut Scope<'s>,
+        scope: &mut Scope<'s, 'c>,
         alone: bool,
         mapped: &mut Mapped,
         found: &mut Vec<Selected<'d>>,
@@ -402,7 +438,7 @@ impl<'c> Mapper<'c> {
 
     fn statement(
         &self,
-        scope: &Scope<'_>,
+        scope: &Scope<'_, '_>,
         feed: &Feed,
         collection: &Collection,
         values: &[Value],
@@ -473,7 +509,7 @@ impl<'c> Mapper<'c> {
     }
 
     /// Where a document stands among those that a file takes the place of.
-    fn scoped(&self, scope: &Scope<'_>) -> Result<Option<Box<Scoped>>, String> {
+    fn scoped(&self, scope: &Scope<'_, '_>) -> Result<Option<Box<Scoped>>, String> {
         let Some(replaces) = &self.source.replaces else { return Ok(None) };
         let found = |name: &str, expression: &Expression, ty: FieldType| match scope.value_of(self.evaluator, expression, &ty) {
             Ok(Value::Null) => Err(format!("`replaces`: the document has no `{name}`")),
@@ -488,7 +524,7 @@ impl<'c> Mapper<'c> {
         Ok(Some(Box::new(Scoped { scope: named, at: at.and_then(|at| at.as_int()).unwrap_or_default() })))
     }
 
-    fn conditions(&self, scope: &Scope<'_>, mapped: &mut Mapped) {
+    fn conditions(&self, scope: &Scope<'_, '_>, mapped: &mut Mapped) {
         for accept in &self.source.accept {
             match scope.holds(self.evaluator, &accept.unless) {
                 Ok(true) => continue,
@@ -514,10 +550,10 @@ impl<'c> Mapper<'c> {
         key_of(collection, values, self.evaluator)
     }
 
-    fn as_of(&self, scope: &Scope<'_>, values: &[Value]) -> Result<i64, String> {
+    fn as_of(&self, scope: &Scope<'_, '_>, values: &[Value]) -> Result<i64, String> {
         let value = match &self.source.as_of {
             AsOf::Received => Value::Int(scope.meta.received),
-            AsOf::Let(index) => scope.lets.get(*index).cloned().unwrap_or_default(),
+            AsOf::Let(index) => scope.lets.get(*index).map(Let::value).cloned().unwrap_or_default(),
             AsOf::Field(index) => values[*index].clone(),
             AsOf::Expression(expression) => {
                 scope.value_of(self.evaluator, expression, &FieldType::Timestamp).map_err(|error| format!("`as_of`: {error}"))?
@@ -545,7 +581,7 @@ impl<'c> Mapper<'c> {
     }
 
     /// `found` is room for what paths find.
-    fn value<'d>(&self, document: &'d Document<'_>, rule: &Rule, scope: &Scope<'_>, found: &mut Vec<Selected<'d>>) -> Result<Value, Trouble> {
+    fn value<'d>(&self, document: &'d Document<'_>, rule: &Rule, scope: &Scope<'_, '_>, found: &mut Vec<Selected<'d>>) -> Result<Value, Trouble> {
         found.clear();
         let trouble = |reason: String| if rule.strict { Trouble::Failure(reason) } else { Trouble::Warning(reason) };
         match &rule.origin {
@@ -566,11 +602,13 @@ impl<'c> Mapper<'c> {
                 Ok(if structs.is_empty() { Value::Null } else { Value::List(structs) })
             }
             Origin::Expression(expression) => self.expression(expression, rule, scope).map_err(trouble),
-            Origin::Match { pattern, of } => {
-                let groups = scope.text(of).and_then(|text| self.catalogue.patterns[*pattern].groups(&text));
-                Ok(groups.map_or(Value::Null, |groups| Value::Json(Arc::new(groups.into()))))
-            }
+            Origin::Match { pattern, of } => Ok(self.matched(*pattern, of, scope).value().clone()),
         }
+    }
+
+    fn matched(&self, pattern: usize, of: &str, scope: &Scope<'_, '_>) -> Let<'c> {
+        let groups = scope.text(of).and_then(|text| self.catalogue.patterns[pattern].groups(&text));
+        groups.map_or(Let::Value(Value::Null), |groups| Let::Groups(groups, OnceCell::new()))
     }
 
     /// The value of a rule on paths, of what `select` finds; `found` is room for it.
@@ -598,7 +636,7 @@ impl<'c> Mapper<'c> {
         }
     }
 
-    fn expression(&self, expression: &Expression, rule: &Rule, scope: &Scope<'_>) -> Result<Value, String> {
+    fn expression(&self, expression: &Expression, rule: &Rule, scope: &Scope<'_, '_>) -> Result<Value, String> {
         let changes = rule.clean.is_some() || rule.lookup.is_some() || rule.format.is_some();
         match self.evaluator.lean(expression, &mut |name, member| scope.lean(name, member)) {
             Some(Lean::Text(text)) if changes && !rule.ty.is_list() => return self.text(&text, rule),
@@ -714,10 +752,10 @@ impl<'c> Mapper<'c> {
 /// Why they give none.
 pub fn key_of(collection: &Collection, values: &[Value], evaluator: &Evaluator) -> Result<Key, String> {
     let get = |name: &str| collection.field(name).map(|(index, field)| (&values[index], &field.ty));
-    let text: Arc<str> = match &collection.key {
+    let text: SmolStr = match &collection.key {
         KeyRule::Field(index) => match &values[*index] {
             Value::Null => return Err(format!("there is no key: `{}` has no value", collection.fields[*index].name)),
-            Value::Text(text) => Arc::from(&**text),
+            Value::Text(text) => text.clone(),
             other => other.show(&collection.fields[*index].ty).into(),
         },
         KeyRule::Template(template) => {

@@ -11,7 +11,7 @@ use stook_catalogue::expr::{Evaluator, from_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, members_of};
 use stook_catalogue::plain::Lean;
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::value::{FieldType, SmolStr, Value};
 use stook_store::{Detail, Edge, Inside, ReadRange, Reliance, Result, Store, StoredRecord, Tenant};
 
 impl Work<'_> {
@@ -48,7 +48,7 @@ impl Work<'_> {
         let own = &self.rules.relations[collection];
         self.missing = false;
         for link in &own.finds {
-            let mut between = |link: u32, ranges: &[(String, i64, i64)]| desk.between(link, ranges, usize::MAX >> 1);
+            let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| desk.between(link, ranges, usize::MAX >> 1);
             find(self.rules, self.evaluator, *link, &mut golden, &mut between)?;
         }
         if !own.through.is_empty() {
@@ -90,15 +90,18 @@ fn read_through<'t>(
 ) {
     let own = &rules.relations[collection];
     let definition = &rules.catalogue.collections[collection];
+    let of = |index: &usize| {
+        let link = &rules.catalogue.links[*index];
+        (link, key_in(&values[link.field]).and_then(|key| target(*index, &key)))
+    };
+    let linked: Vec<(&Link, Option<&[Value]>)> = own.from.iter().map(of).collect();
     for field in &own.through {
         let Field { derive: Some(Derivation::Through(expression)), ty, .. } = &definition.fields[*field] else { continue };
         let value = {
             let values = &*values;
-            let linked_by = |name: &str| -> Option<(&'t Collection, &Value, Option<&'t [Value]>)> {
-                let index = own.from.iter().find(|link| rules.catalogue.links[**link].name == name)?;
-                let link = &rules.catalogue.links[*index];
-                let key = &values[link.field];
-                Some((&rules.catalogue.collections[link.to], key, key_in(key).and_then(|key| target(*index, &key))))
+            let linked_by = |name: &str| {
+                let (link, target) = linked.iter().find(|(link, _)| link.name == name)?;
+                Some((&rules.catalogue.collections[link.to], &values[link.field], *target))
             };
             let plain = evaluator.lean(expression, &mut |name, member| match (member, linked_by(name)) {
                 (Some(member), Some((of, key, target))) => match (of.field(member), target) {
@@ -113,7 +116,9 @@ fn read_through<'t>(
                 Some(value) => value,
                 None => {
                     let found = evaluator.evaluate(expression, |name| match linked_by(name) {
-                        Some((of, key, target)) => linked(of, key.as_text(), target, members_of(expression, name).map(|member| member.name.as_str())),
+                        Some((of, key, target)) => {
+                            members(of, key.as_text(), target, members_of(expression, name).map(|member| member.name.as_str()))
+                        }
                         None => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type())),
                     });
                     found.ok().and_then(|found| from_cel(&found, ty).ok()).unwrap_or_default()
@@ -125,7 +130,7 @@ fn read_through<'t>(
 }
 
 /// Asks for edges of a link that start between bounds.
-type Between<'b> = dyn FnMut(u32, &[(String, i64, i64)]) -> Result<Vec<Edge>> + 'b;
+type Between<'b> = dyn FnMut(u32, &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> + 'b;
 
 /// Whether a record is written beside others, and what it is then if it exists.
 pub type Written<'w, 't> = dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>> + 'w;
@@ -159,7 +164,7 @@ fn find(rules: &Rules, evaluator: &Evaluator, link: usize, golden: &mut [Vec<Val
 
 /// What a child looks for: what must be equal, and the interval that must overlap.
 struct Sought {
-    tuples: Vec<String>,
+    tuples: Vec<SmolStr>,
     span: (i64, i64),
 }
 
@@ -211,7 +216,7 @@ pub fn at_once<'t>(
             }
             continue;
         };
-        let mut between = |link: u32, ranges: &[(String, i64, i64)]| store.between(tenant, link, ranges);
+        let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| store.between(tenant, link, ranges);
         let (read, looked) = find(rules, evaluator, *index, &mut golden, &mut between)?;
         ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(reliance.ranges.len()));
         reliance.ranges.push(read);
@@ -255,7 +260,7 @@ pub fn at_once<'t>(
 }
 
 /// A linked record as expressions see it: the members they read, null where there is no record.
-fn linked<'m>(collection: &Collection, key: Option<&str>, values: Option<&[Value]>, members: impl Iterator<Item = &'m str>) -> cel::Value {
+fn members<'m>(collection: &Collection, key: Option<&str>, values: Option<&[Value]>, members: impl Iterator<Item = &'m str>) -> cel::Value {
     let member = |name: &str| match (collection.field(name), values) {
         (None, _) => key.map_or(cel::Value::Null, text_to_cel),
         (Some((index, field)), Some(values)) => to_cel(&values[index], field.golden_type()),

@@ -8,7 +8,7 @@ use stook_catalogue::definition::Collection;
 use stook_catalogue::expr::{Evaluator, Expression};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap};
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::value::{FieldType, SmolStr, Value};
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, Mark, Settling};
 
@@ -52,9 +52,9 @@ pub struct Changed<'c> {
 pub struct Followed {
     edges: Vec<EdgeChange>,
     /// Stratum, rule, target, part, job.
-    marks: BTreeSet<(u32, u32, String, String, JobId)>,
+    marks: BTreeSet<(u32, u32, SmolStr, SmolStr, JobId)>,
     /// Marks of records that are new: needed if others have named them before.
-    new: BTreeSet<(u32, u32, String, String, JobId)>,
+    new: BTreeSet<(u32, u32, SmolStr, SmolStr, JobId)>,
 }
 
 impl Followed {
@@ -80,7 +80,7 @@ impl Followed {
     /// Asks for a pass that settles a record as a child.
     pub fn ask(&mut self, rules: &Rules, collection: usize, key: &Key, job: JobId) {
         let own = &rules.relations[collection];
-        self.mark(own.depth << 2 | CHILD, own.id, key.as_str(), "", job);
+        self.mark(own.depth << 2 | CHILD, own.id, key.shared(), "", job);
     }
 
     /// Adds a change of an edge.
@@ -88,8 +88,8 @@ impl Followed {
         self.edges.push(change);
     }
 
-    pub(super) fn mark(&mut self, stratum: u32, rule: u32, target: &str, part: &str, job: JobId) {
-        self.marks.insert((stratum, rule, target.to_owned(), part.to_owned(), job));
+    pub(super) fn mark(&mut self, stratum: u32, rule: u32, target: impl Into<SmolStr>, part: impl Into<SmolStr>, job: JobId) {
+        self.marks.insert((stratum, rule, target.into(), part.into(), job));
     }
 
     /// Adds what follows from a change.
@@ -100,28 +100,28 @@ impl Followed {
         }
         self.follow_edges(rules, evaluator, changed);
         let collection = &rules.catalogue.collections[changed.collection];
-        let key = changed.key.as_str();
+        let key = || changed.key.shared();
         let differs = |field: usize| match (changed.before, changed.after) {
             (Some(before), Some(after)) => before[field] != after[field],
             (before, after) => before.is_some() != after.is_some(),
         };
         let mut all = 0..collection.fields.len();
         if own.is_child() && !matches!(changed.by, By::Child | By::AtOnce) && changed.after.is_some() && all.clone().any(differs) {
-            self.mark(own.depth << 2 | CHILD, own.id, key, "", changed.job);
+            self.mark(own.depth << 2 | CHILD, own.id, key(), "", changed.job);
         }
         for link in own.to.iter().map(|link| &rules.catalogue.links[*link]) {
             if link.reads.iter().any(|field| differs(*field)) {
                 let stratum = rules.relations[link.from].depth << 2 | READ;
                 if changed.before.is_none() {
-                    self.new.insert((stratum, link.id, key.to_owned(), String::new(), changed.job));
+                    self.new.insert((stratum, link.id, key(), SmolStr::default(), changed.job));
                 } else {
-                    self.mark(stratum, link.id, key, "", changed.job);
+                    self.mark(stratum, link.id, key(), "", changed.job);
                 }
             }
         }
         let is_rollup = |field: usize| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
         if own.is_parent() && changed.by != By::Parent && all.any(|field| !is_rollup(field) && differs(field)) {
-            self.mark(own.depth << 2 | PARENT, own.id, key, "", changed.job);
+            self.mark(own.depth << 2 | PARENT, own.id, key(), "", changed.job);
         }
     }
 
@@ -136,11 +136,17 @@ impl Followed {
             if id.link == link.edges() {
                 if link.is_measured() {
                     let to = &rules.relations[link.to];
-                    self.mark(to.depth << 2 | PARENT, to.id, &id.target, &format!("g{}", id.group), changed.job);
+                    self.mark(to.depth << 2 | PARENT, to.id, id.target.clone(), format!("g{}", id.group), changed.job);
                 }
             } else if id.link == link.targets() {
                 let (low, high) = interval_of(payload);
-                self.mark(rules.relations[link.from].depth << 2 | FOUND, link.id, &id.target, &Bounds { low, high, place: None }.text(), changed.job);
+                self.mark(
+                    rules.relations[link.from].depth << 2 | FOUND,
+                    link.id,
+                    id.target.clone(),
+                    Bounds { low, high, place: None }.text(),
+                    changed.job,
+                );
             }
             let EdgeId { link, target, group, start, child } = id.clone();
             let edge = Edge { link, target, group, start, child, payload: payload.clone() };
@@ -153,10 +159,10 @@ impl Followed {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct EdgeId {
     link: u32,
-    target: String,
-    group: String,
+    target: SmolStr,
+    group: SmolStr,
     start: i64,
-    child: String,
+    child: SmolStr,
 }
 
 /// What one record tells.
@@ -171,12 +177,12 @@ impl Teller<'_> {
     fn edges(&self, values: &[Value]) -> BTreeMap<EdgeId, Vec<u8>> {
         let mut edges = BTreeMap::new();
         let own = &self.rules.relations[self.collection];
-        let child = self.key.as_str();
+        let child = self.key.shared();
         for link in own.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
-            if let Some(target) = values[link.field].as_text()
+            if let Value::Text(target) = &values[link.field]
                 && let Some((group, start, payload)) = self.told(link, values)
             {
-                edges.insert(EdgeId { link: link.edges(), target: target.to_owned(), group, start, child: child.to_owned() }, payload);
+                edges.insert(EdgeId { link: link.edges(), target: target.clone(), group, start, child: child.clone() }, payload);
             }
             let LinkRule::Same { fields, overlap } = &link.rule else { continue };
             if !self.holds(link.when.as_ref(), values) {
@@ -185,7 +191,7 @@ impl Teller<'_> {
             let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
             for target in tuples(self.definition(), &mine, values) {
                 for start in steps(overlap.as_ref(), |overlap| overlap.mine, values) {
-                    let id = EdgeId { link: link.children(), target: target.clone(), group: String::new(), start, child: child.to_owned() };
+                    let id = EdgeId { link: link.children(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
                     edges.insert(id, Vec::new());
                 }
             }
@@ -196,7 +202,7 @@ impl Teller<'_> {
             let span = interval(overlap.as_ref(), |overlap| overlap.theirs, values);
             for target in tuples(self.definition(), &theirs, values) {
                 for start in steps(overlap.as_ref(), |overlap| overlap.theirs, values) {
-                    let id = EdgeId { link: link.targets(), target: target.clone(), group: String::new(), start, child: child.to_owned() };
+                    let id = EdgeId { link: link.targets(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
                     let (from, to) = span.unwrap_or_default();
                     edges.insert(id, [from.to_le_bytes(), to.to_le_bytes()].concat());
                 }
@@ -210,7 +216,7 @@ impl Teller<'_> {
     }
 
     /// Group, start and payload of the edge to a target, if its rules, or a reader's, need one.
-    fn told(&self, link: &Link, values: &[Value]) -> Option<(String, i64, Vec<u8>)> {
+    fn told(&self, link: &Link, values: &[Value]) -> Option<(SmolStr, i64, Vec<u8>)> {
         if !link.is_measured() && link.reads.is_empty() {
             return None;
         }
@@ -232,16 +238,21 @@ impl Teller<'_> {
         condition.is_none_or(|condition| self.evaluator.holds_of(condition, self.definition(), values))
     }
 
-    fn text(&self, expression: &Expression, values: &[Value]) -> String {
+    fn text(&self, expression: &Expression, values: &[Value]) -> SmolStr {
         match self.evaluator.value_of(expression, &FieldType::Text, self.definition(), values) {
-            Value::Text(text) => text.into(),
-            _ => String::new(),
+            Value::Text(text) => text,
+            _ => SmolStr::default(),
         }
     }
 }
 
 /// What must be equal, as texts: one for each combination of elements of lists; none where a value is missing.
-pub(super) fn tuples(collection: &Collection, fields: &[usize], values: &[Value]) -> Vec<String> {
+pub(super) fn tuples(collection: &Collection, fields: &[usize], values: &[Value]) -> Vec<SmolStr> {
+    if let [only] = fields
+        && let Value::Text(text) = &values[*only]
+    {
+        return vec![text.clone()];
+    }
     let mut tuples: Vec<Vec<String>> = vec![Vec::new()];
     for field in fields {
         let ty = collection.fields[*field].golden_type().element();
@@ -251,8 +262,8 @@ pub(super) fn tuples(collection: &Collection, fields: &[usize], values: &[Value]
     }
     // one text is itself, several are JSON
     let text = |tuple: Vec<String>| match tuple.as_slice() {
-        [only] => only.clone(),
-        several => serde_json::Value::from(several).to_string(),
+        [only] => only.into(),
+        several => serde_json::Value::from(several).to_string().into(),
     };
     tuples.into_iter().map(text).collect()
 }

@@ -5,6 +5,7 @@ use super::{FOUND, Jobs, MOST_CHILDREN, READ, Work};
 use std::collections::BTreeMap;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::LinkRule;
+use stook_catalogue::value::SmolStr;
 use stook_store::{Edge, Inside, Mark, Result};
 
 /// Where a pass goes on that could not take all children at once: group, start, child.
@@ -61,7 +62,7 @@ impl Work<'_> {
         (stratum, rule): (u32, u32),
         marks: &[Mark],
         around: &dyn Fn(&Bounds) -> (i64, i64),
-    ) -> Result<(Vec<Edge>, BTreeMap<String, Jobs>)> {
+    ) -> Result<(Vec<Edge>, BTreeMap<SmolStr, Jobs>)> {
         let read: Vec<(&Mark, Bounds)> = marks.iter().map(|mark| (mark, Bounds::parse(&mark.part))).collect();
         let whole = || read.iter().filter(|(_, bounds)| bounds.place.is_none());
         let range = |(mark, bounds): &(&Mark, Bounds)| {
@@ -74,7 +75,7 @@ impl Work<'_> {
         // what was read whole: all, or what lies before the last edge
         let cut = edges.last().filter(|_| edges.len() >= MOST_CHILDREN).map(|last| (last.target.as_str(), last.start));
         let is_read = |target: &str, high: i64| cut.is_none_or(|cut| (target, high) < cut);
-        let mut jobs: BTreeMap<String, Jobs> = BTreeMap::new();
+        let mut jobs: BTreeMap<SmolStr, Jobs> = BTreeMap::new();
         for (mark, _) in whole().filter(|(mark, bounds)| is_read(&mark.target, around(bounds).1)) {
             self.answered.push(mark.id);
             jobs.entry(mark.target.clone()).or_default().insert(mark.job);
@@ -94,8 +95,8 @@ impl Work<'_> {
         if inside.len() == MOST_CHILDREN
             && let Some(last) = inside.last()
         {
-            let rest = Bounds { place: Some((last.start, last.child.clone())), ..*bounds };
-            self.followed.mark(stratum, rule, &mark.target, &rest.text(), mark.job);
+            let rest = Bounds { place: Some((last.start, last.child.to_string())), ..*bounds };
+            self.followed.mark(stratum, rule, mark.target.clone(), rest.text(), mark.job);
         }
         self.answered.push(mark.id);
         jobs.insert(mark.target.clone(), Jobs::from([mark.job]));
@@ -129,7 +130,7 @@ impl Work<'_> {
             && let Some(last) = page.last()
         {
             let place = serde_json::json!([last.group, last.start, last.child]).to_string();
-            self.followed.mark(stratum | READ, definition.id, &mark.target, &place, mark.job);
+            self.followed.mark(stratum | READ, definition.id, mark.target.clone(), place, mark.job);
         }
         self.answered.push(mark.id);
         self.fan(desk, definition.from, &page, |_| Jobs::from([mark.job]))
@@ -147,9 +148,9 @@ impl Work<'_> {
 }
 
 /// Ranges of each target, those that touch as one.
-pub(super) fn merge(mut ranges: Vec<(String, i64, i64)>) -> Vec<(String, i64, i64)> {
+pub(super) fn merge(mut ranges: Vec<(SmolStr, i64, i64)>) -> Vec<(SmolStr, i64, i64)> {
     ranges.sort();
-    let mut merged: Vec<(String, i64, i64)> = Vec::with_capacity(ranges.len());
+    let mut merged: Vec<(SmolStr, i64, i64)> = Vec::with_capacity(ranges.len());
     for (target, low, high) in ranges {
         match merged.last_mut() {
             Some(last) if last.0 == target && low <= last.2.saturating_add(1) => last.2 = last.2.max(high),

@@ -4,15 +4,16 @@ use super::measure::Child;
 use super::{damaged, measures};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::links::{Coverage, CoverageKind};
+use stook_catalogue::value::SmolStr;
 use stook_store::{Result, Store, Tenant};
 
 /// A child that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measured {
     /// Its group; empty where runs are measured.
-    pub group: String,
+    pub group: SmolStr,
     /// Its key.
-    pub key: String,
+    pub key: SmolStr,
     /// Its interval, in microseconds, if its link has one and it has both ends.
     pub span: Option<(i64, i64)>,
 }

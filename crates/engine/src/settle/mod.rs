@@ -318,7 +318,10 @@ pub(crate) fn number(payload: &[u8]) -> i64 {
 
 /// The text of a value that is a key.
 fn key_in(value: &Value) -> Option<Key> {
-    value.as_text().and_then(|text| Key::new(text).ok())
+    match value {
+        Value::Text(text) => Key::new(text.clone()).ok(),
+        _ => None,
+    }
 }
 
 /// Whether a coverage measures children of a link.

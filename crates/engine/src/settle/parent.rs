@@ -9,7 +9,7 @@ use stook_catalogue::definition::{Collection, KeyRule};
 use stook_catalogue::expr::{Expression, from_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Case, Children, Coverage, CoverageKind, Derivation, Measure, Total};
-use stook_catalogue::plain::Lean;
+use stook_catalogue::plain::{Lean, Words};
 use stook_catalogue::record::{Contribution, Origin, Retired, Said, UNKNOWN_TIME, pack, pack_raw, put_value, unpack};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::{FieldType, SmolStr, Value};
@@ -26,7 +26,7 @@ struct Wanted {
 }
 
 /// Children of one parent, by link, in the order of their edges: group, key, what is told.
-type Told = HashMap<usize, Vec<(String, String, Child)>>;
+type Told = HashMap<usize, Vec<(SmolStr, SmolStr, Child)>>;
 
 /// A row of a coverage while it is computed.
 #[derive(Debug, Clone, PartialEq)]
@@ -370,7 +370,7 @@ impl Work<'_> {
         children: &Children,
         parent: &StoredRecord,
         wanted: &Wanted,
-        told: &[(String, String, Child)],
+        told: &[(SmolStr, SmolStr, Child)],
     ) -> BTreeMap<String, Row> {
         let mut by_group: BTreeMap<&str, Vec<&Child>> = BTreeMap::new();
         for (group, _, child) in told.iter().filter(|(.., child)| child.meets(children.condition)) {
@@ -513,7 +513,7 @@ impl Work<'_> {
     ) -> Option<cel::Value> {
         let definition = &self.rules.catalogue.collections[collection];
         let plain = self.evaluator.lean(expression, &mut |name, member| match (name, member, value) {
-            ("group", None, _) => Some(Lean::Text(group.into())),
+            ("group", None, _) => Some(Lean::Text(Words::Borrowed(group))),
             ("value", None, Some((value, FieldType::Duration))) => Some(Lean::Length(value)),
             ("value", None, Some((value, _))) => Some(Lean::Int(value)),
             (name, None, _) => definition.field(name).map(|(index, field)| Lean::of(&golden[index], field.golden_type())),
@@ -588,7 +588,7 @@ fn measure(measure: &Measure, children: &[&Child]) -> i64 {
 }
 
 /// The runs of what children say, which may be of several groups.
-fn observed(children: &[(String, String, Child)], condition: usize, told: usize, max_gap: i64) -> Vec<Run> {
+fn observed(children: &[(SmolStr, SmolStr, Child)], condition: usize, told: usize, max_gap: i64) -> Vec<Run> {
     let said = children.iter().filter(|(.., child)| child.meets(condition));
     let mut seen: Vec<(i64, i64, &str, Value)> =
         said.filter_map(|(_, key, child)| Some((child.span?.0, child.span?.1, key.as_str(), child.told[told].clone()))).collect();

@@ -95,7 +95,7 @@ pub fn check(store: &dyn Store, rules: &Arc<Rules>, stop: &AtomicBool, show: &dy
         for target in [WRONG, UNDECIDED] {
             for note in store.edges(&tenant, notes(), target)? {
                 match Key::new(note.child.as_str()) {
-                    Ok(key) if target == WRONG => checked.wrong.push((tenant.clone(), note.group.clone(), key)),
+                    Ok(key) if target == WRONG => checked.wrong.push((tenant.clone(), note.group.to_string(), key)),
                     _ => checked.undecided += 1,
                 }
                 settling.edges.push(EdgeChange::Delete(note));
@@ -119,7 +119,7 @@ impl Work<'_> {
         let link = notes();
         for (collection, key) in std::mem::take(&mut self.wrong) {
             let (group, child) = (self.rules.catalogue.collections[collection].name.clone(), key.as_str().to_owned());
-            self.followed.edge(EdgeChange::Put(Edge { link, target: target.to_owned(), group, start: 0, child, payload: Vec::new() }));
+            self.followed.edge(EdgeChange::Put(Edge { link, target: target.into(), group: group.into(), start: 0, child: child.into(), payload: Vec::new() }));
         }
         Ok(())
     }

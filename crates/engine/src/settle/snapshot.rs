@@ -15,6 +15,7 @@ use stook_catalogue::definition::{Matched, Replaces, Unmatched};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
 use stook_catalogue::survivorship::Consolidator;
+use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
 use stook_store::{Change, Edge, EdgeChange, Inside, Logged, Mark, RecordWrite, Result, Store, StoredRecord, Tenant};
 
@@ -27,7 +28,7 @@ impl Ledger {
         let mut ledger = Self::default();
         for edge in edges {
             let as_of = number(&edge.payload);
-            ledger.0.entry(edge.target).or_default().push((edge.start, as_of));
+            ledger.0.entry(edge.target.into()).or_default().push((edge.start, as_of));
         }
         ledger
     }
@@ -47,8 +48,8 @@ impl Ledger {
     }
 }
 
-fn whole(scope: &str) -> (String, i64, i64) {
-    (scope.to_owned(), i64::MIN, i64::MAX)
+fn whole(scope: &str) -> (SmolStr, i64, i64) {
+    (scope.into(), i64::MIN, i64::MAX)
 }
 
 /// How much of a file is done: of a chunk, or of several.
@@ -73,13 +74,13 @@ impl Part {
 
     /// The edges from a file; `name` tells them from others'.
     fn edges(&self, replaces: &Replaces, file: &str, name: &str) -> Vec<Edge> {
-        let edge = |group: String, start: i64, payload: Vec<u8>| {
+        let edge = |group: SmolStr, start: i64, payload: Vec<u8>| {
             let (link, target, child) = (replaces.parts(), file.to_owned(), name.to_owned());
-            Edge { link, target, group, start, child, payload }
+            Edge { link, target: target.into(), group, start, child: child.into(), payload }
         };
         let total = serde_json::json!([self.documents, self.failed, self.whole]).to_string();
-        let scopes = self.scopes.iter().map(|(scope, (from, as_of))| edge(format!("s{scope}"), *from, as_of.to_le_bytes().into()));
-        std::iter::once(edge(String::new(), 0, total.into())).chain(scopes).collect()
+        let scopes = self.scopes.iter().map(|(scope, (from, as_of))| edge(format!("s{scope}").into(), *from, as_of.to_le_bytes().into()));
+        std::iter::once(edge(SmolStr::default(), 0, total.into())).chain(scopes).collect()
     }
 
     fn add_edge(&mut self, edge: &Edge) {
@@ -106,17 +107,17 @@ impl Part {
 pub fn said(replaces: &Replaces, scoped: &Scoped, (collection, contributor, key): (&str, &str, &Key), as_of: i64) -> EdgeChange {
     EdgeChange::Put(Edge {
         link: replaces.statements(),
-        target: scoped.scope.clone(),
-        group: String::new(),
+        target: scoped.scope.as_str().into(),
+        group: SmolStr::default(),
         start: scoped.at,
-        child: serde_json::json!([collection, contributor, key.as_str()]).to_string(),
+        child: serde_json::json!([collection, contributor, key.as_str()]).to_string().into(),
         payload: as_of.to_le_bytes().into(),
     })
 }
 
 /// Asks for a pass over what was said in a scope between two times.
 pub fn ask(followed: &mut Followed, replaces: &Replaces, scope: &str, (low, high): (i64, i64), job: JobId) {
-    followed.mark(FOUND, replaces.statements(), scope, &Bounds { low, high, place: None }.text(), job);
+    followed.mark(FOUND, replaces.statements(), scope, Bounds { low, high, place: None }.text(), job);
 }
 
 impl Rules {
@@ -171,7 +172,7 @@ impl Work<'_> {
                 }
                 // another pass may write another file of the same time: both are kept
                 let (link, target, child) = (replaces.ledger(), scope.clone(), as_of.to_string());
-                let edge = Edge { link, target, group: String::new(), start: *from, child, payload: as_of.to_le_bytes().into() };
+                let edge = Edge { link, target: target.into(), group: SmolStr::default(), start: *from, child: child.into(), payload: as_of.to_le_bytes().into() };
                 self.followed.edge(EdgeChange::Put(edge));
                 ask(&mut self.followed, replaces, scope, (*from, i64::MAX), *job);
             }

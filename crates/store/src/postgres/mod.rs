@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::SmolStr;
 use tables::Tables;
 use work::View;
 use writer::{Bench, Writer};
@@ -377,7 +378,7 @@ impl Store for PostgresStore {
         })
     }
 
-    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(String, i64, i64)]) -> Result<Vec<Edge>> {
+    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
             Some(tenant) => settle::between(session, &self.bench.tables, tenant, link, ranges, usize::MAX >> 1),
             None => Ok(Vec::new()),

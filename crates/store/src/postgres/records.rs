@@ -22,7 +22,7 @@ use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::put_value;
-use stook_catalogue::value::{FieldType, Value};
+use stook_catalogue::value::{FieldType, SmolStr, Value};
 
 // --- reading ------------------------------------------------------------------------------------------------------------
 
@@ -107,9 +107,14 @@ fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<Store
     Ok(record)
 }
 
+/// The text of a column.
+pub fn text(row: &Row, column: usize) -> SmolStr {
+    row.get::<_, &str>(column).into()
+}
+
 pub fn edges(session: &mut Session, tenant: i64, link: u32, target: &str) -> Attempt<Vec<Edge>> {
     let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 ORDER BY grp, start, child";
-    let edge = |row: Row| Edge { link, target: target.to_owned(), group: row.get(0), start: row.get(1), child: row.get(2), payload: row.get(3) };
+    let edge = |row: Row| Edge { link, target: target.into(), group: text(&row, 0), start: row.get(1), child: text(&row, 2), payload: row.get(3) };
     Ok(session.query(sql, &[&tenant, &i64::from(link), &target])?.into_iter().map(edge).collect())
 }
 
@@ -124,7 +129,7 @@ pub fn marks(session: &mut Session, tables: &Tables, tenant: i64, lanes: &[i64],
     };
     let mark = |row: Row| {
         let number = |column: usize| row.get::<_, i64>(column);
-        Mark { id: row.get(0), stratum: number(1) as u32, rule: number(2) as u32, target: row.get(3), part: row.get(4), job: number(5) as u64 }
+        Mark { id: row.get(0), stratum: number(1) as u32, rule: number(2) as u32, target: text(&row, 3), part: text(&row, 4), job: number(5) as u64 }
     };
     Ok(session.query(&sql, &[&tenant, &lanes, &(limit as i64)])?.into_iter().map(mark).collect())
 }
@@ -798,7 +803,7 @@ impl Side {
 }
 
 /// Link, target, group, start and child.
-type EdgeId = (i64, String, String, i64, String);
+type EdgeId = (i64, SmolStr, SmolStr, i64, SmolStr);
 
 /// Tells a unit which records and ranges of edges it relies on are not any more what was read. Records stay what they are until it has
 /// ended; who changes edges meanwhile leaves a mark, whose pass waits for it to end.

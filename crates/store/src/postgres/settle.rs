@@ -8,6 +8,7 @@ use crate::{Detail, Edge, Inside, LANES, Pass, Passed, Result, StoreError, Store
 use ::tokio_postgres::Row;
 use std::collections::HashSet;
 use stook_catalogue::key::Key;
+use stook_catalogue::value::SmolStr;
 
 /// What units hold until they end, from the question whether edges lead to their new records, or whether those they rely on have
 /// changed; `$1` is the tenant.
@@ -38,8 +39,9 @@ fn by_index(tables: &Tables) -> &'static str {
     if tables.distributed() { "" } else { " OFFSET 0" }
 }
 
-fn edge(link: u32, target: String, row: &Row) -> Edge {
-    Edge { link, target, group: row.get("grp"), start: row.get("start"), child: row.get("child"), payload: row.get("payload") }
+fn edge(link: u32, target: &str, row: &Row) -> Edge {
+    let text = |column| row.get::<_, &str>(column).into();
+    Edge { link, target: target.into(), group: text("grp"), start: row.get("start"), child: text("child"), payload: row.get("payload") }
 }
 
 fn keys_of(rows: &[Row]) -> Attempt<Vec<Key>> {
@@ -93,7 +95,7 @@ impl Inside for PassInside<'_> {
         })
     }
 
-    fn between(&mut self, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
         self.ask(|session, tables, tenant| between(session, tables, tenant, link, ranges, limit))
     }
 
@@ -102,7 +104,7 @@ impl Inside for PassInside<'_> {
             let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 AND (grp, start, child) > ($4, $5, $6) \
                        ORDER BY grp, start, child LIMIT $7";
             let rows = session.query(sql, &[&tenant, &i64::from(link), &target, &group, &start, &child, &(limit as i64)])?;
-            Ok(rows.iter().map(|row| edge(link, target.to_owned(), row)).collect())
+            Ok(rows.iter().map(|row| edge(link, target, row)).collect())
         })
     }
 
@@ -146,7 +148,7 @@ pub fn keys_behind(session: &mut Session, tables: &Tables, tenant: i64, collecti
 }
 
 /// Edges of targets that start between bounds.
-pub fn between(session: &mut Session, tables: &Tables, tenant: i64, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Attempt<Vec<Edge>> {
+pub fn between(session: &mut Session, tables: &Tables, tenant: i64, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Attempt<Vec<Edge>> {
     let targets: Vec<&str> = ranges.iter().map(|(target, ..)| target.as_str()).collect();
     let (low, high): (Vec<i64>, Vec<i64>) = ranges.iter().map(|(_, low, high)| (*low, *high)).unzip();
     let sql = format!(

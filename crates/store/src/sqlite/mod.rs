@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::value::SmolStr;
 use tables::Tables;
 use writer::{Work, Writer};
 
@@ -457,7 +458,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(String, i64, i64)]) -> Result<Vec<Edge>> {
+    fn between(&self, tenant: &Tenant, link: u32, ranges: &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
             Some(tenant) => settle::between(connection, tenant, link, ranges, usize::MAX >> 1),
             None => Ok(Vec::new()),

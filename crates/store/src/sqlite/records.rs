@@ -195,11 +195,16 @@ fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<St
     Ok(record)
 }
 
+/// The text of a column.
+pub fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<SmolStr> {
+    Ok(row.get_ref(column)?.as_str()?.into())
+}
+
 pub fn edges(connection: &Connection, tenant: i64, link: u32, target: &str) -> Result<Vec<Edge>> {
     let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? ORDER BY grp, start, child";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let edge = |row: &Row<'_>| {
-        Ok(Edge { link, target: target.to_owned(), group: row.get(0)?, start: row.get(1)?, child: row.get(2)?, payload: row.get(3)? })
+        Ok(Edge { link, target: target.into(), group: text(row, 0)?, start: row.get(1)?, child: text(row, 2)?, payload: row.get(3)? })
     };
     let rows = statement.query_map(params![tenant, link, target], edge).map_err(failure)?;
     rows.collect::<rusqlite::Result<_>>().map_err(failure)
@@ -210,7 +215,7 @@ pub fn marks(connection: &Connection, tenant: i64, limit: usize) -> Result<Vec<M
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mark = |row: &Row<'_>| {
         let job = row.get::<_, i64>(5)? as u64;
-        Ok(Mark { id: row.get(0)?, stratum: row.get(1)?, rule: row.get(2)?, target: row.get(3)?, part: row.get(4)?, job })
+        Ok(Mark { id: row.get(0)?, stratum: row.get(1)?, rule: row.get(2)?, target: text(row, 3)?, part: text(row, 4)?, job })
     };
     let rows = statement.query_map(params![tenant, limit as i64], mark).map_err(failure)?;
     rows.collect::<rusqlite::Result<_>>().map_err(failure)
@@ -606,7 +611,7 @@ fn settle(connection: &Connection, tenant: i64, mut settling: Settling) -> Resul
     for mark in std::mem::take(&mut settling.new) {
         let sql = "SELECT 1 FROM edges WHERE tenant = ? AND link = ? AND target = ? LIMIT 1";
         let mut find = connection.prepare_cached(sql).map_err(failure)?;
-        if find.exists(params![tenant, mark.rule, mark.target]).map_err(failure)? {
+        if find.exists(params![tenant, mark.rule, mark.target.as_str()]).map_err(failure)? {
             settling.marks.push(mark);
         }
     }
@@ -618,12 +623,12 @@ fn settle(connection: &Connection, tenant: i64, mut settling: Settling) -> Resul
             EdgeChange::Put(edge) => execute(
                 connection,
                 "INSERT OR REPLACE INTO edges(tenant, link, target, grp, start, child, payload) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                params![tenant, edge.link, edge.target, edge.group, edge.start, edge.child, edge.payload],
+                params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str(), edge.payload],
             )?,
             EdgeChange::Delete(edge) => execute(
                 connection,
                 "DELETE FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = ? AND start = ? AND child = ?",
-                params![tenant, edge.link, edge.target, edge.group, edge.start, edge.child],
+                params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str()],
             )?,
         }
     }
@@ -634,7 +639,7 @@ fn settle(connection: &Connection, tenant: i64, mut settling: Settling) -> Resul
         execute(
             connection,
             "INSERT INTO marks(tenant, stratum, rule, target, part, job) VALUES (?, ?, ?, ?, ?, ?)",
-            params![tenant, mark.stratum, mark.rule, mark.target, mark.part, mark.job as i64],
+            params![tenant, mark.stratum, mark.rule, mark.target.as_str(), mark.part.as_str(), mark.job as i64],
         )?;
     }
     Ok(())

@@ -5,6 +5,7 @@ use super::{failure, records};
 use crate::{Changed, Conflict, Detail, Edge, Inside, Pass, Passed, RecordWrite, Result, StoreError, StoredRecord, Tenant, Unit, Version};
 use rusqlite::{Connection, OptionalExtension, Statement, StatementStatus, ToSql, params};
 use stook_catalogue::key::Key;
+use stook_catalogue::value::SmolStr;
 
 /// What a pass asks, inside the writer's transaction: nobody else writes meanwhile.
 pub struct PassInside<'c> {
@@ -42,7 +43,7 @@ impl Inside for PassInside<'_> {
         Ok(edges)
     }
 
-    fn between(&mut self, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+    fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
         between(self.connection, self.tenant, link, ranges, limit)
     }
 
@@ -109,7 +110,14 @@ fn collect(connection: &Connection, link: u32, target: &str, sql: &str, argument
     let mut rows = statement.query(arguments).map_err(failure)?;
     while let Some(row) = rows.next().map_err(failure)? {
         let get = || -> rusqlite::Result<Edge> {
-            Ok(Edge { link, target: target.to_owned(), group: row.get(0)?, start: row.get(1)?, child: row.get(2)?, payload: row.get(3)? })
+            Ok(Edge {
+                link,
+                target: target.into(),
+                group: records::text(row, 0)?,
+                start: row.get(1)?,
+                child: records::text(row, 2)?,
+                payload: row.get(3)?,
+            })
         };
         edges.push(get().map_err(failure)?);
     }
@@ -119,13 +127,13 @@ fn collect(connection: &Connection, link: u32, target: &str, sql: &str, argument
 }
 
 /// Edges of targets that start between bounds.
-pub fn between(connection: &Connection, tenant: i64, link: u32, ranges: &[(String, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
+pub fn between(connection: &Connection, tenant: i64, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
     let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = '' \
                AND start BETWEEN ? AND ? ORDER BY start, child LIMIT ?";
     let mut edges = Vec::new();
     for (target, low, high) in ranges {
         let left = limit.saturating_sub(edges.len()) as i64;
-        collect(connection, link, target, sql, params![tenant, link, target, low, high, left], &mut edges)?;
+        collect(connection, link, target, sql, params![tenant, link, target.as_str(), low, high, left], &mut edges)?;
     }
     Ok(edges)
 }
