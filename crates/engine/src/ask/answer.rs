@@ -201,8 +201,14 @@ impl Known<'_> {
         // what is tried leaves the last whole answer as it is
         let mut edges = vec![edge(ANY, 0, "", any.into_bytes()), edge(&own, 0, if whole { "" } else { TRIED }, payload.clone())];
         if whole {
-            let tried =
-                Edge { link: self.asks.id, target: own.as_str().into(), group: SmolStr::default(), start: 0, child: TRIED.into(), payload: Vec::new() };
+            let tried = Edge {
+                link: self.asks.id,
+                target: own.as_str().into(),
+                group: SmolStr::default(),
+                start: 0,
+                child: TRIED.into(),
+                payload: Vec::new(),
+            };
             edges.push(EdgeChange::Delete(tried));
             edges.push(edge(RECENT, answer.begun, &own, payload.clone()));
             let old = self.store.between(self.tenant, self.asks.id, &[(RECENT.into(), i64::MIN, answer.begun - LISTED)])?;

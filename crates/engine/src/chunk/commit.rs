@@ -9,7 +9,7 @@ use crate::settle::{AtOnce, By, Changed, Followed, Rules, at_once};
 use crate::tags::{Changing, Tagger};
 use crate::{EngineError, Result, split};
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use stook_catalogue::definition::{Matched, Replaces, Unmatched};
@@ -62,7 +62,7 @@ pub struct MappedChunk {
     decisions: BTreeMap<(usize, Key), Decision>,
     writes: Vec<RecordWrite>,
     /// Records that were settled at once, by their targets.
-    settled_by: BTreeMap<(usize, Key), Vec<(usize, Key)>>,
+    settled_by: HashMap<(usize, Key), Vec<(usize, Key)>>,
     /// Records whose targets were looked for in a range of the reliance.
     found_in: Vec<Vec<(usize, Key)>>,
     reliance: Reliance,
@@ -168,7 +168,7 @@ impl MappedChunk {
             records,
             decisions: BTreeMap::new(),
             writes: Vec::new(),
-            settled_by: BTreeMap::new(),
+            settled_by: HashMap::new(),
             found_in: Vec::new(),
             reliance: Reliance::default(),
             tagger: None,
@@ -284,15 +284,15 @@ impl MappedChunk {
         let mut collections: Vec<usize> = self.decisions.keys().map(|(collection, _)| *collection).filter(|own| rules.concern(*own)).collect();
         collections.dedup();
         collections.sort_by_key(|collection| rules.depth(*collection));
-        (self.settled_by, self.found_in, self.reliance) = (BTreeMap::new(), Vec::new(), Reliance::default());
+        (self.settled_by, self.found_in, self.reliance) = (HashMap::new(), Vec::new(), Reliance::default());
         for collection in collections {
-            let own = self.decisions.iter().filter(|((own, _), _)| *own == collection);
-            let places: Vec<(usize, Key)> = own.filter(|(_, decision)| decision.write.is_some()).map(|(place, _)| place.clone()).collect();
             if rules.is_child(collection) {
-                self.settle_at_once(&rules, collection, &places, store)?;
+                self.settle_at_once(&rules, collection, store)?;
             }
-            for place in places {
-                let Some(decision) = self.decisions.get_mut(&place) else { continue };
+            for (place, decision) in &mut self.decisions {
+                if place.0 != collection || decision.write.is_none() {
+                    continue;
+                }
                 let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
                 let by = if decision.settled { By::AtOnce } else { By::Outside };
                 let changed = Changed { collection, key: &place.1, before, after, job: self.context.policy.job, by };
@@ -303,29 +303,22 @@ impl MappedChunk {
         Ok(())
     }
 
-    fn settle_at_once(
-        &mut self,
-        rules: &Rules,
-        collection: usize,
-        places: &[(usize, Key)],
-        store: Option<&dyn Store>,
-    ) -> std::result::Result<(), StoreError> {
-        let is_put = |decision: &Decision| matches!(decision.write, Some((_, Change::Put(_))));
-        let records: Vec<(&(usize, Key), &[Value])> = places
-            .iter()
-            .filter_map(|place| Some((place, self.decisions.get(place).filter(|decision| is_put(decision))?.after.as_deref()?)))
-            .collect();
-        let written = |collection: usize, key: &Key| {
-            let decision = self.decisions.get(&(collection, key.clone())).filter(|decision| decision.write.is_some())?;
-            Some(decision.after.as_deref())
+    fn settle_at_once(&mut self, rules: &Rules, collection: usize, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
+        let is_own = |place: &(usize, Key), decision: &Decision| {
+            place.0 == collection && matches!(decision.write, Some((_, Change::Put(_)))) && decision.after.is_some()
         };
-        let values: Vec<&[Value]> = records.iter().map(|(_, values)| *values).collect();
+        let own = self.decisions.iter().filter(|(place, decision)| is_own(place, decision));
+        let values: Vec<&[Value]> = own.filter_map(|(_, decision)| decision.after.as_deref()).collect();
+        let beside = self.decisions.iter().filter(|(_, decision)| decision.write.is_some());
+        let beside: HashMap<(usize, &Key), Option<&[Value]>> =
+            beside.map(|((collection, key), decision)| ((*collection, key), decision.after.as_deref())).collect();
+        let written = |collection: usize, key: &Key| beside.get(&(collection, key)).copied();
         let context = (rules, &self.evaluator, &self.context.tenant);
         let settled = at_once(context, collection, &values, &written, store, &mut self.reliance)?;
-        let places: Vec<(usize, Key)> = records.iter().map(|(place, _)| (*place).clone()).collect();
         self.found_in.resize_with(self.reliance.ranges.len(), Vec::new);
-        for (place, settled) in places.into_iter().zip(settled) {
-            let (Some(AtOnce { values, targets, ranges }), Some(decision)) = (settled, self.decisions.get_mut(&place)) else { continue };
+        let own = self.decisions.iter_mut().filter(|(place, decision)| is_own(place, decision));
+        for ((place, decision), settled) in own.zip(settled) {
+            let Some(AtOnce { values, targets, ranges }) = settled else { continue };
             let Some((_, Change::Put(content))) = &mut decision.write else { continue };
             content.indexed_stay &= indexed_stay(&rules.catalogue.collections[collection], &content.golden, &values);
             content.golden = values.into();
@@ -481,8 +474,11 @@ impl MappedChunk {
             let index = self.entries.partition_point(|entry| entry.document < document);
             self.entries.get(index).map_or((0, 0), |entry| (entry.record, entry.offset))
         };
-        for ((collection, key), decision) in &self.decisions {
-            let Some(statements) = self.records.get(&(*collection, key.clone())) else { continue };
+        // both are in the same order
+        let mut records = self.records.iter().peekable();
+        for (decided @ (collection, key), decision) in &self.decisions {
+            while records.next_if(|(record, _)| *record < decided).is_some() {}
+            let Some((_, statements)) = records.next_if(|(record, _)| *record == decided) else { continue };
             for (own, (outcome, reason)) in statements.iter().zip(&decision.outcomes).filter(|(own, _)| !own.statement.embedded) {
                 let (record, offset) = place(own.document);
                 let outcome = &with_embedded(own, *outcome, statements, decision);

@@ -119,7 +119,14 @@ impl Work<'_> {
         let link = notes();
         for (collection, key) in std::mem::take(&mut self.wrong) {
             let (group, child) = (self.rules.catalogue.collections[collection].name.clone(), key.as_str().to_owned());
-            self.followed.edge(EdgeChange::Put(Edge { link, target: target.into(), group: group.into(), start: 0, child: child.into(), payload: Vec::new() }));
+            self.followed.edge(EdgeChange::Put(Edge {
+                link,
+                target: target.into(),
+                group: group.into(),
+                start: 0,
+                child: child.into(),
+                payload: Vec::new(),
+            }));
         }
         Ok(())
     }

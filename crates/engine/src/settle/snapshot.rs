@@ -172,7 +172,14 @@ impl Work<'_> {
                 }
                 // another pass may write another file of the same time: both are kept
                 let (link, target, child) = (replaces.ledger(), scope.clone(), as_of.to_string());
-                let edge = Edge { link, target: target.into(), group: SmolStr::default(), start: *from, child: child.into(), payload: as_of.to_le_bytes().into() };
+                let edge = Edge {
+                    link,
+                    target: target.into(),
+                    group: SmolStr::default(),
+                    start: *from,
+                    child: child.into(),
+                    payload: as_of.to_le_bytes().into(),
+                };
                 self.followed.edge(EdgeChange::Put(edge));
                 ask(&mut self.followed, replaces, scope, (*from, i64::MAX), *job);
             }
