@@ -196,6 +196,9 @@ enum Written {
 
 impl Written {
     fn of(values: &[Value], golden: &[Value], collection: &Collection) -> Self {
+        if std::ptr::eq(values, golden) {
+            return Written::Nothing;
+        }
         let said = || values.iter().filter(|value| !value.is_null()).count() as u64;
         if values.len() != golden.len() {
             return Written::All(said());

@@ -80,16 +80,11 @@ impl<'c> Consolidator<'c> {
             return Golden { values, alive, conflicts: Vec::new() };
         }
         let voices = self.voices(contributions);
-        let mut values = Vec::with_capacity(self.collection.fields.len());
-        let mut conflicts = Vec::new();
-        for (index, field) in self.collection.fields.iter().enumerate() {
-            values.push(self.pick(index, field, &voices));
-            if field.compare && self.disagree(index, field, &voices) {
-                conflicts.push(index);
-            }
-        }
-        self.derive_all(&mut values, contributions);
-        Golden { values: values.into(), alive, conflicts }
+        let fields = || self.collection.fields.iter().enumerate();
+        let mut values: Arc<[Value]> = fields().map(|(index, field)| self.pick(index, field, &voices)).collect();
+        let conflicts = fields().filter(|(index, field)| field.compare && self.disagree(*index, field, &voices)).map(|(index, _)| index).collect();
+        self.derive_all(Arc::make_mut(&mut values), contributions);
+        Golden { values, alive, conflicts }
     }
 
     /// The common case: nothing to compare, and mostly nothing to change either.
@@ -99,10 +94,9 @@ impl<'c> Consolidator<'c> {
             return values.clone();
         }
         let source = self.source(only);
-        let mut golden: Vec<Value> = Vec::with_capacity(values.len());
-        for (field, value) in self.collection.fields.iter().zip(values.iter()) {
+        let pick = |(field, value): (&Field, &Value)| {
             let heard = field.from.as_ref().is_none_or(|sources| self.is_among(source, sources));
-            golden.push(match value {
+            match value {
                 Value::Cleared | Value::Null => Value::Null,
                 _ if !heard => Value::Null,
                 value => match field.survivorship {
@@ -111,10 +105,11 @@ impl<'c> Consolidator<'c> {
                     Survivorship::UnionBy(member) => union_by(&field.ty.members()[member].name, [value]),
                     _ => value.clone(),
                 },
-            });
-        }
-        self.derive_all(&mut golden, std::slice::from_ref(only));
-        golden.into()
+            }
+        };
+        let mut golden: Arc<[Value]> = self.collection.fields.iter().zip(values.iter()).map(pick).collect();
+        self.derive_all(Arc::make_mut(&mut golden), std::slice::from_ref(only));
+        golden
     }
 
     fn derive_all(&self, values: &mut [Value], contributions: &[Contribution]) {

@@ -400,7 +400,10 @@ impl MappedChunk {
             let place = (collection, key);
             let Some(statements) = self.records.get(&place) else { continue };
             match decider.decide(record.as_ref(), whole, statements)? {
-                Some(decision) => {
+                Some(mut decision) => {
+                    if decision.write.is_some() && self.context.rules.concern(collection) {
+                        decision.before = record.filter(|record| record.alive).map(|record| record.golden);
+                    }
                     self.decisions.insert(place, decision);
                 }
                 None => undecided.push(place.1),

@@ -113,16 +113,17 @@ impl<'c> Decider<'c> {
         followed
     }
 
-    /// Remembers what a record was and is, for those who are told.
+    /// Remembers what a record is, for those who are told; what it was is known to whoever has read it.
     fn remember(&self, stored: Option<&StoredRecord>, change: &Change, decision: &mut Decision) {
         if !self.rules.concern(self.index) {
             return;
         }
-        decision.before = stored.filter(|record| record.alive).map(|record| record.golden.clone());
         decision.after = match change {
             Change::Put(content) => content.alive.then(|| content.golden.clone()),
             Change::Delete => None,
-            Change::Touch { .. } | Change::State { .. } | Change::Settle(_) => decision.before.clone().map(Arc::from),
+            Change::Touch { .. } | Change::State { .. } | Change::Settle(_) => {
+                stored.filter(|record| record.alive).map(|record| record.golden.iter().cloned().collect())
+            }
         };
     }
 

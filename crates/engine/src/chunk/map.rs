@@ -406,14 +406,15 @@ impl<'c> Mapper<'c> {
         found: &mut Vec<Selected<'d>>,
     ) -> Option<Statement> {
         let collection = &self.catalogue.collections[feed.collection];
-        let mut values = vec![Value::Null; collection.fields.len()];
+        // what it says is built in its place
+        let mut values: Arc<[Value]> = collection.fields.iter().map(|_| Value::Null).collect();
         for (done, entry) in feed.map.iter().enumerate() {
             let field = &collection.fields[entry.field];
             let own = Heard { collection, values: &values, mapped: &feed.map[..done] };
             let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: Some(own), meta: scope.meta };
             let value = self.value(document, &entry.rule, &heard, found).and_then(|value| allowed(value, field, entry.rule.strict));
             scope.lets = heard.lets;
-            values[entry.field] = match value {
+            Arc::make_mut(&mut values)[entry.field] = match value {
                 Ok(value) => value,
                 Err(trouble) => self.note(&field.name, trouble, mapped).ok()?,
             };
@@ -424,7 +425,7 @@ impl<'c> Mapper<'c> {
         let result = self.statement(&heard, feed, collection, &values, alone, mapped);
         scope.lets = heard.lets;
         let Heading { key, contributor, as_of, gone, scope } = result?;
-        let said = if gone { Said::Gone } else { Said::Values(values.into()) };
+        let said = if gone { Said::Gone } else { Said::Values(values) };
         let hash = content_hash(&said, collection, feed, bytes, scope.as_deref());
         let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.clone() });
         let asked = collection.tag_document().filter(|own| own.sources().contains(&self.index));

@@ -622,6 +622,8 @@ pub(crate) fn carry_settled(collection: &Collection, before: &[Value], after: &m
     if !collection.settles() {
         return;
     }
-    let kept = |(index, value): (usize, &Value)| if collection.fields[index].is_settled() { before[index].clone() } else { value.clone() };
-    *after = after.iter().enumerate().map(kept).collect();
+    let after = Arc::make_mut(after);
+    for (index, _) in collection.fields.iter().enumerate().filter(|(_, field)| field.is_settled()) {
+        after[index] = before[index].clone();
+    }
 }
