@@ -646,7 +646,7 @@ fn a_large_tenant_and_a_small_one_are_settled_in_turn() {
         let mark = |number: usize| Mark {
             stratum: rules.depth(item) << 2 | 2,
             rule: stook_catalogue::links::id_of("item"),
-            target: format!("i{number}"),
+            target: format!("i{number}").into(),
             ..Mark::default()
         };
         let settling = Settling { marks: (0..100_000).map(mark).collect(), ..Settling::default() };

@@ -234,7 +234,7 @@ impl Client {
                 let mut unit = Work::of(&own).writes(writes).resolve(merge);
                 for (target, child, kept) in edges {
                     let (target, child, payload) = (format!("t{target}"), format!("c{child}"), vec![*child as u8]);
-                    let edge = Edge { link: 1, target, group: "g".into(), start: 5, child, payload };
+                    let edge = Edge { link: 1, target: target.into(), group: "g".into(), start: 5, child: child.into(), payload };
                     unit = unit.edge(if *kept { EdgeChange::Put(edge) } else { EdgeChange::Delete(edge) });
                 }
                 for mark in marks {
@@ -330,7 +330,7 @@ impl Client {
             for target in ["t0", "t1", "t2"] {
                 let _ = writeln!(said, "{:?}", self.store.edges(&own, 1, target).expect("edges"));
             }
-            let marks: Vec<String> = self.store.marks(&own, 1_000).expect("marks").into_iter().map(|mark| mark.target).collect();
+            let marks: Vec<String> = self.store.marks(&own, 1_000).expect("marks").into_iter().map(|mark| mark.target.to_string()).collect();
             let _ = writeln!(said, "{marks:?}");
         }
         for job in self.store.jobs(None, 1_000).expect("jobs") {

@@ -198,7 +198,7 @@ pub fn a_fenced_unit_writes_nothing(place: &Place) {
     let id = job_of(&desk, 1);
     let slow = lease(&desk, 1, 0).remove(0);
     lease_one(&desk);
-    let edge = Edge { link: 1, target: "t".into(), group: String::new(), start: 0, child: "c".into(), payload: vec![] };
+    let edge = Edge { link: 1, target: "t".into(), group: "".into(), start: 0, child: "c".into(), payload: vec![] };
     let (result, _) = chunk_work(&desk, &slow, Outcome::Created).edge(EdgeChange::Put(edge)).mark(1, "t").commit(&*desk.store);
     let error = result.expect_err("the lease is lost").to_string();
     assert_eq!(error, format!("chunk {id}.1 was taken over by another worker; nothing was written twice"));

@@ -545,7 +545,7 @@ pub fn an_error_in_resolve_takes_everything_back(place: &Place) {
         put(0, "c", Some(Version::default()), desk.content(&[])),
         delete(0, "d", desk.version("d")),
     ];
-    let edge = Edge { link: 1, target: "t".into(), group: String::new(), start: 0, child: "a".into(), payload: vec![] };
+    let edge = Edge { link: 1, target: "t".into(), group: "".into(), start: 0, child: "a".into(), payload: vec![] };
     let work = desk.work().writes(writes).edge(EdgeChange::Put(edge)).mark(1, "t");
     let (result, _) = work.resolve(|_| Err(StoreError::Wrong("cannot merge".into()))).commit(&*desk.store);
     assert_eq!(result.expect_err("resolve failed").to_string(), "cannot merge");
@@ -564,7 +564,7 @@ pub fn a_unit_that_fails_leaves_its_neighbours_alone(place: &Place) {
         let own = put(0, &child, None, desk.content(&[("weight", Value::Int(number))]));
         // every third unit meets a conflict it does not expect
         let stale = (number % 3 == 0).then(|| put(0, "taken", None, desk.content(&[])));
-        let edge = Edge { link: 1, target: "t".into(), group: String::new(), start: number, child, payload: Vec::new() };
+        let edge = Edge { link: 1, target: "t".into(), group: "".into(), start: number, child: child.into(), payload: Vec::new() };
         let work = desk.work().write(own).writes(stale).edge(EdgeChange::Put(edge)).mark(1, &number.to_string());
         desk.store.submit(Box::new(work), Urgency::Bulk)
     };

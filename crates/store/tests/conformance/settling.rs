@@ -154,14 +154,14 @@ pub fn a_pass_reads_edges_by_group_by_range_and_by_page(place: &Place) {
     let work = all.iter().chain(&others).fold(desk.work(), |work, edge| work.edge(EdgeChange::Put(edge.clone())));
     work.mark(1, "t").done(&*desk.store);
     let noting = Noting::new(true, |desk| {
-        let children = |edges: Vec<Edge>| edges.into_iter().map(|edge| edge.child).collect::<String>();
+        let children = |edges: Vec<Edge>| edges.into_iter().map(|edge| edge.child.to_string()).collect::<String>();
         let (t, u) = (|| "t".to_owned(), || "u".to_owned());
         let group = |group: &str| Some(group.to_owned());
         assert_eq!(children(desk.edges(1, &[(t(), None)], 100).expect("edges")), "abcdef");
         assert_eq!(children(desk.edges(1, &[(t(), group("g")), (t(), group("")), (u(), group("g"))], 100).expect("edges")).len(), 5);
         assert_eq!(children(desk.edges(1, &[(t(), None)], 2).expect("edges")), "ab");
-        assert_eq!(children(desk.between(1, &[(t(), 2, 5), (u(), 0, 9)], 100).expect("edges")), "bcx");
-        assert_eq!(children(desk.between(1, &[(t(), 5, 9)], 2).expect("edges")), "bc");
+        assert_eq!(children(desk.between(1, &[("t".into(), 2, 5), ("u".into(), 0, 9)], 100).expect("edges")), "bcx");
+        assert_eq!(children(desk.between(1, &[("t".into(), 5, 9)], 2).expect("edges")), "bc");
         assert_eq!(children(desk.behind(1, "t", ("", 5, "b"), 3).expect("edges")), "cde");
         assert_eq!(children(desk.behind(1, "t", ("h", 3, "f"), 3).expect("edges")), "");
     });
@@ -183,7 +183,7 @@ struct Relying {
 impl Relying {
     fn on(desk: &Desk, ranges: &[(i64, i64)]) -> Self {
         let read = |(low, high): &(i64, i64)| {
-            let ranges = vec![("t".to_owned(), *low, *high)];
+            let ranges = vec![("t".into(), *low, *high)];
             ReadRange { link: 1, edges: desk.store.between(&desk.tenant, 1, &ranges).expect("reading works"), ranges }
         };
         let reliance = Reliance { ranges: ranges.iter().map(read).collect(), ..Reliance::default() };
@@ -253,7 +253,7 @@ pub fn a_pass_waits_for_units_that_rely_on_what_has_changed(place: &Place) {
     arrived.recv().expect("it has been told");
     let noting = Noting::new(true, |desk| {
         desk.wait_for_new().expect("it waits");
-        let children = desk.between(2, &[("t".to_owned(), 0, 9)], 100).expect("edges");
+        let children = desk.between(2, &[("t".into(), 0, 9)], 100).expect("edges");
         assert_eq!(children.len(), 1, "the unit's edge is there");
     });
     std::thread::scope(|scope| {

@@ -211,7 +211,7 @@ impl Work {
     }
 
     pub fn mark(mut self, stratum: u32, target: &str) -> Self {
-        self.settling.marks.push(Mark { id: 0, stratum, rule: 3, target: target.to_owned(), part: "p".into(), job: 7 });
+        self.settling.marks.push(Mark { id: 0, stratum, rule: 3, target: target.into(), part: "p".into(), job: 7 });
         self
     }
 
