@@ -278,9 +278,8 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
             Said::Gone
         } else {
             let golden = if flags & (2 | 128) == 0 { &[] } else { golden };
-            let own = golden.iter().zip(&collection.fields);
-            let mut values: Vec<Value> = own.map(|(value, field)| if field.derive.is_some() { Value::Null } else { value.clone() }).collect();
-            values.resize(collection.fields.len(), Value::Null);
+            let own = |(index, field): (usize, &Field)| golden.get(index).filter(|_| field.derive.is_none()).cloned().unwrap_or_default();
+            let mut values: Arc<[Value]> = collection.fields.iter().enumerate().map(own).collect();
             let said = if flags & 2 == 0 { input.varint()? } else { 0 };
             let mut next = 0;
             for _ in 0..said {
@@ -289,11 +288,11 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
                 // fields come in order, so the next one is usually the right one; a field the definition dropped is ignored
                 let found = (next..values.len()).chain(0..next).find(|index| collection.fields[*index].name == name);
                 if let Some(index) = found {
-                    values[index] = value;
+                    Arc::make_mut(&mut values)[index] = value;
                     next = index + 1;
                 }
             }
-            Said::Values(values.into())
+            Said::Values(values)
         };
         let retired = match flags & 48 {
             0 => Retired::No,

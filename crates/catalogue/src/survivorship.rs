@@ -10,6 +10,7 @@ use crate::links::Derivation;
 use crate::parts;
 use crate::record::{Contribution, Retired, Said};
 use crate::value::{FieldType, Member, Value, member_of};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -33,6 +34,10 @@ pub struct Consolidator<'c> {
     derived: Vec<usize>,
     /// Whether a lone contribution's values are the golden ones.
     plain: bool,
+    /// Rules by which fields choose among contributions, each once: whom they hear, and in which order.
+    rules: Vec<(Option<&'c [usize]>, &'c Survivorship)>,
+    /// By field, its rule.
+    rule_of: Vec<usize>,
 }
 
 impl<'c> Consolidator<'c> {
@@ -68,7 +73,17 @@ impl<'c> Consolidator<'c> {
             }
         }
         let plain = collection.fields.iter().all(|field| field.derive.is_none() && field.from.is_none() && !field.survivorship.combines());
-        Self { catalogue, collection, evaluator, derived, plain }
+        let mut rules = Vec::new();
+        let rule_of = collection.fields.iter().map(|field| {
+            let rule = (field.from.as_deref(), &field.survivorship);
+            let known = rules.iter().position(|known| *known == rule);
+            known.unwrap_or_else(|| {
+                rules.push(rule);
+                rules.len() - 1
+            })
+        });
+        let rule_of = rule_of.collect();
+        Self { catalogue, collection, evaluator, derived, plain, rules, rule_of }
     }
 
     /// The golden fields of `contributions`; derived fields whose expression fails are null.
@@ -81,7 +96,8 @@ impl<'c> Consolidator<'c> {
         }
         let voices = self.voices(contributions);
         let fields = || self.collection.fields.iter().enumerate();
-        let mut values: Arc<[Value]> = fields().map(|(index, field)| self.pick(index, field, &voices)).collect();
+        let orders: Vec<Vec<&Voice<'_>>> = self.rules.iter().map(|(from, rule)| self.in_order(*from, rule, &voices)).collect();
+        let mut values: Arc<[Value]> = fields().map(|(index, field)| pick(index, field, &orders[self.rule_of[index]])).collect();
         let conflicts = fields().filter(|(index, field)| field.compare && self.disagree(*index, field, &voices)).map(|(index, _)| index).collect();
         self.derive_all(Arc::make_mut(&mut values), contributions);
         Golden { values, alive, conflicts }
@@ -170,41 +186,25 @@ impl<'c> Consolidator<'c> {
         })
     }
 
-    fn pick(&self, index: usize, field: &Field, voices: &[Voice<'_>]) -> Value {
-        let heard = || self.heard(index, field, voices);
-        let chosen = match &field.survivorship {
-            Survivorship::Latest => heard().max_by_key(|(contribution, ..)| order(contribution)),
-            Survivorship::Earliest => heard().min_by_key(|(contribution, ..)| order(contribution)),
+    /// Those that a rule hears, in the order in which it takes them.
+    fn in_order<'a, 'v>(&self, from: Option<&[usize]>, rule: &Survivorship, voices: &'v [Voice<'a>]) -> Vec<&'v Voice<'a>> {
+        let mut heard: Vec<&Voice<'_>> = voices.iter().filter(|voice| from.is_none_or(|sources| self.is_among(voice.source, sources))).collect();
+        let age = |voice: &&'v Voice<'a>| order(voice.contribution);
+        match rule {
+            Survivorship::Latest => heard.sort_by_key(|voice| Reverse(age(voice))),
+            Survivorship::Earliest | Survivorship::Union | Survivorship::UnionBy(_) => heard.sort_by_key(age),
             Survivorship::Prefer { sources, then_earliest } => {
                 let known = self.catalogue.sources.len();
                 let rank = |source: usize| sources.iter().position(|own| (*own).min(known) == source).unwrap_or(sources.len());
-                let best = heard().map(|(.., source)| rank(source)).min();
-                let equals = heard().filter(|(.., source)| Some(rank(*source)) == best);
-                if *then_earliest {
-                    equals.min_by_key(|(contribution, ..)| order(contribution))
-                } else {
-                    equals.max_by_key(|(contribution, ..)| order(contribution))
+                heard.sort_by_key(age);
+                if !then_earliest {
+                    heard.reverse();
                 }
+                heard.sort_by_key(|voice| rank(voice.source));
             }
-            Survivorship::Union | Survivorship::UnionBy(_) => {
-                let mut all: Vec<(&Contribution, &Value)> = heard().map(|(contribution, value, _)| (contribution, value)).collect();
-                all.sort_by_key(|(contribution, _)| order(contribution));
-                let values = all.into_iter().map(|(_, value)| value);
-                return match field.survivorship {
-                    Survivorship::UnionBy(member) => union_by(&field.ty.members()[member].name, values),
-                    _ => union(values),
-                };
-            }
-            Survivorship::ByContributor => {
-                let mut all: Vec<(&Contribution, &Value)> = heard().map(|(contribution, value, _)| (contribution, value)).collect();
-                all.sort_by_key(|(contribution, _)| &contribution.contributor);
-                return by_contributor(all, &field.ty);
-            }
-        };
-        match chosen {
-            None | Some((_, Value::Cleared, _)) => Value::Null,
-            Some((_, value, _)) => value.clone(),
+            Survivorship::ByContributor => heard.sort_by_key(|voice| &voice.contribution.contributor),
         }
+        heard
     }
 
     fn disagree(&self, index: usize, field: &Field, voices: &[Voice<'_>]) -> bool {
@@ -264,6 +264,20 @@ pub struct Explanation<'a> {
     pub won: Vec<(&'a Contribution, &'a Value)>,
     /// Contributions that say something else.
     pub lost: Vec<(&'a Contribution, &'a Value)>,
+}
+
+/// The golden value of a field, of those it hears in the order of its rule.
+fn pick(index: usize, field: &Field, heard: &[&Voice<'_>]) -> Value {
+    let mut said = heard.iter().filter_map(|voice| Some((voice.contribution, voice.values.get(index).filter(|value| !value.is_null())?)));
+    match field.survivorship {
+        Survivorship::Union => union(said.map(|(_, value)| value)),
+        Survivorship::UnionBy(member) => union_by(&field.ty.members()[member].name, said.map(|(_, value)| value)),
+        Survivorship::ByContributor => by_contributor(said, &field.ty),
+        Survivorship::Latest | Survivorship::Earliest | Survivorship::Prefer { .. } => match said.next() {
+            None | Some((_, Value::Cleared)) => Value::Null,
+            Some((_, value)) => value.clone(),
+        },
+    }
 }
 
 /// The order of statements by their age.
