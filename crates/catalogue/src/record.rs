@@ -174,7 +174,8 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
         };
         put_varint(&mut out, count);
         for (index, (value, field)) in values.iter().zip(&collection.fields).enumerate() {
-            if if only_different { !is_golden(value, &golden[index], field) } else { !value.is_null() } {
+            let is_written = if only_different { !is_golden(value, &golden[index], field) } else { !value.is_null() };
+            if is_written {
                 put_bytes(&mut out, field.name.as_bytes());
                 put_value(&mut out, value);
             }

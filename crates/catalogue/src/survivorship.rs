@@ -10,7 +10,6 @@ use crate::links::Derivation;
 use crate::parts;
 use crate::record::{Contribution, Retired, Said};
 use crate::value::{FieldType, Member, Value, member_of};
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -189,20 +188,19 @@ impl<'c> Consolidator<'c> {
     /// Those that a rule hears, in the order in which it takes them.
     fn in_order<'a, 'v>(&self, from: Option<&[usize]>, rule: &Survivorship, voices: &'v [Voice<'a>]) -> Vec<&'v Voice<'a>> {
         let mut heard: Vec<&Voice<'_>> = voices.iter().filter(|voice| from.is_none_or(|sources| self.is_among(voice.source, sources))).collect();
-        let age = |voice: &&'v Voice<'a>| order(voice.contribution);
+        heard.sort_by_key(|voice| order(voice.contribution));
+        if matches!(rule, Survivorship::Latest | Survivorship::Prefer { then_earliest: false, .. }) {
+            heard.reverse();
+        }
+        // equals stay as they are
         match rule {
-            Survivorship::Latest => heard.sort_by_key(|voice| Reverse(age(voice))),
-            Survivorship::Earliest | Survivorship::Union | Survivorship::UnionBy(_) => heard.sort_by_key(age),
-            Survivorship::Prefer { sources, then_earliest } => {
+            Survivorship::Prefer { sources, .. } => {
                 let known = self.catalogue.sources.len();
                 let rank = |source: usize| sources.iter().position(|own| (*own).min(known) == source).unwrap_or(sources.len());
-                heard.sort_by_key(age);
-                if !then_earliest {
-                    heard.reverse();
-                }
                 heard.sort_by_key(|voice| rank(voice.source));
             }
             Survivorship::ByContributor => heard.sort_by_key(|voice| &voice.contribution.contributor),
+            Survivorship::Latest | Survivorship::Earliest | Survivorship::Union | Survivorship::UnionBy(_) => {}
         }
         heard
     }
