@@ -288,8 +288,10 @@ impl Session {
         self.exchange(async |client| client.batch_execute(sql).await)
     }
 
-    /// Begins to copy rows of these types.
+    /// Begins to copy rows of these types. What is kept is answered first: a copy that does not begin, because a statement
+    /// before it has failed, leaves the client with one answer more than it has questions.
     pub fn copy_in(&mut self, sql: &str, types: &[Type]) -> Attempt<Copying<'_>> {
+        self.flush()?;
         let statement = self.prepare(sql)?;
         let sink = self.exchange(async |client| client.copy_in(&statement).await)?;
         Ok(Copying { runtime: &self.runtime, writer: Box::pin(BinaryCopyInWriter::new(sink, types)) })
@@ -510,5 +512,29 @@ impl Drop for Pooled<'_> {
             _ => idle.open -= 1,
         }
         self.pool.returned.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stook_lab::postgres::Server;
+
+    #[test]
+    fn a_copy_behind_a_statement_that_fails_leaves_the_connection_usable() {
+        let server = match Server::start(&["fsync=off"]) {
+            Ok(server) => server,
+            Err(reason) => return println!("skipped: {reason}"),
+        };
+        let config: Config = server.url("postgres").parse().expect("an address");
+        let mut session = Session::open(&config, "public").expect("it connects");
+        session.batch("CREATE TABLE copied(a bigint)").expect("a table");
+        for _ in 0..20 {
+            session.begin(true);
+            session.later("SELECT 1 / (SELECT count(*) FROM copied)", &[]).expect("it is kept");
+            assert!(session.copy_in("COPY copied FROM STDIN BINARY", &[Type::INT8]).is_err(), "nothing is divided by zero");
+            session.batch("ROLLBACK").expect("the transaction ends");
+            assert_eq!(session.one("SELECT count(*) FROM copied", &[]).expect("it answers").get::<_, i64>(0), 0);
+        }
     }
 }
