@@ -133,7 +133,7 @@ pub struct Damaged(pub &'static str);
 
 /// Packs contributions. `golden` are the record's golden values: what is equal to them is not written twice.
 pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[Value]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 * contributions.len() + 2);
+    let mut out = Vec::with_capacity(256 * contributions.len() + 2);
     out.push(2);
     put_varint(&mut out, contributions.len() as u64);
     for contribution in contributions {

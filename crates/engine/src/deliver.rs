@@ -67,7 +67,7 @@ pub fn map(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &st
     }
     let received = delivery.as_of.unwrap_or_else(|| store.clock());
     let policy = import::policy(catalogue, delivery.profile.as_deref(), NO_JOB)?;
-    let context = JobContext { rules: rules.clone(), tenant: delivery.tenant.clone(), source: index, policy, received };
+    let context = JobContext { rules: rules.clone(), tenant: delivery.tenant.clone(), source: index, policy, received, met: Arc::default() };
     let (size, name) = (whole.len() as u64, Some(syntax.name().to_owned()));
     let file = JobFile { path: delivery.name.clone(), size, modified: received, syntax: name, compressed: false, part: None };
     let slice = Slice { length: size, is_last: true, ..Slice::default() };

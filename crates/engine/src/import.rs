@@ -183,6 +183,7 @@ pub(crate) fn context(rules: &Arc<Rules>, job: &Job) -> Result<JobContext> {
         source,
         policy: policy(catalogue, job.profile.as_deref(), job.id)?,
         received,
+        met: Arc::default(),
     })
 }
 
@@ -357,7 +358,8 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
     let job = JobId::MAX >> 1;
     let received = request.as_of.or_else(|| files.first().map(|file| file.modified)).unwrap_or_else(|| store.clock());
     let policy = policy(catalogue, profile.as_deref(), job)?;
-    let context = JobContext { rules: Arc::new(Rules::new(catalogue)), tenant: request.tenant.clone(), source, policy, received };
+    let context =
+        JobContext { rules: Arc::new(Rules::new(catalogue)), tenant: request.tenant.clone(), source, policy, received, met: Arc::default() };
     let mut trial = Trial { context, store, files: &files, written: HashMap::new(), taken: HashMap::new() };
     let mut preview = Preview { files: files.clone(), ..Preview::default() };
     split::split(&files, &catalogue.sources[source], CHUNK_DOCUMENTS, Progress::default(), |chunks, _| {

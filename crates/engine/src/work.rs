@@ -27,8 +27,10 @@ const FIRST_DELAY: u64 = 1;
 pub const LEASE_SECONDS: u64 = 60;
 /// Chunks of one job leased at once.
 const LEASE_CHUNKS: usize = 32;
-/// Documents of mapped chunks that a worker leaves to the store while it goes on.
+/// Documents of mapped chunks that a worker leaves to the store while it goes on, until they are written.
 const IN_FLIGHT: u64 = 6_000;
+/// The same, until they are committed.
+const UNCOMMITTED: u64 = 50_000;
 /// How much nicer than others threads are that yield: they get a tenth of a processor that others want.
 const BEHIND: i32 = 10;
 /// The same of those that do not: who writes is one, and all of them wait for it in the end.
@@ -164,8 +166,7 @@ struct Leases {
 
 /// A chunk on its way into the store.
 struct InFlight {
-    lease: Fence,
-    attempt: u32,
+    lease: Lease,
     documents: u64,
     tenant: Tenant,
     counts: Counts,
@@ -346,23 +347,40 @@ impl<'c> Crew<'c> {
                 self.finish(oldest)?;
                 continue;
             };
-            let began = Instant::now();
-            // a chunk that panics fails like any other
-            let processed = std::panic::catch_unwind(AssertUnwindSafe(|| self.process(&lease)));
-            match processed.unwrap_or_else(|_| Err(EngineError::Wrong("the chunk made the program panic".into()))) {
-                Ok(Ready { unit, documents, counts }) => {
-                    let tenant = unit.tenant().clone();
-                    let pending = self.store.submit(unit, Urgency::Bulk);
-                    in_flight.push_back(InFlight { lease: fence(&lease), attempt: lease.attempt, documents, tenant, counts, began, pending });
-                }
-                Err(EngineError::Store(error)) if !self.is_of_chunk(&error) => return Err(error.into()),
-                Err(error) => self.give_back(fence(&lease), lease.attempt, &error.to_string())?,
-            }
-            while in_flight.iter().map(|chunk| chunk.documents).sum::<u64>() >= IN_FLIGHT
+            in_flight.extend(self.submit(lease)?);
+            while in_flight.front().is_some_and(|oldest| oldest.pending.is_answered())
                 && let Some(oldest) = in_flight.pop_front()
             {
                 self.finish(oldest)?;
             }
+            let mut unwritten: u64 = 0;
+            for chunk in in_flight.iter_mut().rev() {
+                unwritten += if chunk.pending.is_written() { 0 } else { chunk.documents };
+                if unwritten > IN_FLIGHT {
+                    chunk.pending.wait_until_written();
+                }
+            }
+            while in_flight.iter().map(|chunk| chunk.documents).sum::<u64>() >= UNCOMMITTED
+                && let Some(oldest) = in_flight.pop_front()
+            {
+                self.finish(oldest)?;
+            }
+        }
+    }
+
+    /// Makes what is to be written of a chunk, and leaves it to the store.
+    fn submit(&self, lease: Lease) -> Result<Option<InFlight>> {
+        let began = Instant::now();
+        // a chunk that panics fails like any other
+        let processed = std::panic::catch_unwind(AssertUnwindSafe(|| self.process(&lease)));
+        match processed.unwrap_or_else(|_| Err(EngineError::Wrong("the chunk made the program panic".into()))) {
+            Ok(Ready { unit, documents, counts }) => {
+                let tenant = unit.tenant().clone();
+                let pending = self.store.submit(unit, Urgency::Bulk);
+                Ok(Some(InFlight { lease, documents, tenant, counts, began, pending }))
+            }
+            Err(EngineError::Store(error)) if !self.is_of_chunk(&error) => Err(error.into()),
+            Err(error) => self.give_back(&lease, &error.to_string()).map(|()| None),
         }
     }
 
@@ -407,11 +425,13 @@ impl<'c> Crew<'c> {
                 let (job, took) = (Some(chunk.lease.chunk.job), chunk.began.elapsed());
                 let stage = Stage { name: "chunk", tenant: chunk.tenant, job, counts: chunk.counts, answered: 0, rows: receipt.rows, took };
                 (self.tell)(Event::Stage(stage));
-                self.let_go(chunk.lease)
+                self.let_go(fence(&chunk.lease))
             }
+            // another one of its transaction has failed
+            Err(StoreError::Undone) => self.submit(chunk.lease)?.map_or(Ok(()), |again| self.finish(again)),
             // another worker has it, or the job was cancelled: nothing was written, nothing is lost
-            Err(StoreError::Fenced(_)) => self.let_go(chunk.lease),
-            Err(error) if self.is_of_chunk(&error) => self.give_back(chunk.lease, chunk.attempt, &error.to_string()),
+            Err(StoreError::Fenced(_)) => self.let_go(fence(&chunk.lease)),
+            Err(error) if self.is_of_chunk(&error) => self.give_back(&chunk.lease, &error.to_string()),
             Err(error) => Err(error.into()),
         }
     }
@@ -422,8 +442,8 @@ impl<'c> Crew<'c> {
         matches!(error, StoreError::Other(_) | StoreError::Damaged(_)) || (self.only.is_none() && matches!(error, StoreError::Slow(_)))
     }
 
-    fn give_back(&self, own: Fence, attempt: u32, reason: &str) -> Result<()> {
-        let delay = FIRST_DELAY << (2 * attempt.saturating_sub(1)).min(12);
+    fn give_back(&self, lease: &Lease, reason: &str) -> Result<()> {
+        let (own, delay) = (fence(lease), FIRST_DELAY << (2 * lease.attempt.saturating_sub(1)).min(12));
         self.store.release(own, reason, delay, MOST_ATTEMPTS)?;
         self.let_go(own)
     }

@@ -94,12 +94,30 @@ struct Schedule {
     sizes: Vec<usize>,
     /// Decides the order of commits.
     order: Vec<u16>,
-    /// Whether a chunk reads the store before any other is committed, rather than right before its own commit.
-    early: Vec<bool>,
+    /// When a chunk reads the store.
+    reads: Vec<Reads>,
     /// Whether chunks are handed to the store all at once, so that they share a transaction.
     together: bool,
     /// Whether all of it is written while somebody waits, without a job, and whether what is stored is read before.
     at_once: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// Before any other chunk is committed.
+    Early,
+    /// Right before its own commit.
+    Late,
+    /// Not at all, where that may be.
+    Never,
+}
+
+impl Reads {
+    fn consolidate(self, chunk: &mut MappedChunk, store: &dyn Store) {
+        let read = if self == Self::Never && chunk.goes_unread() { chunk.consolidate_unread(store) } else { chunk.consolidate(store) };
+        read.expect("consolidated");
+        chunk.prepare();
+    }
 }
 
 /// What a delivery was written as.
@@ -110,7 +128,7 @@ enum Ran {
 
 impl Schedule {
     fn one_chunk() -> Self {
-        Self { sizes: vec![usize::MAX], order: vec![0], early: vec![false], together: false, at_once: None }
+        Self { sizes: vec![usize::MAX], order: vec![0], reads: vec![Reads::Late], together: false, at_once: None }
     }
 }
 
@@ -160,7 +178,7 @@ impl Desk {
     fn context(&self, tenant: &Tenant, delivery: &Delivery, job: JobId) -> JobContext {
         let policy = Policy { job, matched: delivery.matched, unmatched: delivery.unmatched };
         let rules = Arc::new(Rules::new(&self.catalogue));
-        JobContext { rules, tenant: tenant.clone(), source: delivery.source, policy, received: delivery.as_of * SECOND }
+        JobContext { rules, tenant: tenant.clone(), source: delivery.source, policy, received: delivery.as_of * SECOND, met: Arc::default() }
     }
 
     /// Writes a delivery in one unit, as `stook_engine::deliver` does.
@@ -171,12 +189,7 @@ impl Desk {
         let input = ChunkInput { slice: &slice, file: &file, bytes: Some(text.into()) };
         let context = self.context(tenant, delivery, NO_JOB);
         let mut chunk = MappedChunk::map(&context, self.store(0), &input, None).expect("mapped");
-        if reads || !chunk.goes_unread() {
-            chunk.consolidate(self.store(0)).expect("consolidated");
-        } else {
-            chunk.consolidate_unread(self.store(0)).expect("consolidated");
-        }
-        chunk.prepare();
+        if reads { Reads::Late } else { Reads::Never }.consolidate(&mut chunk, self.store(0));
         let pending = self.store(0).submit(Box::new(chunk), Urgency::Interactive);
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let (_, mut unit) = runtime.block_on(pending.committed()).expect("written");
@@ -204,24 +217,22 @@ impl Desk {
         self.store(0).add_chunks(job, chunks, progress).expect("chunks");
         let context = self.context(tenant, delivery, job);
         let leases = self.store(0).lease(Some(job), 100, 600).expect("leases");
-        let mut mapped: Vec<(u16, bool, MappedChunk)> = Vec::new();
+        let mut mapped: Vec<(u16, Reads, MappedChunk)> = Vec::new();
         for (index, lease) in leases.iter().enumerate() {
             let input = ChunkInput { slice: &lease.slice, file: &file, bytes: None };
             let fence = Fence { chunk: lease.chunk, token: lease.token };
             let mut chunk = MappedChunk::map(&context, self.store(index), &input, Some(fence)).expect("mapped");
-            let early = schedule.early[index % schedule.early.len()];
-            if early {
-                chunk.consolidate(self.store(index)).expect("consolidated");
-                chunk.prepare();
+            let reads = schedule.reads[index % schedule.reads.len()];
+            if reads == Reads::Early {
+                reads.consolidate(&mut chunk, self.store(index));
             }
-            mapped.push((schedule.order[index % schedule.order.len()], early, chunk));
+            mapped.push((schedule.order[index % schedule.order.len()], reads, chunk));
         }
         mapped.sort_by_key(|(place, ..)| *place);
         let mut waiting = Vec::new();
-        for (turn, (_, early, mut chunk)) in mapped.into_iter().enumerate() {
-            if !early {
-                chunk.consolidate(self.store(turn)).expect("consolidated");
-                chunk.prepare();
+        for (turn, (_, reads, mut chunk)) in mapped.into_iter().enumerate() {
+            if reads != Reads::Early {
+                reads.consolidate(&mut chunk, self.store(turn));
             }
             if schedule.together {
                 waiting.push(self.store(turn).submit(Box::new(chunk), Urgency::Bulk));
@@ -448,11 +459,11 @@ fn schedule() -> impl Strategy<Value = Schedule> {
     (
         sizes,
         prop::collection::vec(any::<u16>(), 7),
-        prop::collection::vec(any::<bool>(), 7),
+        prop::collection::vec(prop_oneof![Just(Reads::Early), Just(Reads::Late), Just(Reads::Never)], 7),
         any::<bool>(),
         prop::option::weighted(0.3, any::<bool>()),
     )
-        .prop_map(|(sizes, order, early, together, at_once)| Schedule { sizes, order, early, together, at_once })
+        .prop_map(|(sizes, order, reads, together, at_once)| Schedule { sizes, order, reads, together, at_once })
 }
 
 fn describe(history: &[Delivery]) -> String {
@@ -525,10 +536,10 @@ fn every_order_of_four_chunks_counts_the_same() {
         let wanted = expected(&DESK.catalogue, &history);
         for desk in [Some(&*DESK), SERVER_DESK.as_ref()].into_iter().flatten() {
             for order in orders(4) {
-                for (early, together) in [(false, false), (true, false), (true, true)] {
-                    let schedule = Schedule { sizes: vec![1], order: order.clone(), early: vec![early], together, at_once: None };
+                for (reads, together) in [(Reads::Late, false), (Reads::Early, false), (Reads::Early, true), (Reads::Never, true)] {
+                    let schedule = Schedule { sizes: vec![1], order: order.clone(), reads: vec![reads], together, at_once: None };
                     let seen = desk.run_all(&history, &vec![schedule; history.len()]);
-                    assert_eq!(seen, wanted, "order {order:?}, early {early}, together {together}\n{}", describe(&history));
+                    assert_eq!(seen, wanted, "order {order:?}, reads {reads:?}, together {together}\n{}", describe(&history));
                 }
             }
         }
@@ -546,7 +557,7 @@ fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
         let history = [deliver(1, vec![doc("p", true)]), deliver(2, vec![doc("p", true), living])];
         let wanted = expected(&DESK.catalogue, &history);
         for order in orders(2) {
-            let schedule = Schedule { sizes: vec![1], order, early: vec![false], together: false, at_once: None };
+            let schedule = Schedule { sizes: vec![1], order, reads: vec![Reads::Late], together: false, at_once: None };
             assert_eq!(DESK.run_all(&history, &[schedule.clone(), schedule.clone()]), wanted, "{schedule:?}\n{}", describe(&history));
         }
     }

@@ -37,6 +37,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::Damaged;
 use stook_catalogue::value::{SmolStr, Value};
 use tag::{Given, Tag, Tagging, Tags};
+use tokio::sync::oneshot::{self, Receiver, Sender};
 use vitals::Vitals;
 
 /// The tenant of a store used by one owner.
@@ -91,6 +92,9 @@ pub enum StoreError {
     /// Another transaction holds the record, and the unit does not wait.
     #[error("another transaction is changing the record")]
     Held,
+    /// The unit was written, and then another one of the same transaction failed; nothing of it is there.
+    #[error("the transaction was undone")]
+    Undone,
     /// No space is left.
     #[error("the disk is full; free some space, then go on with `stook import --resume JOB`")]
     Full,
@@ -495,6 +499,11 @@ pub trait Unit: Send {
     fn journal(&mut self) -> Option<&ChunkJournal> {
         None
     }
+    /// Whether who submitted the unit makes it again where it is answered with [`StoreError::Undone`]: then it need not be kept
+    /// until what it has written is committed.
+    fn is_made_again(&self) -> bool {
+        false
+    }
 }
 
 /// Edges of targets that start between bounds: which link, the targets with their bounds, what was found.
@@ -557,11 +566,40 @@ pub struct Receipt {
 pub type Trees = Vec<(String, Vec<u8>)>;
 
 /// A unit on its way; [`Pending::wait`] blocks until it is committed, [`Pending::committed`] does not block. The unit itself comes
-/// back with the answer, so that giving back its memory is not the writer's work.
-pub struct Pending(pub tokio::sync::oneshot::Receiver<Answered>);
+/// back, with the answer or before, so that giving back its memory is not the writer's work.
+pub struct Pending {
+    written: Option<Receiver<Box<dyn Unit>>>,
+    answer: Receiver<Answered>,
+}
 
-/// The answer to a unit, and the unit if it came so far.
+/// The answer to a unit, and the unit if it came so far and was not given back before.
 pub type Answered = (Result<Receipt>, Option<Box<dyn Unit>>);
+
+/// Where the store answers a unit.
+pub struct Answer {
+    written: Option<Sender<Box<dyn Unit>>>,
+    answer: Sender<Answered>,
+}
+
+impl Answer {
+    /// For one unit.
+    pub fn new() -> (Self, Pending) {
+        let ((written, is_written), (answer, answered)) = (oneshot::channel(), oneshot::channel());
+        (Self { written: Some(written), answer }, Pending { written: Some(is_written), answer: answered })
+    }
+
+    /// Gives a unit back that is written but not committed.
+    pub fn give_back(&mut self, unit: Box<dyn Unit>) {
+        if let Some(written) = self.written.take() {
+            let _ = written.send(unit);
+        }
+    }
+
+    /// What came of it; it does not matter whether somebody is still waiting.
+    pub fn send(self, result: Result<Receipt>, unit: Option<Box<dyn Unit>>) {
+        let _ = self.answer.send((result, unit));
+    }
+}
 
 impl Pending {
     /// Waits until the unit is committed.
@@ -569,7 +607,7 @@ impl Pending {
     /// # Errors
     /// When it was not written.
     pub fn wait(self) -> Result<Receipt> {
-        self.0.blocking_recv().map_err(|_| closed())?.0
+        self.answer.blocking_recv().map_err(|_| closed())?.0
     }
 
     /// Ends when the unit is committed; it tells what became of it.
@@ -577,8 +615,29 @@ impl Pending {
     /// # Errors
     /// When it was not written.
     pub async fn committed(self) -> Result<(Receipt, Box<dyn Unit>)> {
-        let (result, unit) = self.0.await.map_err(|_| closed())?;
+        let (result, unit) = self.answer.await.map_err(|_| closed())?;
         Ok((result?, unit.ok_or_else(closed)?))
+    }
+
+    /// Whether [`Pending::wait`] would not block.
+    pub fn is_answered(&self) -> bool {
+        !self.answer.is_empty()
+    }
+
+    /// Gives back the memory of a unit that is written, and says whether it is.
+    pub fn is_written(&mut self) -> bool {
+        let waits = self.written.as_mut().is_some_and(|written| matches!(written.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+        if !waits {
+            self.written = None;
+        }
+        !waits
+    }
+
+    /// The same, when it is.
+    pub fn wait_until_written(&mut self) {
+        if let Some(written) = self.written.take() {
+            let _ = written.blocking_recv();
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{EngineError, Result, split};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{Matched, Replaces, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
@@ -37,6 +37,37 @@ pub struct JobContext {
     pub policy: Policy,
     /// The time of the delivery, in microseconds.
     pub received: i64,
+    /// Whether its documents are about records that are there.
+    pub met: Arc<Met>,
+}
+
+/// How many of the records that a job's documents are about were there, by collection. Where next to none is, chunks are written
+/// without asking for theirs first: the store says which there are, and they are decided again. A question for a record that is
+/// not there reads a page of the index of keys as well as one for a record that is.
+#[derive(Debug, Default)]
+pub struct Met(Mutex<HashMap<usize, (u64, u64)>>);
+
+impl Met {
+    /// Records after which it is known.
+    const ENOUGH: u64 = 500;
+    /// Records after which older ones count half.
+    const MANY: u64 = 20_000;
+    /// Of so many one may be there.
+    const SELDOM: u64 = 50;
+
+    fn note(&self, collection: usize, about: usize, there: usize) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(collection).or_default();
+        *known = (known.0 + about as u64, known.1 + there as u64);
+        if known.0 > Self::MANY {
+            *known = (known.0 / 2, known.1 / 2);
+        }
+    }
+
+    fn is_seldom(&self, collection: usize) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&collection).is_some_and(|(about, there)| *about >= Self::ENOUGH && there * Self::SELDOM <= *about)
+    }
 }
 
 /// In the journal, for documents that reached none of several collections.
@@ -186,7 +217,16 @@ impl MappedChunk {
     /// # Errors
     /// When the store fails.
     pub fn consolidate(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
-        self.consolidate_with(Some(store), |tenant, collection, keys, detail| store.read(tenant, collection, keys, detail))
+        let (met, may_go_unread) = (self.context.met.clone(), self.goes_unread());
+        self.consolidate_with(Some(store), |tenant, collection, keys, detail| {
+            if may_go_unread && met.is_seldom(collection) {
+                met.note(collection, keys.len(), 0);
+                return Ok(vec![None; keys.len()]);
+            }
+            let found = store.read(tenant, collection, keys, detail)?;
+            met.note(collection, keys.len(), found.iter().flatten().count());
+            Ok(found)
+        })
     }
 
     /// Whether [`MappedChunk::consolidate_unread`] is a help: not where documents of what is not there are not written.
@@ -414,6 +454,8 @@ impl MappedChunk {
 
     /// Makes everything ready that the store will ask for, so that the writer has nothing to compute.
     pub fn prepare(&mut self) {
+        // what records were has been told
+        self.decisions.values_mut().for_each(|decision| decision.before = None);
         self.writes = self.take_writes(|_| true);
         self.journal = Some(self.build_journal());
     }
@@ -592,6 +634,7 @@ impl Unit for MappedChunk {
         self.journal = None;
         let mut again: BTreeSet<(usize, Key)> = BTreeSet::new();
         for conflict in conflicts {
+            self.context.met.note(conflict.collection, 0, usize::from(conflict.record.is_some()));
             again.insert((conflict.collection, conflict.key.clone()));
             self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)), true)?;
         }
@@ -668,5 +711,9 @@ impl Unit for MappedChunk {
             self.journal = Some(self.build_journal());
         }
         self.journal.as_ref()
+    }
+
+    fn is_made_again(&self) -> bool {
+        self.fence.is_some()
     }
 }

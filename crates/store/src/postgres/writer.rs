@@ -12,7 +12,7 @@ use super::tables::Tables;
 use super::{Clock, begin, work};
 use crate::queue::JobId;
 use crate::vitals::Written;
-use crate::{Answered, Conflict, Logged, Pending, Receipt, RecordWrite, Settling, StoreError, Tenant, Unit, Urgency};
+use crate::{Answer, Conflict, Logged, Pending, Receipt, RecordWrite, Settling, StoreError, Tenant, Unit, Urgency};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -20,12 +20,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stook_catalogue::key::Key;
-use tokio::sync::oneshot::{self, Sender};
 
 struct Request {
     since: Instant,
     unit: Box<dyn Unit>,
-    answer: Sender<Answered>,
+    answer: Answer,
 }
 
 impl Request {
@@ -128,14 +127,14 @@ impl Writer {
 
     /// Puts a unit in line.
     pub fn run(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
-        let (answer, pending) = oneshot::channel();
+        let (answer, pending) = Answer::new();
         let line = match urgency {
             Urgency::Bulk => Line::Bulk,
             Urgency::Interactive if is_on_its_own(&*unit) => Line::Alone,
             Urgency::Interactive => Line::Together,
         };
         self.shared.put(line, Request { since: Instant::now(), unit, answer });
-        Pending(pending)
+        pending
     }
 }
 
@@ -223,7 +222,7 @@ impl Shared {
             Ok((receipt, sizes)) => (Ok(receipt), sizes),
             Err(trouble) => (Err(StoreError::from(trouble)), Vec::new()),
         };
-        let _ = answer.send((result, Some(unit)));
+        answer.send(result, Some(unit));
         bench.count(sizes);
     }
 
@@ -235,14 +234,14 @@ impl Shared {
         match written {
             Ok((receipt, sizes)) => {
                 for (Request { unit, answer, .. }, rows) in requests.into_iter().zip(rows) {
-                    let _ = answer.send((Ok(Receipt { rows: rows.get(), ..receipt }), Some(unit)));
+                    answer.send(Ok(Receipt { rows: rows.get(), ..receipt }), Some(unit));
                 }
                 bench.count(sizes);
             }
             // they may have been written
             Err(Trouble::Unknown(reason)) => {
                 for Request { unit, answer, .. } in requests {
-                    let _ = answer.send((Err(Trouble::Unknown(reason.clone()).into()), Some(unit)));
+                    answer.send(Err(Trouble::Unknown(reason.clone()).into()), Some(unit));
                 }
             }
             Err(_) => requests.into_iter().for_each(|request| self.put(Line::Alone, request)),

@@ -53,7 +53,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { wait: 30, writer_cache: 96 << 20, reader_cache: 8 << 20, group_rows: 10_000, read_only: false }
+        Self { wait: 30, writer_cache: 96 << 20, reader_cache: 8 << 20, group_rows: 30_000, read_only: false }
     }
 }
 
@@ -414,9 +414,9 @@ impl Store for SqliteStore {
 
     fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
         let Some(writer) = &self.writer else {
-            let (sender, receiver) = tokio::sync::oneshot::channel();
-            let _ = sender.send((Err(StoreError::ReadOnly("it was opened for reading".into())), Some(unit)));
-            return Pending(receiver);
+            let (answer, pending) = Answer::new();
+            answer.send(Err(StoreError::ReadOnly("it was opened for reading".into())), Some(unit));
+            return pending;
         };
         writer.run(Work::Unit(unit), urgency)
     }

@@ -10,7 +10,6 @@ use crate::{
 };
 use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Statement, ToSql, params};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use stook_catalogue::definition::Collection;
@@ -148,18 +147,19 @@ pub fn read(
     let mut statement = connection.prepare_cached(&own.read_many[which]).map_err(failure)?;
     let wanted: Rc<Vec<Sql>> = Rc::new(keys.iter().map(|key| Sql::Text(key.as_str().to_owned())).collect());
     let mut rows = statement.query(params![wanted, tenant]).map_err(failure)?;
-    let mut found: HashMap<Key, StoredRecord> = HashMap::with_capacity(keys.len());
-    let mut count = 0;
+    let mut found: Vec<Option<StoredRecord>> = Vec::with_capacity(keys.len());
     while let Some(row) = rows.next().map_err(failure)? {
         let record = read_row(row, definition, detail)?;
-        found.insert(record.key.clone(), record);
-        count += 1;
+        // rows come in the order of the keys
+        let missing = keys[found.len()..].iter().position(|key| *key == record.key);
+        let missing = missing.ok_or_else(|| StoreError::Other(format!("record {:?} is not the next one that was asked for", record.key.as_str())))?;
+        found.resize_with(found.len() + missing, || None);
+        found.push(Some(record));
     }
     drop(rows);
     super::settle::searched(&statement);
-    // more rows than records: some key was asked for twice
-    let twice = count > found.len();
-    Ok(keys.iter().map(|key| if twice { found.get(key).cloned() } else { found.remove(key) }).collect())
+    found.resize_with(keys.len(), || None);
+    Ok(found)
 }
 
 fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<StoredRecord> {

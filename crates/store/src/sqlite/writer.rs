@@ -2,7 +2,8 @@
 //!
 //! Requests wait in two lines, interactive and bulk. A transaction takes bulk requests until it holds enough rows, the line
 //! stays empty for a moment, or an interactive request waits; interactive requests that wait together share a transaction. A
-//! request that fails takes nothing with it: the transaction is begun again without it. Answers are given after COMMIT, to whoever
+//! request that fails takes nothing with it: the transaction is begun again without it. Units of chunks are given back as soon as
+//! they are written, so that many fit into a transaction; they are made again where it is undone. Answers are given after COMMIT, to whoever
 //! waits when the log is on the disk. While others write, bulk requests have transactions of their own.
 
 use super::log::{Answering, Checkpoints, Durable};
@@ -10,7 +11,7 @@ use super::records;
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
 use crate::vitals::{Vitals, Written};
-use crate::{Answered, Change, Changed, Pending, Receipt, RecordWrite, Result, StoreError, Unit, Urgency, Watch};
+use crate::{Answer, Change, Changed, Pending, Receipt, RecordWrite, Result, StoreError, Unit, Urgency, Watch};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -19,7 +20,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::sync::oneshot::{self, Sender};
 
 /// Work inside a transaction.
 pub enum Work {
@@ -29,6 +29,8 @@ pub enum Work {
     Small(Small),
     /// A pass, and the records it has changed.
     Pass(Small, Arc<Mutex<Vec<Changed>>>),
+    /// A unit that is written and was given back: who submitted it makes it again where it is undone.
+    GivenBack,
 }
 
 impl Work {
@@ -36,7 +38,7 @@ impl Work {
     fn unit(self) -> Option<Box<dyn Unit>> {
         match self {
             Work::Unit(unit) => Some(unit),
-            Work::Small(_) | Work::Pass(..) => None,
+            Work::Small(_) | Work::Pass(..) | Work::GivenBack => None,
         }
     }
 
@@ -45,7 +47,7 @@ impl Work {
         let unit = match self {
             Work::Unit(unit) => unit,
             Work::Pass(_, changed) => return changed.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            Work::Small(_) => return Vec::new(),
+            Work::Small(_) | Work::GivenBack => return Vec::new(),
         };
         let changed = |write: &RecordWrite| Changed {
             tenant: unit.tenant().clone(),
@@ -60,12 +62,10 @@ impl Work {
 /// A function of the connection and the store's clock. It is called again when its transaction has to be begun again.
 pub type Small = Box<dyn FnMut(&Connection, i64) -> Result<Receipt> + Send>;
 
-type Answer = Sender<Answered>;
-
 /// Longest time a group of bulk requests collects.
-const GROUP_TIME: Duration = Duration::from_millis(250);
-/// Most bulk requests of a group: those who submit them wait for their answers before they go on.
-const GROUP_UNITS: usize = 20;
+const GROUP_TIME: Duration = Duration::from_millis(1000);
+/// Most bulk requests of a group.
+const GROUP_UNITS: usize = 100;
 /// While there were interactive requests so lately, the next one is soon to come: bulk groups are kept short.
 const RECENTLY: Duration = Duration::from_millis(50);
 /// Groups of interactive requests that may overtake a bulk request.
@@ -136,7 +136,7 @@ impl Writer {
 
     /// Puts work in line.
     pub fn run(&self, work: Work, urgency: Urgency) -> Pending {
-        let (answer, pending) = oneshot::channel();
+        let (answer, pending) = Answer::new();
         let request = Request { work, answer };
         if let Ok(mut lines) = self.shared.lines.lock() {
             match urgency {
@@ -145,7 +145,7 @@ impl Writer {
             }
         }
         self.shared.arrived.notify_one();
-        Pending(pending)
+        pending
     }
 
     /// Tells of commits from now on. Only the first who asks is told.
@@ -258,7 +258,7 @@ impl Worker {
 
     fn group(&mut self, first: Request, interactive: bool) {
         if let Err(error) = self.begin() {
-            let _ = first.answer.send((Err(error), first.work.unit()));
+            first.answer.send(Err(error), first.work.unit());
             return;
         }
         let started = Instant::now();
@@ -285,10 +285,10 @@ impl Worker {
                         changed.extend(work.changes());
                     }
                     rows += receipt.rows;
-                    done.push(Done { answer, receipt, work });
+                    done.push(Done::new(answer, receipt, work, interactive));
                 }
                 Err(error) => {
-                    let _ = answer.send((Err(error), work.unit()));
+                    answer.send(Err(error), work.unit());
                     let whole = if saves { self.check_open() } else { self.again_without_failed(&mut done) };
                     if let Err(error) = whole {
                         return refuse_all(done, &error);
@@ -347,6 +347,7 @@ impl Worker {
         let write = AssertUnwindSafe(|| match work {
             Work::Unit(unit) => records::write(&self.connection, &self.tables, &mut **unit, stamp),
             Work::Small(work) | Work::Pass(work, _) => work(&self.connection, stamp),
+            Work::GivenBack => Err(StoreError::Undone),
         });
         std::panic::catch_unwind(write).unwrap_or_else(|_| Err(StoreError::Other("a unit of work panicked".into())))
     }
@@ -356,14 +357,17 @@ impl Worker {
         if self.connection.is_autocommit() { Err(StoreError::Full) } else { Ok(()) }
     }
 
-    /// After work has failed: begins the transaction again and repeats what had succeeded in it. What
-    /// fails now is answered and left out in its turn.
+    /// After work has failed: begins the transaction again and repeats what had succeeded in it, but for units that were given
+    /// back. What fails now is answered and left out in its turn.
     fn again_without_failed(&mut self, done: &mut Vec<Done>) -> Result<()> {
         loop {
             if !self.connection.is_autocommit() {
                 self.connection.execute_batch("ROLLBACK").map_err(failure)?;
             } else if !done.is_empty() {
                 return Err(StoreError::Full);
+            }
+            for Done { answer, .. } in done.extract_if(.., |done| matches!(done.work, Work::GivenBack)) {
+                answer.send(Err(StoreError::Undone), None);
             }
             self.begin()?;
             let mut failed = None;
@@ -378,7 +382,7 @@ impl Worker {
             }
             let Some((place, error)) = failed else { return Ok(()) };
             let Done { answer, work, .. } = done.remove(place);
-            let _ = answer.send((Err(error), work.unit()));
+            answer.send(Err(error), work.unit());
         }
     }
 
@@ -425,19 +429,32 @@ struct Done {
 }
 
 impl Done {
+    /// A unit of a bulk group that can be made again is not kept until the group ends: the memory of many of them is worth more than
+    /// what is saved when one fails, which is seldom.
+    fn new(mut answer: Answer, receipt: Receipt, work: Work, interactive: bool) -> Self {
+        let work = match work {
+            Work::Unit(unit) if !interactive && unit.is_made_again() => {
+                answer.give_back(unit);
+                Work::GivenBack
+            }
+            work => work,
+        };
+        Self { answer, receipt, work }
+    }
+
     /// The answer, for whoever knows that the group is durable, or why not.
     fn when_durable(self) -> Answering {
         let Done { answer, receipt, work } = self;
         Box::new(move |synced| {
             let result = synced.map(|()| receipt).map_err(|error| StoreError::Other(format!("it is not known to be on the disk: {error}")));
-            let _ = answer.send((result, work.unit()));
+            answer.send(result, work.unit());
         })
     }
 }
 
 fn refuse_all(done: Vec<Done>, error: &StoreError) {
     for Done { answer, work, .. } in done {
-        let _ = answer.send((Err(again(error)), work.unit()));
+        answer.send(Err(again(error)), work.unit());
     }
 }
 

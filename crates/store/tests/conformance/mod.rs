@@ -159,6 +159,7 @@ macro_rules! conformance {
                 a_lease_that_has_run_out_is_taken_over_and_the_old_token_is_fenced,
                 a_fenced_unit_writes_nothing,
                 a_fenced_unit_does_not_disturb_those_beside_it,
+                units_that_are_given_back_are_written_once,
                 a_renewed_lease_is_not_taken_over,
                 only_leases_still_held_are_renewed,
                 a_lease_and_a_delay_last_as_long_as_was_said,

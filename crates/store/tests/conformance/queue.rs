@@ -1,7 +1,7 @@
 //! Jobs and their chunks: what waits is leased, done once, and accounted for.
 
 use super::support::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 use stook_store::journal::{ChunkJournal, Counts, Line, Outcome, pack};
 use stook_store::queue::*;
@@ -226,6 +226,35 @@ pub fn a_fenced_unit_does_not_disturb_those_beside_it(place: &Place) {
         let result = pending.wait();
         let fenced = slow.contains(lease);
         assert!(if fenced { matches!(result, Err(StoreError::Fenced(_))) } else { result.is_ok() }, "{result:?}");
+    }
+    let ended = job(&desk, id);
+    assert_eq!((ended.state, ended.counts.documents), (JobState::Completed, 120));
+    assert_eq!(desk.keys(desk.plan(vec![])).len(), 12);
+    assert_eq!(desk.store.marks(&desk.tenant, 100).expect("reading works").len(), 12);
+}
+
+pub fn units_that_are_given_back_are_written_once(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let id = job_of(&desk, 12);
+    let slow = lease(&desk, 4, 0);
+    let held = lease(&desk, 12, 60);
+    let submit = |lease: &Lease| {
+        let unit = chunk_work(&desk, lease, Outcome::Created).mark(1, &lease.token.to_string()).made_again();
+        desk.store.submit(Box::new(unit), Urgency::Bulk)
+    };
+    let mut submitted: VecDeque<(&Lease, Pending)> = VecDeque::new();
+    for (number, own) in held.iter().enumerate() {
+        submitted.extend(slow.get(number).into_iter().chain([own]).map(|lease| (lease, submit(lease))));
+    }
+    while let Some((lease, mut pending)) = submitted.pop_front() {
+        // given back or answered
+        pending.wait_until_written();
+        assert!(pending.is_written());
+        match pending.wait() {
+            Err(StoreError::Undone) => submitted.push_back((lease, submit(lease))),
+            result if slow.contains(lease) => assert!(matches!(result, Err(StoreError::Fenced(_))), "{result:?}"),
+            result => assert!(result.is_ok(), "{result:?}"),
+        }
     }
     let ended = job(&desk, id);
     assert_eq!((ended.state, ended.counts.documents), (JobState::Completed, 120));

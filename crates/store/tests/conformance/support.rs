@@ -145,6 +145,7 @@ pub struct Work {
     call: Option<(Call, Vec<u8>)>,
     log: Vec<Logged>,
     hurries: bool,
+    made_again: bool,
     told: Arc<Mutex<Told>>,
 }
 
@@ -160,6 +161,7 @@ impl Work {
             call: None,
             log: Vec::new(),
             hurries: false,
+            made_again: false,
             told: Arc::default(),
         }
     }
@@ -197,6 +199,12 @@ impl Work {
 
     pub fn without_waiting(mut self) -> Self {
         self.hurries = true;
+        self
+    }
+
+    /// The test makes it again where it is undone.
+    pub fn made_again(mut self) -> Self {
+        self.made_again = true;
         self
     }
 
@@ -295,6 +303,10 @@ impl Unit for Work {
 
     fn journal(&mut self) -> Option<&ChunkJournal> {
         self.journal.as_ref()
+    }
+
+    fn is_made_again(&self) -> bool {
+        self.made_again
     }
 }
 
