@@ -361,7 +361,7 @@ impl MappedChunk {
             let Some(AtOnce { values, targets, ranges }) = settled else { continue };
             let Some((_, Change::Put(content))) = &mut decision.write else { continue };
             content.indexed_stay &= indexed_stay(&rules.catalogue.collections[collection], &content.golden, &values);
-            content.golden = values.into();
+            content.golden = values;
             decision.after = Some(content.golden.clone());
             decision.settled = true;
             for target in targets {

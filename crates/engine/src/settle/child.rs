@@ -29,7 +29,7 @@ impl Work<'_> {
             desk.wait_for_new()?;
             golden = self.settled(desk, collection, &read)?;
         }
-        let stale = read.iter().zip(&golden).filter(|(record, golden)| record.golden != **golden);
+        let stale = read.iter().zip(&golden).filter(|(record, golden)| *record.golden != ***golden);
         let keys: Vec<Key> = stale.map(|(record, _)| record.key.clone()).collect();
         if keys.is_empty() {
             return Ok(());
@@ -43,8 +43,8 @@ impl Work<'_> {
     }
 
     /// The values of records as they must be.
-    fn settled(&mut self, desk: &mut dyn Inside, collection: usize, records: &[StoredRecord]) -> Result<Vec<Vec<Value>>> {
-        let mut golden: Vec<Vec<Value>> = records.iter().map(|record| record.golden.clone()).collect();
+    fn settled(&mut self, desk: &mut dyn Inside, collection: usize, records: &[StoredRecord]) -> Result<Vec<Arc<[Value]>>> {
+        let mut golden: Vec<Arc<[Value]>> = records.iter().map(|record| Arc::from(&*record.golden)).collect();
         let own = &self.rules.relations[collection];
         self.missing = false;
         for link in &own.finds {
@@ -58,7 +58,7 @@ impl Work<'_> {
     }
 
     /// Takes the values of settled fields with expressions.
-    fn take(&mut self, desk: &mut dyn Inside, collection: usize, golden: &mut [Vec<Value>]) -> Result<()> {
+    fn take(&mut self, desk: &mut dyn Inside, collection: usize, golden: &mut [Arc<[Value]>]) -> Result<()> {
         let own = &self.rules.relations[collection];
         let mut targets: HashMap<usize, HashMap<Key, Vec<Value>>> = HashMap::new();
         for index in &own.from {
@@ -74,7 +74,7 @@ impl Work<'_> {
             targets.insert(*index, there.map(|record| (record.key, record.golden)).collect());
         }
         for values in golden {
-            read_through(self.rules, self.evaluator, collection, values, &|link, key| targets.get(&link)?.get(key).map(Vec::as_slice));
+            read_through(self.rules, self.evaluator, collection, Arc::make_mut(values), &|link, key| targets.get(&link)?.get(key).map(Vec::as_slice));
         }
         Ok(())
     }
@@ -136,7 +136,7 @@ type Between<'b> = dyn FnMut(u32, &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> +
 pub type Written<'w, 't> = dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>> + 'w;
 
 /// Finds the targets of one link for all children at once; returns what was read for it, and for which of them.
-fn find(rules: &Rules, evaluator: &Evaluator, link: usize, golden: &mut [Vec<Value>], between: &mut Between<'_>) -> Result<(ReadRange, Vec<bool>)> {
+fn find(rules: &Rules, evaluator: &Evaluator, link: usize, golden: &mut [Arc<[Value]>], between: &mut Between<'_>) -> Result<(ReadRange, Vec<bool>)> {
     let link = &rules.catalogue.links[link];
     let LinkRule::Same { overlap, .. } = &link.rule else { return Ok((ReadRange::default(), vec![false; golden.len()])) };
     let wanted: Vec<Option<Sought>> = golden.iter().map(|values| sought(rules, evaluator, link, values)).collect();
@@ -156,7 +156,7 @@ fn find(rules: &Rules, evaluator: &Evaluator, link: usize, golden: &mut [Vec<Val
             let near = tuples.iter().filter_map(|tuple| candidates.get(tuple.as_str()));
             near.filter_map(|own| nearest(own, overlap.as_ref(), *span)).min()
         });
-        values[link.field] = best.map_or(Value::Null, |(.., key)| Value::text(key));
+        Arc::make_mut(values)[link.field] = best.map_or(Value::Null, |(.., key)| Value::text(key));
     }
     let looked = wanted.iter().map(Option::is_some).collect();
     Ok((ReadRange { link: link.targets(), ranges, edges }, looked))
@@ -182,7 +182,7 @@ fn sought(rules: &Rules, evaluator: &Evaluator, link: &Link, values: &[Value]) -
 /// A record that needs no pass: its settled values, and what they follow from.
 pub struct AtOnce {
     /// All its values.
-    pub values: Vec<Value>,
+    pub values: Arc<[Value]>,
     /// Linked records.
     pub targets: Vec<(usize, Key)>,
     /// Ranges in which targets were looked for, by their places in the reliance.
@@ -204,7 +204,7 @@ pub fn at_once<'t>(
     reliance: &mut Reliance,
 ) -> Result<Vec<Option<AtOnce>>> {
     let own = &rules.relations[collection];
-    let mut golden: Vec<Vec<Value>> = records.iter().map(|values| values.to_vec()).collect();
+    let mut golden: Vec<Arc<[Value]>> = records.iter().map(|values| Arc::from(*values)).collect();
     let mut ranges: Vec<Vec<usize>> = vec![Vec::new(); golden.len()];
     let mut waits = vec![false; golden.len()];
     for index in &own.finds {
@@ -212,7 +212,7 @@ pub fn at_once<'t>(
         let Some(store) = store else {
             for (values, waits) in golden.iter_mut().zip(&mut waits) {
                 *waits |= sought(rules, evaluator, link, values).is_some();
-                values[link.field] = Value::Null;
+                Arc::make_mut(values)[link.field] = Value::Null;
             }
             continue;
         };
@@ -253,7 +253,7 @@ pub fn at_once<'t>(
                 None => outside.get(&(to, key.clone()))?.as_deref(),
             }
         };
-        read_through(rules, evaluator, collection, &mut values, &target);
+        read_through(rules, evaluator, collection, Arc::make_mut(&mut values), &target);
         settled.push(Some(AtOnce { values, targets, ranges }));
     }
     Ok(settled)

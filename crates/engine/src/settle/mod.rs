@@ -256,8 +256,8 @@ impl Work<'_> {
     }
 
     /// Writes settled values that are new, and what follows from them.
-    fn settle(&mut self, collection: usize, stored: &StoredRecord, golden: Vec<Value>, by: By, jobs: &Jobs) {
-        if golden == stored.golden {
+    fn settle(&mut self, collection: usize, stored: &StoredRecord, golden: Arc<[Value]>, by: By, jobs: &Jobs) {
+        if golden[..] == stored.golden[..] {
             return;
         }
         for job in jobs {
@@ -278,11 +278,11 @@ impl Work<'_> {
 }
 
 /// A record's content with other golden values.
-fn content_of(stored: &StoredRecord, golden: Vec<Value>) -> Content {
+fn content_of(stored: &StoredRecord, golden: Arc<[Value]>) -> Content {
     Content {
         created_job: stored.created_job,
         alive: stored.alive,
-        golden: golden.into(),
+        golden,
         state: stored.state.clone(),
         state_set: stored.state_set.clone(),
         conflicts: stored.conflicts.clone(),

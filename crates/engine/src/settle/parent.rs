@@ -177,7 +177,7 @@ impl Work<'_> {
         let settled = StoredRecord { golden: golden.clone(), ..record.clone() };
         // a record that is brought into being in this pass is not in the store: it is settled when it is
         if self.writes.last().is_none_or(|write| write.collection != collection || write.key != *key) {
-            self.settle(collection, &record, golden, By::Parent, &wanted.jobs);
+            self.settle(collection, &record, golden.into(), By::Parent, &wanted.jobs);
         }
         Ok(Some(settled))
     }

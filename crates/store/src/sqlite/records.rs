@@ -275,7 +275,7 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
     let mut rows = 0;
     let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
     let mut refused: Vec<(usize, Key, usize, String)> = Vec::new();
-    let mut writer = Rows { connection, tables, tenant, stamp, insert: None };
+    let mut writer = Rows { connection, tables, tenant, stamp, statements: [const { None }; 3] };
     for write in writes {
         match writer.apply(write)? {
             Applied::Done => rows += 1,
@@ -357,11 +357,12 @@ struct Rows<'c> {
     tables: &'c Tables,
     tenant: i64,
     stamp: i64,
-    /// The statement that inserts into the collection written last: finding it anew for every row would cost a tenth.
-    insert: Option<(usize, CachedStatement<'c>)>,
+    /// The statements that write into the collection written last, see [`Rows::statement`]: finding them anew for every row, and the
+    /// memory for what is bound to them, would cost a tenth.
+    statements: [Option<(usize, CachedStatement<'c>)>; 3],
 }
 
-impl Rows<'_> {
+impl<'c> Rows<'c> {
     fn apply(&mut self, write: &RecordWrite) -> Result<Applied> {
         let (connection, tenant) = (self.connection, self.tenant);
         let own = &self.tables.collections[write.collection];
@@ -422,6 +423,20 @@ impl Rows<'_> {
         Ok(now.optional().map_err(failure)? == write.expect)
     }
 
+    /// A statement of a collection; it stays in its place until the next one is another collection's.
+    fn statement<'s>(
+        place: &'s mut Option<(usize, CachedStatement<'c>)>,
+        connection: &'c Connection,
+        collection: usize,
+        sql: &str,
+    ) -> Result<&'s mut Statement<'c>> {
+        let own = match place.take().filter(|(of, _)| *of == collection) {
+            Some(same) => same,
+            None => (collection, connection.prepare_cached(sql).map_err(failure)?),
+        };
+        Ok(&mut place.insert(own).1)
+    }
+
     fn put(&mut self, write: &RecordWrite, content: &Content) -> Result<Applied> {
         let (connection, tenant, stamp) = (self.connection, self.tenant, self.stamp);
         let own = &self.tables.collections[write.collection];
@@ -437,16 +452,10 @@ impl Rows<'_> {
         let state = pack_state(&content.state_set, collection);
         let conflicts = pack_conflicts(&content.conflicts, collection);
         let revision = write.expect.map_or(stamp, |version| stamp.max(version.revision + 1));
-        let mut update;
-        let statement: &mut Statement<'_> = if write.expect.is_some() {
-            update = connection.prepare_cached(if rest { &own.update_rest } else { &own.update }).map_err(failure)?;
-            &mut update
-        } else {
-            let insert = match self.insert.take().filter(|(collection, _)| *collection == write.collection) {
-                Some(same) => same,
-                None => (write.collection, connection.prepare_cached(&own.insert).map_err(failure)?),
-            };
-            &mut self.insert.insert(insert).1
+        let statement = match (write.expect, rest) {
+            (None, _) => Self::statement(&mut self.statements[0], connection, write.collection, &own.insert)?,
+            (Some(_), false) => Self::statement(&mut self.statements[1], connection, write.collection, &own.update)?,
+            (Some(_), true) => Self::statement(&mut self.statements[2], connection, write.collection, &own.update_rest)?,
         };
         let mut binder = Binder { statement, index: 0 };
         if write.expect.is_none() {
@@ -618,20 +627,22 @@ fn settle(connection: &Connection, tenant: i64, mut settling: Settling) -> Resul
     for link in &settling.forget {
         execute(connection, "DELETE FROM edges WHERE tenant = ? AND link = ?", params![tenant, link])?;
     }
+    let prepare = |sql: &str| connection.prepare_cached(sql).map_err(failure);
+    let put = "INSERT OR REPLACE INTO edges(tenant, link, target, grp, start, child, payload) VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let delete = "DELETE FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = ? AND start = ? AND child = ?";
+    let (mut put, mut delete) = (prepare(put)?, prepare(delete)?);
     for change in &settling.edges {
-        match change {
-            EdgeChange::Put(edge) => execute(
-                connection,
-                "INSERT OR REPLACE INTO edges(tenant, link, target, grp, start, child, payload) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str(), edge.payload],
-            )?,
-            EdgeChange::Delete(edge) => execute(
-                connection,
-                "DELETE FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = ? AND start = ? AND child = ?",
-                params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str()],
-            )?,
-        }
+        let done = match change {
+            EdgeChange::Put(edge) => {
+                put.execute(params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str(), edge.payload])
+            }
+            EdgeChange::Delete(edge) => {
+                delete.execute(params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str()])
+            }
+        };
+        done.map_err(failure)?;
     }
+    drop((put, delete));
     for id in &settling.answered {
         execute(connection, "DELETE FROM marks WHERE id = ? AND tenant = ?", params![id, tenant])?;
     }
