@@ -822,3 +822,34 @@ fn aggregates_are_also_told_by_source() {
         place.run(&["query", "thing | sum(twice)", "--by-source"]).exits(1).complains(&["`twice` is not what sources say"]);
     }
 }
+
+#[test]
+fn a_list_that_is_cut_off_behind_a_whole_document_is_not_a_whole_file() {
+    let definition = "\
+catalogue: list
+sources:
+  list: { format: json, records: '$.value[*]', as_of: meta.received, into: thing }
+collections:
+  thing: { key: id, fields: { id: text } }
+";
+    let place = Place::new(definition);
+    for (number, count) in [1_u64, 999, 1_000, 1_001, 2_500].into_iter().enumerate() {
+        let rows: Vec<String> = (0..count).map(|row| format!("{{\"id\": \"{number}-{row}\"}}")).collect();
+        let cut = format!("{{\"value\": [{}", rows.join(", "));
+        for (name, bytes) in [("list.json", cut.as_bytes().to_vec()), ("list.json.gz", gzip(cut.as_bytes()))] {
+            let file = place.file(&format!("{number}-{name}"), bytes);
+            let answer = place.run(&["import", &file, "--json"]).exits(2);
+            let job = answer.lines().pop().expect("the job is told at the end");
+            let counts = &job["counts"];
+            assert_eq!((&counts["documents"], &counts["failed"]), (&json!(count + 1), &json!(1)), "{job}");
+            let troubles = place.troubles(job["id"].as_u64().expect("a number"));
+            let told = troubles.last().expect("one is told");
+            assert_eq!((&told["record"], &told["offset"]), (&json!(count + 1), &json!(cut.len())), "{told}");
+            assert!(told["reasons"][0].as_str().is_some_and(|reason| reason.contains("there is no closing ]")), "{told}");
+        }
+        // the same, whole
+        let file = place.file(&format!("{number}-whole.json"), format!("{cut}]}}"));
+        let job = place.import(&[&file]);
+        assert_eq!((&job["counts"]["documents"], &job["counts"]["failed"]), (&json!(count), &json!(0)), "{job}");
+    }
+}

@@ -113,29 +113,33 @@ pub struct Documents<R> {
     prepared: PreparedHead,
     /// Set while an overlong document is thrown away: where it began.
     discarding: Option<u64>,
+    /// Whether the file ends where the input does.
+    to_end: bool,
 }
 
-/// Calls `visit` with every document of `bytes`, which are all there is, and is otherwise [`Documents`] without a copy.
+/// Calls `visit` with every document of `bytes`, which are all there is, and is otherwise [`Documents`] without a copy. With `to_end`
+/// the file ends behind them.
 ///
 /// # Errors
 /// What `visit` says.
 pub fn each<'b, E>(
     bytes: &'b [u8],
     mut scanner: Scanner,
-    mut number: u64,
-    offset: u64,
+    (mut number, offset, to_end): (u64, u64, bool),
     mut visit: impl FnMut(Found, &'b [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut prepared = PreparedHead::new(&scanner);
     let mut at = if offset == 0 && number == 0 && bytes.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
     loop {
         let (range, next, problem) = match scanner.step(&bytes[at..], true) {
-            Step::End | Step::More => return Ok(()),
-            Step::Skip(0) if at == bytes.len() => return Ok(()),
-            Step::Skip(length) => {
+            Step::Skip(length) if length > 0 || at < bytes.len() => {
                 at += length;
                 continue;
             }
+            Step::End | Step::More | Step::Skip(_) => match scanner.ends_early().filter(|_| to_end) {
+                Some(reason) => (0..0, 0, Some(reason)),
+                None => return Ok(()),
+            },
             Step::Document { bytes, next } => (bytes, next, None),
             Step::Problem { bytes, next, reason } => (bytes, next, Some(reason)),
         };
@@ -149,13 +153,13 @@ pub fn each<'b, E>(
 impl<R: Read> Documents<R> {
     /// Starts at the beginning of a file.
     pub fn new(input: R, syntax: Syntax, records: Option<&str>) -> Self {
-        Self::with_scanner(input, Scanner::new(syntax, records), 0, 0)
+        Self::with_scanner(input, Scanner::new(syntax, records), (0, 0, true))
     }
 
-    /// Starts in the middle, after `number` documents, at `offset`.
-    pub fn with_scanner(input: R, scanner: Scanner, number: u64, offset: u64) -> Self {
+    /// Starts in the middle, after `number` documents, at `offset`. With `to_end` the file ends where the input does.
+    pub fn with_scanner(input: R, scanner: Scanner, (number, offset, to_end): (u64, u64, bool)) -> Self {
         let prepared = PreparedHead::new(&scanner);
-        Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, prepared, discarding: None }
+        Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, prepared, discarding: None, to_end }
     }
 
     /// The scanner's knowledge of what came before: what [`Scanner::resume`] needs to go on at [`Documents::offset`].
@@ -190,12 +194,10 @@ impl<R: Read> Documents<R> {
                 self.consume(BYTE_ORDER_MARK.len());
             }
             match self.scanner.step(&self.buffer[self.start..self.end], self.at_end) {
-                Step::End => return Ok(None),
-                Step::Skip(length) => {
-                    self.consume(length);
-                    if self.at_end && self.start == self.end && length == 0 {
-                        return Ok(None);
-                    }
+                Step::Skip(length) if length > 0 || !self.at_end || self.start < self.end => self.consume(length),
+                Step::End | Step::Skip(_) => {
+                    let early = self.scanner.ends_early().filter(|_| self.to_end);
+                    return Ok(early.map(|reason| (self.found(0, Some(reason)), &[][..])));
                 }
                 Step::More => {
                     if self.end - self.start > self.scanner.limit() {
@@ -239,6 +241,9 @@ impl<R: Read> Documents<R> {
             return Ok(None);
         }
         let offset = self.discarding.take().unwrap_or(self.offset);
+        if !resumes {
+            self.scanner.end();
+        }
         let found = self.found(0, Some(self.scanner.too_long()));
         self.consume(if resumes { given_up } else { self.end - self.start });
         Ok(Some(Found { offset, ..found }))

@@ -130,6 +130,26 @@ impl Scanner {
         }
     }
 
+    /// What is wrong where nothing follows, although something around the documents is still open; told once.
+    pub fn ends_early(&mut self) -> Option<String> {
+        let reason = match self {
+            Scanner::Json(JsonScanner { mode: JsonMode::Elements, ended: false, .. }) => "the file ends inside its list: there is no closing ]",
+            Scanner::Xml(XmlScanner { level: 1.., ended: false, .. }) => "the file ends inside its outermost element: it is not closed",
+            _ => return None,
+        };
+        self.end();
+        Some(reason.to_owned())
+    }
+
+    /// It was told that the file has ended too early.
+    pub(crate) fn end(&mut self) {
+        match self {
+            Scanner::Json(json) => json.ended = true,
+            Scanner::Xml(xml) => xml.ended = true,
+            Scanner::Marc(_) | Scanner::Csv(_) => {}
+        }
+    }
+
     /// What is wrong with a document beyond the limit.
     pub(crate) fn too_long(&self) -> String {
         format!("the document is longer than {} bytes", self.limit())
@@ -241,6 +261,8 @@ pub struct JsonScanner {
     member: Option<String>,
     mode: JsonMode,
     state: JsonState,
+    /// Whether the file has ended inside a value.
+    ended: bool,
 }
 
 /// How far a file is looked at to tell one value per line from values of any layout.
@@ -282,7 +304,7 @@ impl JsonScanner {
     }
 
     fn new(member: Option<&str>) -> Self {
-        Self { member: member.map(str::to_owned), mode: JsonMode::Start, state: JsonState::default() }
+        Self { member: member.map(str::to_owned), mode: JsonMode::Start, state: JsonState::default(), ended: false }
     }
 
     fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
@@ -382,6 +404,7 @@ impl JsonScanner {
             None if !at_end => Step::More,
             None => {
                 self.state = JsonState::default();
+                self.ended = true;
                 Step::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason: "the file ends inside a JSON value".into() }
             }
         }
@@ -502,6 +525,8 @@ pub struct XmlScanner {
     scanned: usize,
     /// While an overlong document is given up: what ends the overlong markup at hand.
     overlong_until: Option<&'static [u8]>,
+    /// Whether the file has ended inside a document or a tag.
+    ended: bool,
 }
 
 /// Namespace declarations of the entered elements are kept up to this many bytes.
@@ -547,6 +572,7 @@ impl XmlScanner {
             leader_seen: false,
             scanned: 0,
             overlong_until: None,
+            ended: false,
         }
     }
 
@@ -584,6 +610,7 @@ impl XmlScanner {
             if !at_end {
                 return Step::More;
             }
+            self.ended = true;
             return Step::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason: "the file ends inside a tag".into() };
         };
         match tag {
@@ -654,7 +681,7 @@ impl XmlScanner {
             return Step::More;
         }
         let open = self.open.take().unwrap_or_default();
-        self.scanned = 0;
+        (self.scanned, self.ended) = (0, true);
         let reason = format!("the file ends inside element `{}`", String::from_utf8_lossy(&open));
         Step::Problem { bytes: 0..bytes.len(), next: bytes.len(), reason }
     }

@@ -134,6 +134,40 @@ fn a_truncated_last_record_is_a_problem_with_its_offset() {
 }
 
 #[test]
+fn a_file_that_ends_behind_a_whole_document_is_not_taken_for_a_whole_file() {
+    let cases: [(Syntax, Option<&str>, &str, &str); 6] = [
+        (Syntax::Json, None, r#"[{"a":1},{"a":2}]"#, "closing ]"),
+        (Syntax::Json, Some("value"), r#"{"n":2,"value":[{"a":1},{"a":2}]}"#, "closing ]"),
+        (Syntax::Json, None, r#"[{"a":1}] [{"a":2}]"#, "closing ]"),
+        (Syntax::Xml, None, "<l><r>1</r><r/></l>", "outermost element"),
+        (Syntax::Xml, Some("r"), "<l xmlns='u'><o><r>1</r></o><o><r/></o></l>", "outermost element"),
+        (Syntax::MarcXml, None, "<collection><record><leader/></record><record><leader/></record></collection>", "outermost element"),
+    ];
+    for (syntax, records, file, reason) in cases {
+        let whole = read_whole(file.as_bytes(), syntax, records);
+        assert!(whole.len() == 2 && whole.iter().all(|(found, _)| found.problem.is_none()), "{file}");
+        let last = whole[1].0.offset as usize + whole[1].1.len();
+        for length in last..file.len() {
+            // behind the end of the list nothing is missing
+            if file[last..length].contains(']') {
+                continue;
+            }
+            for length in [length, whole[1].0.offset as usize] {
+                let cut = &file.as_bytes()[..length];
+                let documents = read_whole(cut, syntax, records);
+                let (last, sound) = documents.split_last().expect("some documents");
+                assert_eq!(sound, &whole[..sound.len()], "{file}");
+                let told = (last.0.number, last.0.offset as usize, last.0.problem.as_deref().unwrap_or_default());
+                let inside_a_tag = told.2.contains("inside a tag") && told.1 <= length;
+                assert!(told.0 == sound.len() as u64 + 1 && (inside_a_tag || told.1 == length && told.2.contains(reason)), "{told:?} {file}");
+                assert_eq!(read_in_chunks(cut, syntax, records, |_| true), documents, "{file}");
+                assert_eq!(read_in_chunks_cut_in_front(cut, syntax, records, |_| true), documents, "{file}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_record_without_its_terminator_spoils_the_next_one_only() {
     let whole = record();
     let file = [&whole[..whole.len() - 1], &whole, &whole].concat();
@@ -421,7 +455,7 @@ fn deep_xml_is_an_error() {
     let file = format!("<list>{deep}<a/></list>");
     assert_eq!(read_whole(file.as_bytes(), Syntax::Xml, None).len(), 2);
     // as elements around the documents they are no harm
-    let file = "<a>".repeat(100_000) + "<r/><r/>";
+    let file = "<a>".repeat(100_000) + "<r/><r/>" + &"</a>".repeat(100_000);
     let documents = read_whole(file.as_bytes(), Syntax::Xml, Some("r"));
     assert_eq!(documents.len(), 2);
     assert_eq!(read_in_chunks(file.as_bytes(), Syntax::Xml, Some("r"), |_| true), documents);

@@ -72,7 +72,7 @@ pub fn documents(
 ) -> Result<()> {
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
     match input(slice, file, at_hand)? {
-        Input::Whole(bytes) => each(&bytes, scanner, slice.file_documents, slice.offset, |found, own| {
+        Input::Whole(bytes) => each(&bytes, scanner, (slice.file_documents, slice.offset, slice.is_last), |found, own| {
             let complete = match found.head.complete(own) {
                 Cow::Borrowed(own) => bytes.slice_ref(own),
                 Cow::Owned(complete) => complete.into(),
@@ -81,7 +81,7 @@ pub fn documents(
         }),
         Input::Stream(stream) => {
             let failed = |error| EngineError::File { path: file.path.clone(), error };
-            let mut documents = Documents::with_scanner(stream, scanner, slice.file_documents, slice.offset);
+            let mut documents = Documents::with_scanner(stream, scanner, (slice.file_documents, slice.offset, slice.is_last));
             while let Some((found, own)) = documents.next().map_err(failed)? {
                 let complete = found.head.complete(own).into_owned().into();
                 visit(found, complete)?;

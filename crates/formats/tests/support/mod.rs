@@ -68,7 +68,7 @@ pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: u
         let at_end = seen == file.len();
         let before = at;
         match scanner.step(&file[at..seen], at_end) {
-            Step::End => return all,
+            Step::End => break,
             Step::More => {
                 assert!(!at_end, "the scanner wants more where nothing follows");
                 seen = file.len().min(seen + 1 + random.below(most));
@@ -77,7 +77,7 @@ pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: u
             Step::Skip(length) => {
                 at += length;
                 if at_end && at == file.len() {
-                    return all;
+                    break;
                 }
             }
             Step::Document { bytes, next } => {
@@ -94,6 +94,9 @@ pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: u
         idle = if at == before { idle + 1 } else { 0 };
         assert!(idle < 3 && at <= seen, "the scanner does not get on at byte {at}");
     }
+    let early = scanner.ends_early();
+    all.extend(early.map(|reason| (all.len() as u64 + 1, at as u64, Vec::new(), Some(reason))));
+    all
 }
 
 /// Reads a file, cuts it behind every document that `cut_behind` chooses by its number, and reads the pieces one by one, each
@@ -106,41 +109,55 @@ pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cut_be
             cuts.push((found.number, documents.offset(), documents.head()));
         }
     }
-    let ends = cuts.iter().skip(1).map(|(_, offset, _)| *offset as usize).chain([file.len()]);
-    let pieces = cuts.iter().zip(ends).map(|((number, offset, head), end)| reread(&file[..end], syntax, records, *number, *offset, head));
+    let count = count(file, syntax, records);
+    let ends = cuts.iter().skip(1).map(|(number, offset, _)| if *number == count { (file.len(), true) } else { (*offset as usize, false) });
+    let ends = ends.chain([(file.len(), true)]);
+    let pieces = cuts.iter().zip(ends).map(|((number, offset, head), (end, is_last))| {
+        let is_last = is_last && *number < count;
+        reread(&file[..end], syntax, records, (*number, *offset, is_last), head)
+    });
     pieces.flatten().collect()
 }
 
 /// The same with pieces from the first byte of a document to the last of another, and the head taken once the first was read.
 pub fn read_in_chunks_cut_in_front(file: &[u8], syntax: Syntax, records: Option<&str>, cut_behind: impl Fn(u64) -> bool) -> Vec<Document> {
+    let count = count(file, syntax, records);
     let mut documents = Documents::new(file, syntax, records);
     let mut all = Vec::new();
     let mut piece = None;
     while let Some((found, _)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
         let (number, offset, head) = piece.take().unwrap_or_else(|| (found.number - 1, found.offset, documents.head()));
         if cut_behind(found.number) {
-            all.extend(reread(&file[..documents.offset() as usize], syntax, records, number, offset, &head));
+            // the last piece ends with the file
+            let is_last = found.number == count;
+            let end = if is_last { file.len() } else { documents.offset() as usize };
+            all.extend(reread(&file[..end], syntax, records, (number, offset, is_last), &head));
         } else {
             piece = Some((number, offset, head));
         }
     }
     if let Some((number, offset, head)) = piece {
-        all.extend(reread(file, syntax, records, number, offset, &head));
+        all.extend(reread(file, syntax, records, (number, offset, true), &head));
     }
     all
 }
 
+fn count(file: &[u8], syntax: Syntax, records: Option<&str>) -> u64 {
+    collect(Documents::new(file, syntax, records)).len() as u64
+}
+
 /// Reads what follows `offset` with nothing but a head, as it trickles in and as a whole.
-fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, number: u64, offset: u64, head: &[u8]) -> Vec<Document> {
+fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, place: (u64, u64, bool), head: &[u8]) -> Vec<Document> {
+    let (number, offset, _) = place;
     let piece = &file[offset as usize..];
     let scanner = || Scanner::resume(syntax, records, head);
-    let trickled = collect(Documents::with_scanner(Trickle::new(piece, number), scanner(), number, offset));
+    let trickled = collect(Documents::with_scanner(Trickle::new(piece, number), scanner(), place));
     let mut whole = Vec::new();
     let visit = |found: Found, bytes: &[u8]| -> Result<(), std::convert::Infallible> {
         whole.push((found, bytes.to_vec()));
         Ok(())
     };
-    let Ok(()) = each(piece, scanner(), number, offset, visit);
+    let Ok(()) = each(piece, scanner(), place, visit);
     assert_eq!(whole, trickled, "{syntax:?} from {offset}");
     trickled
 }
