@@ -21,7 +21,7 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
     let (_, source) = catalogue.source(&job.source).ok_or_else(|| EngineError::Wrong(format!("there is no source `{}` any more", job.source)))?;
     let bytes = read::bytes(&slice, file)?;
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
-    let mut reader = Documents::with_scanner(&bytes[..], scanner, (slice.file_documents, slice.offset, slice.is_last));
+    let mut reader = Documents::with_scanner(&bytes[..], scanner, read::place(&slice));
     let failed = |error| EngineError::File { path: file.path.clone(), error };
     // end, documents, and what a scanner knows behind the first of them
     let mut cuts: Vec<(u64, u32, Vec<u8>)> = Vec::new();
@@ -35,9 +35,6 @@ pub fn rechunk(catalogue: &Catalogue, store: &dyn Store, chunk: ChunkId, documen
             (cut.0, cut.1) = (reader.offset(), counted);
         }
         counted %= documents.max(1);
-    }
-    if let Some(cut) = cuts.last_mut() {
-        cut.0 = reader.offset();
     }
     let mut parts = Vec::with_capacity(cuts.len());
     let count = cuts.len();

@@ -174,8 +174,6 @@ fn cut(
         }
     }
     if chunk.documents > 0 {
-        // what stands behind its documents says whether they are all
-        chunk.end = documents.offset();
         batch.push(chunk.finish(true, progress, &read, file.compressed).map_err(failed)?);
     }
     Ok(true)

@@ -113,19 +113,18 @@ pub struct Documents<R> {
     prepared: PreparedHead,
     /// Set while an overlong document is thrown away: where it began.
     discarding: Option<u64>,
-    /// Whether the file ends where the input does.
-    to_end: bool,
+    /// The number of the last document.
+    last: u64,
 }
 
-/// Calls `visit` with every document of `bytes`, which are all there is, and is otherwise [`Documents`] without a copy. With `to_end`
-/// the file ends behind them.
+/// Calls `visit` with every document of `bytes`, which are all there is, and is otherwise [`Documents`] without a copy.
 ///
 /// # Errors
 /// What `visit` says.
 pub fn each<'b, E>(
     bytes: &'b [u8],
     mut scanner: Scanner,
-    (mut number, offset, to_end): (u64, u64, bool),
+    (mut number, offset, last): (u64, u64, u64),
     mut visit: impl FnMut(Found, &'b [u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut prepared = PreparedHead::new(&scanner);
@@ -136,7 +135,7 @@ pub fn each<'b, E>(
                 at += length;
                 continue;
             }
-            Step::End | Step::More | Step::Skip(_) => match scanner.ends_early().filter(|_| to_end) {
+            Step::End | Step::More | Step::Skip(_) => match scanner.ends_early().filter(|_| number < last) {
                 Some(reason) => (0..0, 0, Some(reason)),
                 None => return Ok(()),
             },
@@ -153,13 +152,14 @@ pub fn each<'b, E>(
 impl<R: Read> Documents<R> {
     /// Starts at the beginning of a file.
     pub fn new(input: R, syntax: Syntax, records: Option<&str>) -> Self {
-        Self::with_scanner(input, Scanner::new(syntax, records), (0, 0, true))
+        Self::with_scanner(input, Scanner::new(syntax, records), (0, 0, u64::MAX))
     }
 
-    /// Starts in the middle, after `number` documents, at `offset`. With `to_end` the file ends where the input does.
-    pub fn with_scanner(input: R, scanner: Scanner, (number, offset, to_end): (u64, u64, bool)) -> Self {
+    /// Starts in the middle, after `number` documents, at `offset`. The file goes on behind document number `last`; where there are
+    /// fewer, it ends with the input.
+    pub fn with_scanner(input: R, scanner: Scanner, (number, offset, last): (u64, u64, u64)) -> Self {
         let prepared = PreparedHead::new(&scanner);
-        Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, prepared, discarding: None, to_end }
+        Self { input, scanner, buffer: Vec::new(), start: 0, end: 0, offset, number, at_end: false, prepared, discarding: None, last }
     }
 
     /// The scanner's knowledge of what came before: what [`Scanner::resume`] needs to go on at [`Documents::offset`].
@@ -196,7 +196,7 @@ impl<R: Read> Documents<R> {
             match self.scanner.step(&self.buffer[self.start..self.end], self.at_end) {
                 Step::Skip(length) if length > 0 || !self.at_end || self.start < self.end => self.consume(length),
                 Step::End | Step::Skip(_) => {
-                    let early = self.scanner.ends_early().filter(|_| self.to_end);
+                    let early = self.scanner.ends_early().filter(|_| self.number < self.last);
                     return Ok(early.map(|reason| (self.found(0, Some(reason)), &[][..])));
                 }
                 Step::More => {

@@ -59,6 +59,13 @@ pub fn bytes(slice: &Slice, file: &JobFile) -> Result<Bytes> {
     }
 }
 
+/// Where a chunk stands: the documents before it, its offset, and the number of its last document, which none has where they were
+/// not counted.
+pub fn place(slice: &Slice) -> (u64, u64, u64) {
+    let last = if slice.documents == 0 { u64::MAX } else { slice.file_documents + u64::from(slice.documents) };
+    (slice.file_documents, slice.offset, last)
+}
+
 /// Calls `visit` with every document of a chunk, such that it can be parsed without its file; kept documents share the
 /// chunk's bytes.
 ///
@@ -72,7 +79,7 @@ pub fn documents(
 ) -> Result<()> {
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
     match input(slice, file, at_hand)? {
-        Input::Whole(bytes) => each(&bytes, scanner, (slice.file_documents, slice.offset, slice.is_last), |found, own| {
+        Input::Whole(bytes) => each(&bytes, scanner, place(slice), |found, own| {
             let complete = match found.head.complete(own) {
                 Cow::Borrowed(own) => bytes.slice_ref(own),
                 Cow::Owned(complete) => complete.into(),
@@ -81,7 +88,7 @@ pub fn documents(
         }),
         Input::Stream(stream) => {
             let failed = |error| EngineError::File { path: file.path.clone(), error };
-            let mut documents = Documents::with_scanner(stream, scanner, (slice.file_documents, slice.offset, slice.is_last));
+            let mut documents = Documents::with_scanner(stream, scanner, place(slice));
             while let Some((found, own)) = documents.next().map_err(failed)? {
                 let complete = found.head.complete(own).into_owned().into();
                 visit(found, complete)?;

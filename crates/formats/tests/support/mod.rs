@@ -104,50 +104,43 @@ pub fn scan_stepwise(file: &[u8], syntax: Syntax, records: Option<&str>, most: u
 pub fn read_in_chunks(file: &[u8], syntax: Syntax, records: Option<&str>, cut_behind: impl Fn(u64) -> bool) -> Vec<Document> {
     let mut documents = Documents::new(Trickle::new(file, 1), syntax, records);
     let mut cuts = vec![(0, 0, Vec::new())];
+    let mut count = 0;
     while let Some((found, _)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
+        count = found.number;
         if cut_behind(found.number) {
             cuts.push((found.number, documents.offset(), documents.head()));
         }
     }
-    let count = count(file, syntax, records);
-    let ends = cuts.iter().skip(1).map(|(number, offset, _)| if *number == count { (file.len(), true) } else { (*offset as usize, false) });
-    let ends = ends.chain([(file.len(), true)]);
-    let pieces = cuts.iter().zip(ends).map(|((number, offset, head), (end, is_last))| {
-        let is_last = is_last && *number < count;
-        reread(&file[..end], syntax, records, (*number, *offset, is_last), head)
-    });
+    let ends = cuts.iter().skip(1).map(|(number, offset, _)| (*offset as usize, *number)).chain([(file.len(), count)]);
+    let piece = |((number, offset, head), (end, last)): (&(u64, u64, Vec<u8>), (usize, u64))| {
+        reread(&file[..end], syntax, records, (*number, *offset, last), head)
+    };
+    let pieces = cuts.iter().zip(ends).map(piece);
     pieces.flatten().collect()
 }
 
 /// The same with pieces from the first byte of a document to the last of another, and the head taken once the first was read.
 pub fn read_in_chunks_cut_in_front(file: &[u8], syntax: Syntax, records: Option<&str>, cut_behind: impl Fn(u64) -> bool) -> Vec<Document> {
-    let count = count(file, syntax, records);
     let mut documents = Documents::new(file, syntax, records);
     let mut all = Vec::new();
     let mut piece = None;
     while let Some((found, _)) = documents.next().unwrap_or_else(|error| panic!("{error}")) {
         let (number, offset, head) = piece.take().unwrap_or_else(|| (found.number - 1, found.offset, documents.head()));
         if cut_behind(found.number) {
-            // the last piece ends with the file
-            let is_last = found.number == count;
-            let end = if is_last { file.len() } else { documents.offset() as usize };
-            all.extend(reread(&file[..end], syntax, records, (number, offset, is_last), &head));
+            let end = documents.offset() as usize;
+            all.extend(reread(&file[..end], syntax, records, (number, offset, found.number), &head));
         } else {
             piece = Some((number, offset, head));
         }
     }
     if let Some((number, offset, head)) = piece {
-        all.extend(reread(file, syntax, records, (number, offset, true), &head));
+        all.extend(reread(file, syntax, records, (number, offset, u64::MAX), &head));
     }
     all
 }
 
-fn count(file: &[u8], syntax: Syntax, records: Option<&str>) -> u64 {
-    collect(Documents::new(file, syntax, records)).len() as u64
-}
-
 /// Reads what follows `offset` with nothing but a head, as it trickles in and as a whole.
-fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, place: (u64, u64, bool), head: &[u8]) -> Vec<Document> {
+fn reread(file: &[u8], syntax: Syntax, records: Option<&str>, place: (u64, u64, u64), head: &[u8]) -> Vec<Document> {
     let (number, offset, _) = place;
     let piece = &file[offset as usize..];
     let scanner = || Scanner::resume(syntax, records, head);
