@@ -348,11 +348,6 @@ impl<'c> Crew<'c> {
                 continue;
             };
             in_flight.extend(self.submit(lease)?);
-            while in_flight.front().is_some_and(|oldest| oldest.pending.is_answered())
-                && let Some(oldest) = in_flight.pop_front()
-            {
-                self.finish(oldest)?;
-            }
             let mut unwritten: u64 = 0;
             for chunk in in_flight.iter_mut().rev() {
                 unwritten += if chunk.pending.is_written() { 0 } else { chunk.documents };
@@ -360,7 +355,9 @@ impl<'c> Crew<'c> {
                     chunk.pending.wait_until_written();
                 }
             }
-            while in_flight.iter().map(|chunk| chunk.documents).sum::<u64>() >= UNCOMMITTED
+            let uncommitted = |chunks: &VecDeque<InFlight>| chunks.iter().map(|chunk| chunk.documents).sum::<u64>();
+            while let Some(oldest) = in_flight.front()
+                && (oldest.pending.is_answered() || uncommitted(&in_flight) >= UNCOMMITTED)
                 && let Some(oldest) = in_flight.pop_front()
             {
                 self.finish(oldest)?;

@@ -13,11 +13,11 @@ use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::show_timestamp;
+use stook_engine::withdraw;
 use stook_engine::work::{self, Options};
-use stook_engine::{split, withdraw};
 use stook_store::journal::OUTCOMES;
 use stook_store::plan::{Column, Plan};
-use stook_store::queue::{JobId, JobState, NewJob, Progress};
+use stook_store::queue::{JobId, JobState};
 use stook_store::{Store, Tenant};
 
 const DEFINITION: &str = "\
@@ -179,19 +179,7 @@ impl Desk {
         if delivery.broken {
             writeln!(text, ",l,,,{made}").expect("text");
         }
-        std::fs::write(&path, text).expect("a file");
-        let store = &*self.stores[0];
-        let (_, source) = self.catalogue.source(delivery.source).expect("a source");
-        let files = vec![split::inspect(&path, source).expect("it reads")];
-        let (profile, as_of) = (None, None);
-        let new = NewJob { tenant: tenant.clone(), profile, source: delivery.source.into(), as_of, files: files.clone() };
-        let job = store.create_job(new).expect("a job");
-        let added = split::split(&files, source, 2, Progress::default(), |chunks, progress| {
-            store.add_chunks(job, chunks, progress)?;
-            Ok(true)
-        });
-        added.expect("it is cut");
-        job
+        support::job(&self.catalogue, &*self.stores[0], tenant, delivery.source, (&path, &text), 2)
     }
 
     /// Lets workers of several processes do what there is to do.

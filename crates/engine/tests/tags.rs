@@ -15,10 +15,10 @@ use stook_catalogue::parse::parse;
 use stook_catalogue::value::Value;
 use stook_engine::tags::{self, Rebuild, Wish};
 use stook_engine::work::{self, Options};
-use stook_engine::{import, split, withdraw};
+use stook_engine::{import, withdraw};
 use stook_lab::sample::machines;
 use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::queue::{JobId, JobState, NewJob, Progress};
+use stook_store::queue::{JobId, JobState};
 use stook_store::tag::Definition;
 use stook_store::{Fence, Store, Tenant, Urgency};
 
@@ -109,18 +109,7 @@ impl Desk {
     fn import(&self, tenant: &Tenant, text: &str, chunk: u32) -> JobId {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let path = self.folder.join(format!("{}.ndjson", NEXT.fetch_add(1, Ordering::SeqCst)));
-        std::fs::write(&path, text).expect("a file");
-        let store = &*self.stores[0];
-        let (_, source) = self.catalogue.source("enlist").expect("a source");
-        let files = vec![split::inspect(&path, source).expect("it reads")];
-        let new = NewJob { tenant: tenant.clone(), profile: None, source: "enlist".into(), as_of: None, files: files.clone() };
-        let job = store.create_job(new).expect("a job");
-        let added = split::split(&files, source, chunk, Progress::default(), |chunks, progress| {
-            store.add_chunks(job, chunks, progress)?;
-            Ok(true)
-        });
-        added.expect("it is cut");
-        job
+        support::job(&self.catalogue, &*self.stores[0], tenant, "enlist", (&path, text), chunk)
     }
 
     fn deliver(&self, tenant: &Tenant, all: &[Said]) -> JobId {

@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
-use stook_engine::split;
 use stook_engine::work::{self, Options};
 use stook_store::journal::{Counts, Outcome};
 use stook_store::plan::Plan;
-use stook_store::queue::{JobId, JobState, NewJob, Progress};
+use stook_store::queue::{JobId, JobState};
 use stook_store::{Store, Tenant};
 
 const DEFINITION: &str = "\
@@ -24,8 +23,8 @@ collections:
   thing:
     key: id
     fields:
-      id: { path: id, type: text, required: true }
-      value: { path: value, type: integer, index: equal }
+      id: { type: text, required: true }
+      value: { type: integer, index: equal }
 ";
 const PER_CHUNK: u32 = 100;
 
@@ -43,18 +42,7 @@ fn deliver(
 ) -> JobId {
     let mut text = "id,value\n".to_owned();
     numbers.for_each(|number| writeln!(text, "{number},{value}").expect("text"));
-    let path = folder.join(name);
-    std::fs::write(&path, text).expect("a file");
-    let (_, source) = catalogue.source("rows").expect("a source");
-    let files = vec![split::inspect(&path, source).expect("it reads")];
-    let new = NewJob { tenant: tenant(whose), profile: None, source: "rows".into(), as_of: None, files: files.clone() };
-    let job = store.create_job(new).expect("a job");
-    let added = split::split(&files, source, PER_CHUNK, Progress::default(), |chunks, progress| {
-        store.add_chunks(job, chunks, progress)?;
-        Ok(true)
-    });
-    added.expect("it is cut");
-    job
+    support::job(catalogue, store, &tenant(whose), "rows", (&folder.join(name), &text), PER_CHUNK)
 }
 
 fn work(catalogue: &Arc<Catalogue>, store: &dyn Store) {

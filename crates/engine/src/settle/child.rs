@@ -29,7 +29,7 @@ impl Work<'_> {
             desk.wait_for_new()?;
             golden = self.settled(desk, collection, &read)?;
         }
-        let stale = read.iter().zip(&golden).filter(|(record, golden)| *record.golden != ***golden);
+        let stale = read.iter().zip(&golden).filter(|(record, golden)| record.golden[..] != golden[..]);
         let keys: Vec<Key> = stale.map(|(record, _)| record.key.clone()).collect();
         if keys.is_empty() {
             return Ok(());

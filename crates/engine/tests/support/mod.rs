@@ -5,10 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
+use stook_engine::split;
 use stook_lab::postgres::Server;
-use stook_store::Store;
 use stook_store::postgres::{self, PostgresStore};
+use stook_store::queue::{JobId, NewJob, Progress};
 use stook_store::sqlite::{self, SqliteStore};
+use stook_store::{Store, Tenant};
 
 /// A folder of this process, in memory where that is possible. Nothing is dropped at the end of a process: the next one clears
 /// away what those that are gone have left.
@@ -40,4 +42,19 @@ pub fn on_a_server(schema: &str, catalogue: &Arc<Catalogue>) -> Option<Vec<Box<d
     let url = format!("{}?schema={schema}", Server::shared()?.url("postgres"));
     let open = |_| -> Box<dyn Store> { Box::new(PostgresStore::open(&url, catalogue.clone(), &postgres::Options::default()).expect("a store")) };
     Some((0..3).map(open).collect())
+}
+
+/// Writes a file and makes a job of it, in chunks of so many documents.
+pub fn job(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, source: &str, (path, text): (&Path, &str), chunk: u32) -> JobId {
+    std::fs::write(path, text).expect("a file");
+    let (_, found) = catalogue.source(source).expect("a source");
+    let files = vec![split::inspect(path, found).expect("it reads")];
+    let new = NewJob { tenant: tenant.clone(), profile: None, source: source.into(), as_of: None, files: files.clone() };
+    let job = store.create_job(new).expect("a job");
+    let added = split::split(&files, found, chunk, Progress::default(), |chunks, progress| {
+        store.add_chunks(job, chunks, progress)?;
+        Ok(true)
+    });
+    added.expect("it is cut");
+    job
 }

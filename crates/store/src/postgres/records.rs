@@ -66,13 +66,20 @@ pub fn read(
     let columns = &own.read[detail as usize];
     let sql = by_key(tables, &own.table, columns);
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
-    let mut found: HashMap<Key, StoredRecord> = HashMap::with_capacity(keys.len());
+    let mut found: Vec<Option<StoredRecord>> = vec![None; keys.len()];
+    // of a key that is asked for twice the last place
+    let places: HashMap<&str, usize> = wanted.iter().enumerate().map(|(place, key)| (*key, place)).collect();
     session.visit(&sql, &[&tenant, &wanted], |row| {
         let record = read_row(row, definition, detail)?;
-        found.insert(record.key.clone(), record);
+        if let Some(place) = places.get(record.key.as_str()) {
+            found[*place] = Some(record);
+        }
         Ok(())
     })?;
-    Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+    for (place, key) in wanted.iter().enumerate().filter(|(place, key)| places[*key] != *place) {
+        found[place] = found[places[key]].clone();
+    }
+    Ok(found)
 }
 
 fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<StoredRecord> {

@@ -452,11 +452,12 @@ impl<'c> Rows<'c> {
         let state = pack_state(&content.state_set, collection);
         let conflicts = pack_conflicts(&content.conflicts, collection);
         let revision = write.expect.map_or(stamp, |version| stamp.max(version.revision + 1));
-        let statement = match (write.expect, rest) {
-            (None, _) => Self::statement(&mut self.statements[0], connection, write.collection, &own.insert)?,
-            (Some(_), false) => Self::statement(&mut self.statements[1], connection, write.collection, &own.update)?,
-            (Some(_), true) => Self::statement(&mut self.statements[2], connection, write.collection, &own.update_rest)?,
+        let (place, sql) = match (write.expect, rest) {
+            (None, _) => (0, &own.insert),
+            (Some(_), false) => (1, &own.update),
+            (Some(_), true) => (2, &own.update_rest),
         };
+        let statement = Self::statement(&mut self.statements[place], connection, write.collection, sql)?;
         let mut binder = Binder { statement, index: 0 };
         if write.expect.is_none() {
             binder.bind(tenant)?;
@@ -642,7 +643,6 @@ fn settle(connection: &Connection, tenant: i64, mut settling: Settling) -> Resul
         };
         done.map_err(failure)?;
     }
-    drop((put, delete));
     for id in &settling.answered {
         execute(connection, "DELETE FROM marks WHERE id = ? AND tenant = ?", params![id, tenant])?;
     }
