@@ -690,3 +690,52 @@ fn a_parent_has_more_children_than_are_read_at_once() {
         delivered(desk, &steps, &order, 1_000, 1);
     }
 }
+
+/// Marks of records that are to be settled as children.
+fn unsettled(desk: &Desk, tenant: &Tenant) -> usize {
+    desk.stores[0].marks(tenant, 100).expect("marks").iter().filter(|mark| mark.stratum & 3 == 2).count()
+}
+
+#[test]
+fn a_change_of_what_settling_does_not_read_asks_for_nothing() {
+    let desk = desk(definition(), support::on_a_file(&support::folder("settle alone"), &definition(), 1));
+    let tenant = desk.tenant();
+    let item = |side: &str, size: i64| Step {
+        collection: "item",
+        key: "i1".into(),
+        fields: Some(json!({ "side": side, "kind": "a", "from": time(0), "to": time(5), "size": size })),
+    };
+    let plan = Step { collection: "plan", key: "p1".into(), fields: Some(json!({ "side": "l", "mode": "one", "from": time(0), "to": time(9) })) };
+    let steps = [plan, item("l", 1), item("l", 4), item("r", 4)];
+    let found = || desk.see(&tenant)["item"]["i1"].get("found").cloned();
+    desk.apply(0, &tenant, &steps[0]);
+    desk.apply(0, &tenant, &steps[1]);
+    desk.settle(0);
+    assert_eq!(found(), Some(json!("p1")));
+    // its parent hears of the size, and it stays what it is
+    desk.apply(0, &tenant, &steps[2]);
+    assert_eq!((unsettled(&desk, &tenant), found()), (0, Some(json!("p1"))));
+    desk.settle(0);
+    compare(&desk, &tenant, &steps[..3]);
+    desk.apply(0, &tenant, &steps[3]);
+    assert_eq!(unsettled(&desk, &tenant), 1);
+    desk.settle(0);
+    compare(&desk, &tenant, &steps);
+}
+
+#[test]
+fn a_parent_comes_into_being_with_its_rollups() {
+    let desk = desk(definition(), support::on_a_file(&support::folder("settle made"), &definition(), 1));
+    let tenant = desk.tenant();
+    let item = json!({ "side": "l", "kind": "a", "from": time(0), "to": time(5), "size": 1, "box_id": "b1" });
+    let item = |key: &str| Step { collection: "item", key: key.into(), fields: Some(item.clone()) };
+    let steps = [item("i1"), item("i2")];
+    steps.iter().for_each(|step| desk.apply(0, &tenant, step));
+    let made = || desk.see(&tenant)["box"].get("b1").cloned();
+    while made().is_none() {
+        assert!(desk.stores[0].settle(&tenant, &desk.rules).expect("it settles").answered > 0, "nothing is left to do");
+    }
+    assert_eq!(number(&made().expect("it is there"), "number"), 2);
+    desk.settle(0);
+    compare(&desk, &tenant, &steps);
+}

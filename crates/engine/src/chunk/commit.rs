@@ -9,7 +9,7 @@ use crate::settle::{AtOnce, By, Changed, Followed, Rules, at_once};
 use crate::tags::{Changing, Tagger};
 use crate::{EngineError, Result, split};
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{Matched, Replaces, Unmatched};
@@ -181,7 +181,8 @@ impl MappedChunk {
                     false => generations[statement.feed],
                 };
                 let record = (statement.collection, statement.key.clone());
-                chunk.records.entry(record).or_default().push(Numbered { document, generation, statement });
+                // mostly the only one
+                chunk.records.entry(record).or_insert_with(|| Vec::with_capacity(1)).push(Numbered { document, generation, statement });
             }
             Ok(())
         })?;
@@ -299,7 +300,7 @@ impl MappedChunk {
     }
 
     /// The same for records that were decided again, inside the store's transaction: by what they keep now.
-    fn tag_again(&mut self, again: &BTreeSet<(usize, Key)>) {
+    fn tag_again<'p>(&mut self, again: impl Iterator<Item = &'p (usize, Key)>) {
         let Some(tagger) = &mut self.tagger else { return };
         let catalogue = &self.context.rules.catalogue;
         for place in again {
@@ -344,20 +345,31 @@ impl MappedChunk {
     }
 
     fn settle_at_once(&mut self, rules: &Rules, collection: usize, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
-        let is_own = |place: &(usize, Key), decision: &Decision| {
-            place.0 == collection && matches!(decision.write, Some((_, Change::Put(_)))) && decision.after.is_some()
-        };
-        let own = self.decisions.iter().filter(|(place, decision)| is_own(place, decision));
-        let values: Vec<&[Value]> = own.filter_map(|(_, decision)| decision.after.as_deref()).collect();
-        let beside = self.decisions.iter().filter(|(_, decision)| decision.write.is_some());
+        // where nobody else looks at what they are, they are settled in their places
+        let in_place = store.is_some() && !rules.reads_of(collection, collection);
+        let mut is_own = vec![false; self.decisions.len()];
+        let mut values: Vec<Arc<[Value]>> = Vec::new();
+        for ((_, decision), is_own) in self.decisions.iter_mut().zip(&mut is_own).filter(|((place, _), _)| place.0 == collection) {
+            let (Some(after), Some((_, Change::Put(content)))) = (&decision.after, &mut decision.write) else { continue };
+            decision.settled = decision.before.as_deref().is_some_and(|before| rules.stays_settled(collection, before, after));
+            if decision.settled {
+                continue;
+            }
+            *is_own = true;
+            values.push(after.clone());
+            if in_place && !content.indexed_stay {
+                (decision.after, content.golden) = (None, Arc::default());
+            }
+        }
+        let beside = self.decisions.iter().filter(|((own, _), decision)| decision.write.is_some() && rules.reads_of(collection, *own));
         let beside: HashMap<(usize, &Key), Option<&[Value]>> =
             beside.map(|((collection, key), decision)| ((*collection, key), decision.after.as_deref())).collect();
         let written = |collection: usize, key: &Key| beside.get(&(collection, key)).copied();
         let context = (rules, &self.evaluator, &self.context.tenant);
-        let settled = at_once(context, collection, &values, &written, store, &mut self.reliance)?;
+        let settled = at_once(context, collection, values, &written, store, &mut self.reliance)?;
         self.found_in.resize_with(self.reliance.ranges.len(), Vec::new);
-        let own = self.decisions.iter_mut().filter(|(place, decision)| is_own(place, decision));
-        for ((place, decision), settled) in own.zip(settled) {
+        let own = self.decisions.iter_mut().zip(is_own).filter(|(_, is_own)| *is_own);
+        for (((place, decision), _), settled) in own.zip(settled) {
             let Some(AtOnce { values, targets, ranges }) = settled else { continue };
             let Some((_, Change::Put(content))) = &mut decision.write else { continue };
             content.indexed_stay &= indexed_stay(&rules.catalogue.collections[collection], &content.golden, &values);
@@ -409,17 +421,19 @@ impl MappedChunk {
         }
     }
 
-    /// What other records are told of records that were decided again. Who was settled by one of them asks for a pass.
-    fn follow_again(&mut self, again: &BTreeSet<(usize, Key)>) {
-        let job = self.context.policy.job;
-        for place in again {
-            if let Some(decision) = self.decisions.get_mut(place) {
-                let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
-                let changed = Changed { collection: place.0, key: &place.1, before, after, job, by: By::Outside };
-                decision.followed = Followed::default();
-                decision.followed.follow(&self.context.rules, &self.evaluator, &changed);
-            }
-            if let Some(settled) = self.settled_by.get(place).cloned() {
+    /// What other records are told of records that were decided again, with what they were taken for before. Who was settled by one
+    /// of them asks for a pass, unless it would find the same.
+    fn follow_again(&mut self, again: &BTreeMap<(usize, Key), Option<Arc<[Value]>>>) {
+        let (rules, job) = (self.context.rules.clone(), self.context.policy.job);
+        for (place, taken_for) in again {
+            let Some(decision) = self.decisions.get_mut(place) else { continue };
+            let (before, after) = (decision.before.as_deref(), decision.after.as_deref());
+            let changed = Changed { collection: place.0, key: &place.1, before, after, job, by: By::Outside };
+            decision.followed = Followed::default();
+            decision.followed.follow(&rules, &self.evaluator, &changed);
+            if !rules.reads_the_same(place.0, taken_for.as_deref(), after)
+                && let Some(settled) = self.settled_by.get(place).cloned()
+            {
                 self.ask(&settled);
             }
         }
@@ -632,32 +646,37 @@ impl Unit for MappedChunk {
 
     fn resolve(&mut self, conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         self.journal = None;
-        let mut again: BTreeSet<(usize, Key)> = BTreeSet::new();
+        let mut again = BTreeMap::new();
         for conflict in conflicts {
             self.context.met.note(conflict.collection, 0, usize::from(conflict.record.is_some()));
-            again.insert((conflict.collection, conflict.key.clone()));
+            let place = (conflict.collection, conflict.key.clone());
+            let taken_for = self.decisions.get(&place).and_then(|decision| decision.after.clone());
+            again.insert(place, taken_for);
             self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)), true)?;
         }
         self.follow_again(&again);
-        self.tag_again(&again);
-        Ok(self.take_writes(|place| again.contains(place)))
+        self.tag_again(again.keys());
+        Ok(self.take_writes(|place| again.contains_key(place)))
     }
 
     fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
         self.journal = None;
         let name = &self.context.rules.catalogue.collections[collection].fields[field].name;
         let reason = format!("`{name}` is unique, and record {holder:?} has this value");
-        if let Some(decision) = self.decisions.get_mut(&(collection, key.clone())) {
+        let place = (collection, key.clone());
+        let mut taken_for = None;
+        if let Some(decision) = self.decisions.get_mut(&place) {
+            taken_for = decision.after.take();
             decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
             decision.corrections.clear();
             decision.logged = None;
             decision.won.clear();
-            (decision.before, decision.after) = (None, None);
+            decision.before = None;
         }
         if let Some(tagger) = &mut self.tagger {
             tagger.forget(collection, key);
         }
-        self.follow_again(&BTreeSet::from([(collection, key.clone())]));
+        self.follow_again(&BTreeMap::from([(place, taken_for)]));
     }
 
     fn relies(&self) -> Option<&Reliance> {

@@ -189,7 +189,7 @@ pub struct AtOnce {
     pub ranges: Vec<usize>,
 }
 
-/// Settles records of a collection before they are written, as far as that can be known: their targets are written beside
+/// Settles records of a collection, of which `golden` is what they are so far, before they are written, as far as that can be known: their targets are written beside
 /// them, which `written` tells (what they are then, if they exist); or there is a store that can tell when they are written
 /// whether what was read of it, which is noted in `reliance`, is still so. The others need a pass.
 ///
@@ -198,13 +198,12 @@ pub struct AtOnce {
 pub fn at_once<'t>(
     (rules, evaluator, tenant): (&'t Rules, &'t Evaluator, &Tenant),
     collection: usize,
-    records: &[&[Value]],
+    mut golden: Vec<Arc<[Value]>>,
     written: &Written<'_, 't>,
     store: Option<&dyn Store>,
     reliance: &mut Reliance,
 ) -> Result<Vec<Option<AtOnce>>> {
     let own = &rules.relations[collection];
-    let mut golden: Vec<Arc<[Value]>> = records.iter().map(|values| Arc::from(*values)).collect();
     let mut ranges: Vec<Vec<usize>> = vec![Vec::new(); golden.len()];
     let mut waits = vec![false; golden.len()];
     for index in &own.finds {

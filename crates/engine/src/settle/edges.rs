@@ -105,8 +105,11 @@ impl Followed {
             (Some(before), Some(after)) => before[field] != after[field],
             (before, after) => before.is_some() != after.is_some(),
         };
-        let mut all = 0..collection.fields.len();
-        if own.is_child() && !matches!(changed.by, By::Child | By::AtOnce) && changed.after.is_some() && all.clone().any(differs) {
+        let needs_settling = || match (changed.before, changed.after) {
+            (Some(before), Some(after)) => !rules.stays_settled(changed.collection, before, after),
+            (_, after) => after.is_some(),
+        };
+        if own.is_child() && !matches!(changed.by, By::Child | By::AtOnce) && needs_settling() {
             self.mark(own.depth << 2 | CHILD, own.id, key(), "", changed.job);
         }
         for link in own.to.iter().map(|link| &rules.catalogue.links[*link]) {
@@ -120,7 +123,7 @@ impl Followed {
             }
         }
         let is_rollup = |field: usize| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
-        if own.is_parent() && changed.by != By::Parent && all.any(|field| !is_rollup(field) && differs(field)) {
+        if own.is_parent() && changed.by != By::Parent && (0..collection.fields.len()).any(|field| !is_rollup(field) && differs(field)) {
             self.mark(own.depth << 2 | PARENT, own.id, key(), "", changed.job);
         }
     }

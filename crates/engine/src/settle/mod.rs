@@ -31,8 +31,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use stook_catalogue::definition::Catalogue;
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::definition::{Catalogue, Collection};
+use stook_catalogue::expr::{Evaluator, Expression};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{CoverageKind, Derivation, LinkRule, id_of};
 use stook_catalogue::value::Value;
@@ -75,6 +75,8 @@ pub(crate) struct Relations {
     pub through: Vec<usize>,
     /// Links whose targets are looked for.
     pub finds: Vec<usize>,
+    /// Fields from which the settled values of a child follow, and those values: where they stay, it stays settled.
+    pub settling: Vec<usize>,
     /// How many collections must be settled before it: its records read what is settled of theirs.
     pub depth: u32,
 }
@@ -141,6 +143,7 @@ impl Rules {
                 }
                 waiting = rest;
             }
+            own.settling = settling(catalogue, collection, &own);
             relations.push(own);
         }
         // a collection is behind those of which it reads what is settled; where they read each other it does not matter
@@ -174,10 +177,45 @@ impl Rules {
         self.relations[collection].is_child()
     }
 
+    /// Whether records of a collection read those of another one.
+    pub fn reads_of(&self, collection: usize, other: usize) -> bool {
+        let mut links = self.relations[collection].from.iter().map(|link| &self.catalogue.links[*link]);
+        links.any(|link| link.to == other && !link.reads.is_empty())
+    }
+
+    /// Whether a record that changes stays settled as a child.
+    pub fn stays_settled(&self, collection: usize, before: &[Value], after: &[Value]) -> bool {
+        self.relations[collection].settling.iter().all(|field| before[*field] == after[*field])
+    }
+
+    /// Whether children find the same in a record that changes.
+    pub fn reads_the_same(&self, collection: usize, before: Option<&[Value]>, after: Option<&[Value]>) -> bool {
+        let read = || self.relations[collection].to.iter().flat_map(|link| &self.catalogue.links[*link].reads);
+        match (before, after) {
+            (Some(before), Some(after)) => read().all(|field| before[*field] == after[*field]),
+            (before, after) => before.is_some() == after.is_some(),
+        }
+    }
+
     /// Whether records of a collection tell others, or are told: then their old values must be known when they change.
     pub fn concern(&self, collection: usize) -> bool {
         self.relations[collection].any()
     }
+}
+
+fn settling(catalogue: &Catalogue, collection: &Collection, own: &Relations) -> Vec<usize> {
+    let mut fields: BTreeSet<usize> = own.through.iter().copied().collect();
+    let named = |expression: &Expression| expression.variables().iter().filter_map(|name| Some(collection.field(name)?.0)).collect::<Vec<usize>>();
+    for link in own.from.iter().map(|link| &catalogue.links[*link]) {
+        fields.insert(link.field);
+        if let LinkRule::Same { fields: same, overlap } = &link.rule {
+            fields.extend(same.iter().map(|(own, _)| *own));
+            fields.extend(overlap.iter().flat_map(|overlap| [overlap.mine.0, overlap.mine.1]));
+            fields.extend(link.when.iter().flat_map(named));
+        }
+    }
+    fields.extend(own.through.iter().filter_map(|field| collection.fields[*field].derive.as_ref()?.expression()).flat_map(named));
+    fields.into_iter().collect()
 }
 
 /// What one pass has found out so far.

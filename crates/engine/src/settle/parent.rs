@@ -147,54 +147,74 @@ impl Work<'_> {
 
     /// Brings a parent into being, or ends it, as its children want it, and settles its rollups; returns it if it exists.
     fn exists(&mut self, collection: usize, key: &Key, stored: Option<StoredRecord>, wanted: &Wanted, told: &Told) -> Result<Option<StoredRecord>> {
-        let created: Vec<usize> =
-            self.rules.relations[collection].to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
-        let mut record = stored;
-        if !created.is_empty() && wanted.all {
-            record = self.create(collection, key, record, wanted, told, &created)?;
-        } else if !created.is_empty() {
+        let own = &self.rules.relations[collection];
+        let creating: Vec<usize> = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
+        let made = if wanted.all && !creating.is_empty() { self.made(collection, key, stored.as_ref(), told, &creating)? } else { None };
+        if !wanted.all && !creating.is_empty() {
             // its last children may have gone: only all of them tell
             let emptied = wanted.groups.iter().any(|group| !told.values().flatten().any(|(own, ..)| own == group));
             if emptied {
                 for job in &wanted.jobs {
-                    let own = &self.rules.relations[collection];
                     self.followed.mark(own.depth << 2 | super::PARENT, own.id, key.as_str(), "", *job);
                 }
             }
         }
-        let Some(record) = record.filter(|record| record.alive) else { return Ok(None) };
-        if !wanted.all || self.rules.relations[collection].rollups.is_empty() {
-            return Ok(Some(record));
+        let living = stored.as_ref().filter(|record| record.alive);
+        let mut golden = match &made {
+            Some(content) => content.as_ref().filter(|content| content.alive).map(|content| content.golden.clone()),
+            None => living.map(|record| Arc::from(&*record.golden)),
+        };
+        if let Some(golden) = golden.as_mut().filter(|_| wanted.all && !own.rollups.is_empty()) {
+            let golden = Arc::make_mut(golden);
+            let definition = &self.rules.catalogue.collections[collection];
+            for field in &own.rollups {
+                let Some(Derivation::Rollup(rollup)) = &definition.fields[*field].derive else { continue };
+                let children = told.get(&rollup.link).map(Vec::as_slice).unwrap_or_default();
+                let children: Vec<(&str, &Child)> = children.iter().map(|(group, _, child)| (group.as_str(), child)).collect();
+                golden[*field] = roll(&self.rules.catalogue, rollup, &definition.fields[*field].ty, &children);
+            }
         }
-        let mut golden = record.golden.clone();
-        let definition = &self.rules.catalogue.collections[collection];
-        for field in &self.rules.relations[collection].rollups {
-            let Some(Derivation::Rollup(rollup)) = &definition.fields[*field].derive else { continue };
-            let children = told.get(&rollup.link).map(Vec::as_slice).unwrap_or_default();
-            let children: Vec<(&str, &Child)> = children.iter().map(|(group, _, child)| (group.as_str(), child)).collect();
-            golden[*field] = roll(&self.rules.catalogue, rollup, &definition.fields[*field].ty, &children);
+        match (made, &golden) {
+            (Some(content), _) => {
+                for job in &wanted.jobs {
+                    let before = living.map(|record| &record.golden[..]);
+                    let changed = Changed { collection, key, before, after: golden.as_deref(), job: *job, by: By::Parent };
+                    self.followed.follow(self.rules, self.evaluator, &changed);
+                }
+                let change = match content {
+                    Some(content) => Change::Put(Box::new(Content { golden: golden.clone().unwrap_or_else(|| content.golden.clone()), ..content })),
+                    None => Change::Delete,
+                };
+                let expect = stored.as_ref().map(|record| record.version);
+                self.write(RecordWrite { collection, key: key.clone(), expect, change }, &wanted.jobs);
+            }
+            (None, Some(golden)) => {
+                if let Some(record) = living {
+                    self.settle(collection, record, golden.clone(), By::Parent, &wanted.jobs);
+                }
+            }
+            (None, None) => {}
         }
-        let settled = StoredRecord { golden: golden.clone(), ..record.clone() };
-        // a record that is brought into being in this pass is not in the store: it is settled when it is
-        if self.writes.last().is_none_or(|write| write.collection != collection || write.key != *key) {
-            self.settle(collection, &record, golden.into(), By::Parent, &wanted.jobs);
-        }
-        Ok(Some(settled))
+        Ok(golden.map(|golden| StoredRecord {
+            key: key.clone(),
+            version: stored.as_ref().map(|record| record.version).unwrap_or_default(),
+            created_job: 0,
+            alive: true,
+            contributions: Vec::new(),
+            state_set: Vec::new(),
+            golden: golden.to_vec(),
+            state: Vec::new(),
+            conflicts: Vec::new(),
+            raw: None,
+        }))
     }
 
-    /// A parent that exists because children name it has a contribution of each link that does.
-    fn create(
-        &mut self,
-        collection: usize,
-        key: &Key,
-        stored: Option<StoredRecord>,
-        wanted: &Wanted,
-        told: &Told,
-        links: &[usize],
-    ) -> Result<Option<StoredRecord>> {
+    /// What becomes of a parent that exists because children name it, if that is something else: it has a contribution of each link
+    /// whose children do. Without any it is nothing.
+    fn made(&self, collection: usize, key: &Key, stored: Option<&StoredRecord>, told: &Told, links: &[usize]) -> Result<Option<Option<Content>>> {
         let definition = &self.rules.catalogue.collections[collection];
-        let KeyRule::Field(key_field) = definition.key else { return Ok(stored) };
-        let mut contributions = match &stored {
+        let KeyRule::Field(key_field) = definition.key else { return Ok(None) };
+        let mut contributions = match stored {
             Some(record) => unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()).map_err(damaged)?,
             None => Vec::new(),
         };
@@ -224,50 +244,27 @@ impl Work<'_> {
         }
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
         if contributions.iter().map(|contribution| &contribution.contributor).eq(&before) {
-            return Ok(stored);
+            return Ok(None);
         }
-        let living = stored.as_ref().filter(|record| record.alive);
-        let (change, now) = if contributions.is_empty() && stored.as_ref().is_some_and(|record| record.state_set.is_empty()) {
-            (Change::Delete, None)
-        } else {
-            let mut survived = Consolidator::new(&self.rules.catalogue, definition, self.evaluator).survive(&contributions);
-            if let Some(record) = &stored {
-                carry_settled(definition, &record.golden, &mut survived.values);
-            }
-            let state_set = stored.as_ref().map(|record| record.state_set.clone()).unwrap_or_default();
-            let content = Content {
-                created_job: stored.as_ref().map_or(0, |record| record.created_job),
-                alive: survived.alive,
-                state: crate::chunk::consolidate::effective_state(definition, self.evaluator, &survived.values, &state_set),
-                state_set,
-                conflicts: survived.conflicts,
-                contributions: pack(&contributions, definition, &survived.values),
-                raw: pack_raw(&contributions),
-                golden: survived.values,
-                indexed_stay: false,
-            };
-            let now = content.alive.then(|| content.golden.to_vec());
-            (Change::Put(Box::new(content)), now)
-        };
-        for job in &wanted.jobs {
-            let changed =
-                Changed { collection, key, before: living.map(|record| &record.golden[..]), after: now.as_deref(), job: *job, by: By::Outside };
-            self.followed.follow(self.rules, self.evaluator, &changed);
+        if contributions.is_empty() && stored.is_some_and(|record| record.state_set.is_empty()) {
+            return Ok(Some(None));
         }
-        let expect = stored.as_ref().map(|record| record.version);
-        self.write(RecordWrite { collection, key: key.clone(), expect, change }, &wanted.jobs);
-        Ok(now.map(|golden| StoredRecord {
-            key: key.clone(),
-            version: stored.as_ref().map(|record| record.version).unwrap_or_default(),
-            created_job: 0,
-            alive: true,
-            contributions: Vec::new(),
-            state_set: Vec::new(),
-            golden,
-            state: Vec::new(),
-            conflicts: Vec::new(),
-            raw: None,
-        }))
+        let mut survived = Consolidator::new(&self.rules.catalogue, definition, self.evaluator).survive(&contributions);
+        if let Some(record) = stored {
+            carry_settled(definition, &record.golden, &mut survived.values);
+        }
+        let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
+        Ok(Some(Some(Content {
+            created_job: stored.map_or(0, |record| record.created_job),
+            alive: survived.alive,
+            state: crate::chunk::consolidate::effective_state(definition, self.evaluator, &survived.values, &state_set),
+            state_set,
+            conflicts: survived.conflicts,
+            contributions: pack(&contributions, definition, &survived.values),
+            raw: pack_raw(&contributions),
+            golden: survived.values,
+            indexed_stay: false,
+        })))
     }
 
     /// Brings the rows of a coverage up to date. `covered` has the rows of coverages that came before, by parent and group.
