@@ -28,7 +28,7 @@ pub const LEASE_SECONDS: u64 = 60;
 /// Chunks of one job leased at once.
 const LEASE_CHUNKS: usize = 32;
 /// Documents of mapped chunks that a worker leaves to the store while it goes on, until they are written.
-const IN_FLIGHT: u64 = 4_000;
+const IN_FLIGHT: u64 = 2_000;
 /// The same, until they are committed.
 const UNCOMMITTED: u64 = 50_000;
 /// How much nicer than others threads are that yield: they get a tenth of a processor that others want.

@@ -32,6 +32,7 @@ use plan::{Aggregate, Found, Plan};
 use queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Lease, NewChunk, NewJob, Progress, Slice};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Damaged;
@@ -570,6 +571,7 @@ pub type Trees = Vec<(String, Vec<u8>)>;
 pub struct Pending {
     written: Option<Receiver<Box<dyn Unit>>>,
     answer: Receiver<Answered>,
+    awaited: Arc<Awaited>,
 }
 
 /// The answer to a unit, and the unit if it came so far and was not given back before.
@@ -579,13 +581,31 @@ pub type Answered = (Result<Receipt>, Option<Box<dyn Unit>>);
 pub struct Answer {
     written: Option<Sender<Box<dyn Unit>>>,
     answer: Sender<Answered>,
+    awaited: Arc<Awaited>,
 }
 
+/// Whether somebody waits for an answer.
+struct Awaited {
+    is_so: AtomicBool,
+    /// Wakes who is to know.
+    wake: Wake,
+}
+
+/// Wakes a thread that looks again.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
 impl Answer {
-    /// For one unit.
-    pub fn new() -> (Self, Pending) {
+    /// For one unit; `wake` is called when somebody begins to wait for the answer.
+    pub fn new(wake: Wake) -> (Self, Pending) {
         let ((written, is_written), (answer, answered)) = (oneshot::channel(), oneshot::channel());
-        (Self { written: Some(written), answer }, Pending { written: Some(is_written), answer: answered })
+        let awaited = Arc::new(Awaited { is_so: AtomicBool::new(false), wake });
+        let pending = Pending { written: Some(is_written), answer: answered, awaited: awaited.clone() };
+        (Self { written: Some(written), answer, awaited }, pending)
+    }
+
+    /// Whether somebody waits for it.
+    pub fn is_awaited(&self) -> bool {
+        self.awaited.is_so.load(Ordering::SeqCst)
     }
 
     /// Gives a unit back that is written but not committed.
@@ -607,6 +627,7 @@ impl Pending {
     /// # Errors
     /// When it was not written.
     pub fn wait(self) -> Result<Receipt> {
+        self.awaits();
         self.answer.blocking_recv().map_err(|_| closed())?.0
     }
 
@@ -615,8 +636,17 @@ impl Pending {
     /// # Errors
     /// When it was not written.
     pub async fn committed(self) -> Result<(Receipt, Box<dyn Unit>)> {
+        self.awaits();
         let (result, unit) = self.answer.await.map_err(|_| closed())?;
         Ok((result?, unit.ok_or_else(closed)?))
+    }
+
+    /// From now on somebody waits for the answer.
+    fn awaits(&self) {
+        if !self.is_answered() {
+            self.awaited.is_so.store(true, Ordering::SeqCst);
+            (self.awaited.wake)();
+        }
     }
 
     /// Whether [`Pending::wait`] would not block.

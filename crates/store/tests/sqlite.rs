@@ -466,3 +466,47 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
     drop(store);
     assert_sound(&path);
 }
+
+/// Counts commits.
+#[derive(Default)]
+struct Commits(std::sync::atomic::AtomicUsize);
+
+impl Watch for Commits {
+    fn committing(&self, _before: i64, _stand: i64) {}
+
+    fn committed(&self, _stand: i64, _changed: &[Changed]) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn units_of_chunks_share_a_transaction_until_somebody_waits_for_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let catalogue = definition(COUNTED);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let commits = Arc::new(Commits::default());
+    store.watch(commits.clone());
+    let counted = || commits.0.load(std::sync::atomic::Ordering::SeqCst);
+    let submit = |number: i64| {
+        let write = put(0, &format!("{number:02}"), None, counted_content(&catalogue, number));
+        let mut pending = store.submit(Box::new(Work::of(&main_tenant()).write(write).made_again()), Urgency::Bulk);
+        pending.wait_until_written();
+        // the next one takes its time
+        std::thread::sleep(Duration::from_millis(5));
+        pending
+    };
+    let together: Vec<Pending> = (0..40).map(submit).collect();
+    together.into_iter().for_each(|pending| assert_eq!(pending.wait().map(|receipt| receipt.rows).expect("it is written"), 1));
+    // more than one where the test itself was kept from going on for a second
+    assert!((1..10).contains(&counted()), "{} commits", counted());
+    // whoever waits is not kept waiting for others
+    let before = (Instant::now(), counted());
+    for number in 40..60 {
+        submit(number).wait().expect("it is written");
+    }
+    assert_eq!(counted() - before.1, 20);
+    assert!(before.0.elapsed() < Duration::from_secs(20), "each has waited until the group was old");
+    drop(store);
+    assert_sound(&path);
+}

@@ -5,10 +5,11 @@
 //!
 //! Another thread copies the log into the file, again and again until little is left; for the last of it bulk work pauses. Then
 //! the writer copies what came meanwhile, which is next to nothing, and the log begins anew. Without that a log that is written
-//! to all the time would never end; if the writer did all of it, everybody would wait for as long as it takes.
+//! to all the time would never end; if the writer did all of it, everybody would wait for as long as it takes. When no more bulk
+//! work comes it copies once while there is time: what is left when the store is closed is little then.
 
 use super::{Options, failure};
-use crate::{Result, StoreError};
+use crate::{Result, StoreError, Wake};
 use rusqlite::Connection;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use std::thread::JoinHandle;
 
 /// Pages of the log from which on it is copied.
 const LONG: u64 = 8_192;
-/// Pages that are left when bulk work pauses.
+/// Pages that are left when bulk work pauses, and that are not copied when no more of it comes.
 const LITTLE: u64 = 1_024;
 /// How often is copied what was written during the copying, before bulk work pauses however much is left.
 const PASSES: u32 = 2;
@@ -39,12 +40,16 @@ struct Shared {
     pages: AtomicU64,
     /// Pages in the log from which on it is copied: more where somebody who reads has kept it from beginning anew.
     due: AtomicU64,
+    /// Pages of the log that were copied when no more bulk work came.
+    copied: AtomicU64,
+    /// Whether no more bulk work comes.
+    rests: AtomicBool,
     /// What it comes to.
     stage: AtomicU8,
     closing: AtomicBool,
 }
 
-/// Keeps the log of one writing connection short; dropping it ends its thread.
+/// Keeps the log of one writing connection short; dropping it empties the log and ends its thread.
 pub struct Checkpoints {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -54,7 +59,7 @@ impl Checkpoints {
     /// Watches the commits of `writer`.
     ///
     /// `wake` wakes the writer.
-    pub fn start(writer: &mut Connection, path: &Path, options: &Options, wake: impl Fn() + Send + 'static) -> Result<Self> {
+    pub fn start(writer: &mut Connection, path: &Path, options: &Options, wake: Wake) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let told = shared.clone();
         // this takes the place of the database's own checkpoints, which stop the writer
@@ -77,16 +82,27 @@ impl Checkpoints {
                     wake();
                 }
             }
+            // leave one file behind: without this the log stays beside it. What a table is like now is not noted: of a small one every
+            // row would be read for each key, also when it has grown
+            let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         };
         let thread = std::thread::Builder::new().name("store-checkpoint".into()).spawn(work);
         Ok(Self { shared, thread: Some(thread.map_err(|error| StoreError::Other(error.to_string()))?) })
     }
 
-    /// To be called by the writer after a commit.
-    pub fn committed(&self) {
-        if self.shared.is_due()
-            && let Some(thread) = &self.thread
-        {
+    /// To be called by the writer after a commit; `rests` when somebody waits for all bulk work there is.
+    pub fn committed(&self, rests: bool) {
+        let wakes = self.shared.is_due() || (rests && self.shared.is_worthwhile());
+        self.shared.rests.store(rests, Ordering::SeqCst);
+        if wakes && let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
+    /// Empties the log for good while the writer closes its connection; to be called when it has committed for the last time.
+    pub fn close(&self) {
+        self.shared.closing.store(true, Ordering::SeqCst);
+        if let Some(thread) = &self.thread {
             thread.thread().unpark();
         }
     }
@@ -114,9 +130,18 @@ impl Shared {
         self.pages.load(Ordering::SeqCst) > self.due.load(Ordering::SeqCst).max(LONG)
     }
 
-    /// Copies until next to nothing is left; whether it was needed.
+    fn is_worthwhile(&self) -> bool {
+        let (pages, copied) = (self.pages.load(Ordering::SeqCst), self.copied.load(Ordering::SeqCst));
+        // of a log that has begun anew nothing was copied
+        pages.saturating_sub(if copied > pages { 0 } else { copied }) > LITTLE
+    }
+
+    /// Copies until next to nothing is left; whether the writer is to end it.
     fn copy(&self, connection: &Connection) -> bool {
         let is_idle = || self.stage.load(Ordering::SeqCst) == GO;
+        if is_idle() && !self.is_due() && self.rests.swap(false, Ordering::SeqCst) && self.is_worthwhile() {
+            self.copied.store(copy(connection), Ordering::SeqCst);
+        }
         if !is_idle() || !self.is_due() || self.closing.load(Ordering::SeqCst) {
             return false;
         }
@@ -147,7 +172,7 @@ pub type Answering = Box<dyn FnOnce(std::io::Result<()>) + Send>;
 
 impl Durable {
     /// A thread that syncs the log of the store at `path`, and wakes the writer behind each sync.
-    pub fn start(path: &Path, wake: impl Fn() + Send + 'static) -> Result<Self> {
+    pub fn start(path: &Path, wake: Wake) -> Result<Self> {
         let (answers, groups) = mpsc::channel::<Vec<Answering>>();
         let log = log_of(path);
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -213,9 +238,8 @@ fn copy(connection: &Connection) -> u64 {
 
 impl Drop for Checkpoints {
     fn drop(&mut self) {
-        self.shared.closing.store(true, Ordering::SeqCst);
+        self.close();
         if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
 //! The one connection that writes, and its thread.
 //!
-//! Requests wait in two lines, interactive and bulk. A transaction takes bulk requests until it holds enough rows, the line
-//! stays empty for a moment, or an interactive request waits; interactive requests that wait together share a transaction. A
+//! Requests wait in two lines, interactive and bulk. A transaction takes bulk requests until it holds enough rows, somebody
+//! waits for one of them, or an interactive request waits; interactive requests that wait together share a transaction. A
 //! request that fails takes nothing with it: the transaction is begun again without it. Units of chunks are given back as soon as
 //! they are written, so that many fit into a transaction; they are made again where it is undone. Answers are given after COMMIT, to whoever
 //! waits when the log is on the disk. While others write, bulk requests have transactions of their own.
@@ -11,7 +11,7 @@ use super::records;
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
 use crate::vitals::{Vitals, Written};
-use crate::{Answer, Change, Changed, Pending, Receipt, RecordWrite, Result, StoreError, Unit, Urgency, Watch};
+use crate::{Answer, Change, Changed, Pending, Receipt, RecordWrite, Result, StoreError, Unit, Urgency, Wake, Watch};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -70,8 +70,6 @@ const GROUP_UNITS: usize = 100;
 const RECENTLY: Duration = Duration::from_millis(50);
 /// Groups of interactive requests that may overtake a bulk request.
 const MOST_OVERTAKEN: u32 = 8;
-/// How long an unfinished group waits for the next bulk request before it is committed.
-const LINGER: Duration = Duration::from_millis(2);
 /// How long a group of interactive requests waits at most for the sync that is under way.
 const MOST_SYNC: Duration = Duration::from_millis(20);
 
@@ -98,6 +96,7 @@ struct Shared {
 /// A handle on the writer's thread; dropping it finishes what waits.
 pub struct Writer {
     shared: Arc<Shared>,
+    wake: Wake,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -117,26 +116,25 @@ impl Writer {
             watch: OnceLock::new(),
             written: Written::default(),
         });
-        let wake = |waiting: Arc<Shared>| {
-            move || {
-                // the writer looks while it holds this
-                drop(waiting.lines.lock());
-                waiting.arrived.notify_all();
-            }
-        };
-        let durable = Durable::start(path, wake(shared.clone()))?;
-        let checkpoints = Checkpoints::start(&mut connection, path, options, wake(shared.clone()))?;
+        let waiting = shared.clone();
+        let wake: Wake = Arc::new(move || {
+            // the writer looks while it holds this
+            drop(waiting.lines.lock());
+            waiting.arrived.notify_all();
+        });
+        let durable = Durable::start(path, wake.clone())?;
+        let checkpoints = Checkpoints::start(&mut connection, path, options, wake.clone())?;
         let (wait, group_rows) = (options.wait, options.group_rows);
         let worker =
             Worker { connection, tables, shared: shared.clone(), overtaken: 0, last_waited: None, before: 0, wait, group_rows, checkpoints, durable };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || worker.run());
         let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, wake, thread: Some(thread) })
     }
 
     /// Puts work in line.
     pub fn run(&self, work: Work, urgency: Urgency) -> Pending {
-        let (answer, pending) = Answer::new();
+        let (answer, pending) = Answer::new(self.wake.clone());
         let request = Request { work, answer };
         if let Ok(mut lines) = self.shared.lines.lock() {
             match urgency {
@@ -205,10 +203,7 @@ impl Worker {
             self.group(first, interactive);
         }
         drop(self.durable);
-        drop(self.checkpoints);
-        // leave one file behind: without this the log stays beside it. What a table is like now is not noted: of a small one every
-        // row would be read for each key, also when it has grown
-        let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+        self.checkpoints.close();
     }
 
     /// Waits for the first request of a group.
@@ -240,13 +235,15 @@ impl Worker {
         }
     }
 
-    /// The next request that may join the group at hand, which has begun at `started`. Bulk requests come in a stream: wait a
-    /// moment for the next one, a commit costs more. Interactive ones would wait for the sync that is under way in any case,
-    /// before their own begins: all that come until it ends are one commit and one sync.
-    fn next(&self, interactive: bool, started: Instant) -> Option<Request> {
-        let most = if interactive { MOST_SYNC.saturating_sub(started.elapsed()) } else { LINGER };
-        let waits_for_more =
-            |lines: &mut Lines| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed && (!interactive || self.durable.is_busy());
+    /// The next request that may join the group at hand, which has begun at `started`. Units of chunks come in a stream, and a commit
+    /// writes every page they touch once more: it waits until somebody waits for one of those that are `done`. Interactive requests
+    /// would wait for the sync that is under way in any case, before their own begins: all that come until it ends are one commit and
+    /// one sync.
+    fn next(&self, interactive: bool, started: Instant, done: &[Done]) -> Option<Request> {
+        let most = if interactive { MOST_SYNC } else { GROUP_TIME };
+        let most = most.saturating_sub(started.elapsed());
+        let is_good_for_more = || if interactive { self.durable.is_busy() } else { is_collecting(done) };
+        let waits_for_more = |lines: &mut Lines| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed && is_good_for_more();
         let lines = self.shared.lines.lock().ok()?;
         let mut lines = self.shared.arrived.wait_timeout_while(lines, most, waits_for_more).ok()?.0;
         match (interactive, lines.interactive.is_empty()) {
@@ -298,8 +295,9 @@ impl Worker {
             }
             let units = if hurries { 1 } else { GROUP_UNITS };
             let full = rows >= self.group_rows || (!interactive && done.len() >= units) || started.elapsed() >= GROUP_TIME;
-            request = if full { None } else { self.next(interactive, started) };
+            request = if full { None } else { self.next(interactive, started, &done) };
         }
+        let rests = !interactive && done.iter().any(|done| done.is_given_back()) && !is_collecting(&done);
         match self.end() {
             Ok(stand) => {
                 self.shared.written.add(rows, started);
@@ -315,7 +313,7 @@ impl Worker {
                         self.durable.answer(Vec::new());
                     }
                 }
-                self.checkpoints.committed();
+                self.checkpoints.committed(rests);
             }
             Err(error) => refuse_all(done, &error),
         }
@@ -366,7 +364,7 @@ impl Worker {
             } else if !done.is_empty() {
                 return Err(StoreError::Full);
             }
-            for Done { answer, .. } in done.extract_if(.., |done| matches!(done.work, Work::GivenBack)) {
+            for Done { answer, .. } in done.extract_if(.., |done| done.is_given_back()) {
                 answer.send(Err(StoreError::Undone), None);
             }
             self.begin()?;
@@ -442,6 +440,11 @@ impl Done {
         Self { answer, receipt, work }
     }
 
+    /// Whether its unit was given back.
+    fn is_given_back(&self) -> bool {
+        matches!(self.work, Work::GivenBack)
+    }
+
     /// The answer, for whoever knows that the group is durable, or why not.
     fn when_durable(self) -> Answering {
         let Done { answer, receipt, work } = self;
@@ -450,6 +453,12 @@ impl Done {
             answer.send(result, work.unit());
         })
     }
+}
+
+/// Whether units of chunks are among those that are done, and nobody waits for one of them.
+fn is_collecting(done: &[Done]) -> bool {
+    let mut chunks = done.iter().filter(|done| done.is_given_back()).peekable();
+    chunks.peek().is_some() && chunks.all(|done| !done.answer.is_awaited())
 }
 
 fn refuse_all(done: Vec<Done>, error: &StoreError) {
