@@ -571,7 +571,7 @@ pub type Trees = Vec<(String, Vec<u8>)>;
 pub struct Pending {
     written: Option<Receiver<Box<dyn Unit>>>,
     answer: Receiver<Answered>,
-    awaited: Arc<Awaited>,
+    awaited: Option<Arc<Awaited>>,
 }
 
 /// The answer to a unit, and the unit if it came so far and was not given back before.
@@ -581,7 +581,7 @@ pub type Answered = (Result<Receipt>, Option<Box<dyn Unit>>);
 pub struct Answer {
     written: Option<Sender<Box<dyn Unit>>>,
     answer: Sender<Answered>,
-    awaited: Arc<Awaited>,
+    awaited: Option<Arc<Awaited>>,
 }
 
 /// Whether somebody waits for an answer.
@@ -595,17 +595,17 @@ struct Awaited {
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 impl Answer {
-    /// For one unit; `wake` is called when somebody begins to wait for the answer.
-    pub fn new(wake: Wake) -> (Self, Pending) {
+    /// For one unit; `wake` is called when somebody begins to wait for the answer, where that is to be known.
+    pub fn new(wake: Option<Wake>) -> (Self, Pending) {
         let ((written, is_written), (answer, answered)) = (oneshot::channel(), oneshot::channel());
-        let awaited = Arc::new(Awaited { is_so: AtomicBool::new(false), wake });
+        let awaited = wake.map(|wake| Arc::new(Awaited { is_so: AtomicBool::new(false), wake }));
         let pending = Pending { written: Some(is_written), answer: answered, awaited: awaited.clone() };
         (Self { written: Some(written), answer, awaited }, pending)
     }
 
-    /// Whether somebody waits for it.
+    /// Whether it is known that somebody waits for it.
     pub fn is_awaited(&self) -> bool {
-        self.awaited.is_so.load(Ordering::SeqCst)
+        self.awaited.as_ref().is_some_and(|awaited| awaited.is_so.load(Ordering::SeqCst))
     }
 
     /// Gives a unit back that is written but not committed.
@@ -643,9 +643,9 @@ impl Pending {
 
     /// From now on somebody waits for the answer.
     fn awaits(&self) {
-        if !self.is_answered() {
-            self.awaited.is_so.store(true, Ordering::SeqCst);
-            (self.awaited.wake)();
+        if let Some(awaited) = self.awaited.as_ref().filter(|_| !self.is_answered()) {
+            awaited.is_so.store(true, Ordering::SeqCst);
+            (awaited.wake)();
         }
     }
 

@@ -345,7 +345,7 @@ impl MappedChunk {
     }
 
     fn settle_at_once(&mut self, rules: &Rules, collection: usize, store: Option<&dyn Store>) -> std::result::Result<(), StoreError> {
-        // where nobody else looks at what they are, they are settled in their places
+        // where nobody else looks at what they are, they are settled in their places: with a store at hand none waits for a pass
         let in_place = store.is_some() && !rules.reads_of(collection, collection);
         let mut is_own = vec![false; self.decisions.len()];
         let mut values: Vec<Arc<[Value]>> = Vec::new();

@@ -25,6 +25,12 @@ struct Wanted {
     groups: BTreeSet<String>,
 }
 
+/// A parent as it is with the pass at hand.
+struct Parent {
+    key: Key,
+    golden: Arc<[Value]>,
+}
+
 /// Children of one parent, by link, in the order of their edges: group, key, what is told.
 type Told = HashMap<usize, Vec<(SmolStr, SmolStr, Child)>>;
 
@@ -82,10 +88,10 @@ impl Work<'_> {
         let held = desk.hold(collection, &keys)?;
         self.widen(collection, &held, &mut wanted);
         let told = self.told(desk, collection, &wanted)?;
-        let mut parents: Vec<(Key, Option<StoredRecord>, Wanted, Told)> = Vec::with_capacity(keys.len());
+        let mut parents: Vec<(Key, Option<Parent>, Wanted, Told)> = Vec::with_capacity(keys.len());
         for (((key, wanted), record), told) in wanted.into_iter().zip(held).zip(told) {
-            let record = self.exists(collection, &key, record, &wanted, &told)?;
-            parents.push((key, record, wanted, told));
+            let parent = self.exists(collection, &key, record.as_ref(), &wanted, &told)?;
+            parents.push((key, parent, wanted, told));
         }
         let mut covered = HashMap::new();
         for coverage in &self.rules.relations[collection].coverages {
@@ -146,10 +152,10 @@ impl Work<'_> {
     }
 
     /// Brings a parent into being, or ends it, as its children want it, and settles its rollups; returns it if it exists.
-    fn exists(&mut self, collection: usize, key: &Key, stored: Option<StoredRecord>, wanted: &Wanted, told: &Told) -> Result<Option<StoredRecord>> {
+    fn exists(&mut self, collection: usize, key: &Key, stored: Option<&StoredRecord>, wanted: &Wanted, told: &Told) -> Result<Option<Parent>> {
         let own = &self.rules.relations[collection];
         let creating: Vec<usize> = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
-        let made = if wanted.all && !creating.is_empty() { self.made(collection, key, stored.as_ref(), told, &creating)? } else { None };
+        let made = if wanted.all && !creating.is_empty() { self.made(collection, key, stored, told, &creating)? } else { None };
         if !wanted.all && !creating.is_empty() {
             // its last children may have gone: only all of them tell
             let emptied = wanted.groups.iter().any(|group| !told.values().flatten().any(|(own, ..)| own == group));
@@ -159,7 +165,7 @@ impl Work<'_> {
                 }
             }
         }
-        let living = stored.as_ref().filter(|record| record.alive);
+        let living = stored.filter(|record| record.alive);
         let mut golden = match &made {
             Some(content) => content.as_ref().filter(|content| content.alive).map(|content| content.golden.clone()),
             None => living.map(|record| Arc::from(&*record.golden)),
@@ -185,7 +191,7 @@ impl Work<'_> {
                     Some(content) => Change::Put(Box::new(Content { golden: golden.clone().unwrap_or_else(|| content.golden.clone()), ..content })),
                     None => Change::Delete,
                 };
-                let expect = stored.as_ref().map(|record| record.version);
+                let expect = stored.map(|record| record.version);
                 self.write(RecordWrite { collection, key: key.clone(), expect, change }, &wanted.jobs);
             }
             (None, Some(golden)) => {
@@ -195,18 +201,7 @@ impl Work<'_> {
             }
             (None, None) => {}
         }
-        Ok(golden.map(|golden| StoredRecord {
-            key: key.clone(),
-            version: stored.as_ref().map(|record| record.version).unwrap_or_default(),
-            created_job: 0,
-            alive: true,
-            contributions: Vec::new(),
-            state_set: Vec::new(),
-            golden: golden.to_vec(),
-            state: Vec::new(),
-            conflicts: Vec::new(),
-            raw: None,
-        }))
+        Ok(golden.map(|golden| Parent { key: key.clone(), golden }))
     }
 
     /// What becomes of a parent that exists because children name it, if that is something else: it has a contribution of each link
@@ -272,7 +267,7 @@ impl Work<'_> {
         &mut self,
         desk: &mut dyn Inside,
         index: usize,
-        parents: &[(Key, Option<StoredRecord>, Wanted, Told)],
+        parents: &[(Key, Option<Parent>, Wanted, Told)],
         covered: &mut HashMap<(usize, usize), BTreeMap<String, Row>>,
     ) -> Result<()> {
         let coverage = &self.rules.catalogue.coverages[index];
@@ -290,10 +285,10 @@ impl Work<'_> {
         for record in stored.into_iter().flatten() {
             known.entry(record.golden[0].as_text().unwrap_or_default().to_owned()).or_default().push(record);
         }
-        for (place, (key, record, wanted, told)) in parents.iter().enumerate() {
+        for (place, (key, parent, wanted, told)) in parents.iter().enumerate() {
             let stored = known.remove(key.as_str()).unwrap_or_default();
-            let counts = |record: &&StoredRecord| coverage.when.as_ref().is_none_or(|when| self.holds(when, coverage.parent, &record.golden));
-            let Some(parent) = record.as_ref().filter(counts) else {
+            let counts = |parent: &&Parent| coverage.when.as_ref().is_none_or(|when| self.holds(when, coverage.parent, &parent.golden));
+            let Some(parent) = parent.as_ref().filter(counts) else {
                 self.replace(coverage.rows, stored, Vec::new(), &wanted.jobs);
                 continue;
             };
@@ -365,7 +360,7 @@ impl Work<'_> {
         &self,
         coverage: &Coverage,
         children: &Children,
-        parent: &StoredRecord,
+        parent: &Parent,
         wanted: &Wanted,
         told: &[(SmolStr, SmolStr, Child)],
     ) -> BTreeMap<String, Row> {
@@ -442,7 +437,7 @@ impl Work<'_> {
     }
 
     /// A row as it is stored, if it says anything.
-    fn row(&self, coverage: &Coverage, parent: &StoredRecord, group: &str, row: &Row) -> Option<(Key, Vec<Value>)> {
+    fn row(&self, coverage: &Coverage, parent: &Parent, group: &str, row: &Row) -> Option<(Key, Vec<Value>)> {
         if !row.says() {
             return None;
         }
@@ -471,7 +466,7 @@ impl Work<'_> {
         self.keyed(coverage, parent, values)
     }
 
-    fn run_row(&self, coverage: &Coverage, parent: &StoredRecord, run: &Run) -> Option<(Key, Vec<Value>)> {
+    fn run_row(&self, coverage: &Coverage, parent: &Parent, run: &Run) -> Option<(Key, Vec<Value>)> {
         let length = Value::Int(run.stop - run.start);
         let values = vec![Value::text(parent.key.as_str()), run.value.clone(), Value::Int(run.start), Value::Int(run.stop), length];
         self.keyed(coverage, parent, values)
@@ -486,7 +481,7 @@ impl Work<'_> {
     }
 
     /// Values of a row with its key and what it repeats of its parent.
-    fn keyed(&self, coverage: &Coverage, parent: &StoredRecord, mut values: Vec<Value>) -> Option<(Key, Vec<Value>)> {
+    fn keyed(&self, coverage: &Coverage, parent: &Parent, mut values: Vec<Value>) -> Option<(Key, Vec<Value>)> {
         let rows = &self.rules.catalogue.collections[coverage.rows];
         let of = &self.rules.catalogue.collections[coverage.parent];
         for field in &rows.fields[values.len()..] {

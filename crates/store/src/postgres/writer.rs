@@ -127,7 +127,7 @@ impl Writer {
 
     /// Puts a unit in line.
     pub fn run(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
-        let (answer, pending) = Answer::new(Arc::new(|| ()));
+        let (answer, pending) = Answer::new(None);
         let line = match urgency {
             Urgency::Bulk => Line::Bulk,
             Urgency::Interactive if is_on_its_own(&*unit) => Line::Alone,

@@ -65,7 +65,10 @@ impl Checkpoints {
         // this takes the place of the database's own checkpoints, which stop the writer
         let hook = move |_: &mut rusqlite::hooks::Wal, pages: i32| {
             let pages = u64::from(pages.unsigned_abs());
-            told.pages.store(pages, Ordering::SeqCst);
+            if pages < told.pages.swap(pages, Ordering::SeqCst) {
+                // it has begun anew
+                told.copied.store(0, Ordering::SeqCst);
+            }
             if pages < LONG {
                 told.due.store(LONG, Ordering::SeqCst);
             }
@@ -92,9 +95,12 @@ impl Checkpoints {
 
     /// To be called by the writer after a commit; `rests` when somebody waits for all bulk work there is.
     pub fn committed(&self, rests: bool) {
-        let wakes = self.shared.is_due() || (rests && self.shared.is_worthwhile());
-        self.shared.rests.store(rests, Ordering::SeqCst);
-        if wakes && let Some(thread) = &self.thread {
+        if rests {
+            self.shared.rests.store(true, Ordering::SeqCst);
+        }
+        if (rests || self.shared.is_due())
+            && let Some(thread) = &self.thread
+        {
             thread.thread().unpark();
         }
     }
@@ -130,19 +136,17 @@ impl Shared {
         self.pages.load(Ordering::SeqCst) > self.due.load(Ordering::SeqCst).max(LONG)
     }
 
-    fn is_worthwhile(&self) -> bool {
-        let (pages, copied) = (self.pages.load(Ordering::SeqCst), self.copied.load(Ordering::SeqCst));
-        // of a log that has begun anew nothing was copied
-        pages.saturating_sub(if copied > pages { 0 } else { copied }) > LITTLE
-    }
-
     /// Copies until next to nothing is left; whether the writer is to end it.
     fn copy(&self, connection: &Connection) -> bool {
         let is_idle = || self.stage.load(Ordering::SeqCst) == GO;
-        if is_idle() && !self.is_due() && self.rests.swap(false, Ordering::SeqCst) && self.is_worthwhile() {
-            self.copied.store(copy(connection), Ordering::SeqCst);
+        if !is_idle() || self.closing.load(Ordering::SeqCst) {
+            return false;
         }
-        if !is_idle() || !self.is_due() || self.closing.load(Ordering::SeqCst) {
+        if !self.is_due() {
+            let left = self.pages.load(Ordering::SeqCst).saturating_sub(self.copied.load(Ordering::SeqCst));
+            if self.rests.swap(false, Ordering::SeqCst) && left > LITTLE {
+                self.copied.store(copy(connection), Ordering::SeqCst);
+            }
             return false;
         }
         for pass in 1..=PASSES + LAST_PASSES {

@@ -414,7 +414,7 @@ impl Store for SqliteStore {
 
     fn submit(&self, unit: Box<dyn Unit>, urgency: Urgency) -> Pending {
         let Some(writer) = &self.writer else {
-            let (answer, pending) = Answer::new(Arc::new(|| ()));
+            let (answer, pending) = Answer::new(None);
             answer.send(Err(StoreError::ReadOnly("it was opened for reading".into())), Some(unit));
             return pending;
         };

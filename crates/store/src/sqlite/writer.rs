@@ -134,7 +134,8 @@ impl Writer {
 
     /// Puts work in line.
     pub fn run(&self, work: Work, urgency: Urgency) -> Pending {
-        let (answer, pending) = Answer::new(self.wake.clone());
+        let gathers = matches!(&work, Work::Unit(unit) if unit.is_made_again());
+        let (answer, pending) = Answer::new(gathers.then(|| self.wake.clone()));
         let request = Request { work, answer };
         if let Ok(mut lines) = self.shared.lines.lock() {
             match urgency {
@@ -242,7 +243,7 @@ impl Worker {
     fn next(&self, interactive: bool, started: Instant, done: &[Done]) -> Option<Request> {
         let most = if interactive { MOST_SYNC } else { GROUP_TIME };
         let most = most.saturating_sub(started.elapsed());
-        let is_good_for_more = || if interactive { self.durable.is_busy() } else { is_collecting(done) };
+        let is_good_for_more = || if interactive { self.durable.is_busy() } else { are_awaited(done) == Some(false) };
         let waits_for_more = |lines: &mut Lines| lines.interactive.is_empty() && lines.bulk.is_empty() && !lines.closed && is_good_for_more();
         let lines = self.shared.lines.lock().ok()?;
         let mut lines = self.shared.arrived.wait_timeout_while(lines, most, waits_for_more).ok()?.0;
@@ -297,7 +298,7 @@ impl Worker {
             let full = rows >= self.group_rows || (!interactive && done.len() >= units) || started.elapsed() >= GROUP_TIME;
             request = if full { None } else { self.next(interactive, started, &done) };
         }
-        let rests = !interactive && done.iter().any(|done| done.is_given_back()) && !is_collecting(&done);
+        let rests = are_awaited(&done) == Some(true);
         match self.end() {
             Ok(stand) => {
                 self.shared.written.add(rows, started);
@@ -455,10 +456,9 @@ impl Done {
     }
 }
 
-/// Whether units of chunks are among those that are done, and nobody waits for one of them.
-fn is_collecting(done: &[Done]) -> bool {
-    let mut chunks = done.iter().filter(|done| done.is_given_back()).peekable();
-    chunks.peek().is_some() && chunks.all(|done| !done.answer.is_awaited())
+/// Whether somebody waits for one of the units that were given back, if there are any.
+fn are_awaited(done: &[Done]) -> Option<bool> {
+    done.iter().filter(|done| done.is_given_back()).map(|done| done.answer.is_awaited()).reduce(|any, own| any || own)
 }
 
 fn refuse_all(done: Vec<Done>, error: &StoreError) {
