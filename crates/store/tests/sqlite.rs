@@ -2,6 +2,7 @@
 
 mod conformance;
 
+use conformance::calls::Heard;
 use conformance::support::*;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,13 @@ collections:
       words: { type: [text], index: equal }
       note: { type: text, index: contains }
 ";
+
+/// A folder, a store's place in it, and the definition.
+fn counted_place() -> (tempfile::TempDir, PathBuf, Catalogue) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    (directory, path, definition(COUNTED))
+}
 
 fn counted_content(catalogue: &Catalogue, count: i64) -> Content {
     let note = format!("a longer text that fills pages, number {count}, {}", "x".repeat(500));
@@ -188,9 +196,7 @@ fn two_processes_that_write_at_once_lose_nothing() {
 #[test]
 fn a_process_that_is_killed_leaves_whole_units_only() {
     use std::io::{BufRead, BufReader};
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("store.db");
-    let catalogue = definition(COUNTED);
+    let (_directory, path, catalogue) = counted_place();
     let mut before = 0;
     for round in 0..4 {
         let mut helper = process(&this_program(), &path, &format!("crash {round}")).spawn().expect("the helper starts");
@@ -205,9 +211,7 @@ fn a_process_that_is_killed_leaves_whole_units_only() {
 
 #[test]
 fn who_waits_too_long_for_another_process_is_told_so_and_may_try_again() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("store.db");
-    let catalogue = definition(COUNTED);
+    let (_directory, path, catalogue) = counted_place();
     let store = open(&path, &catalogue, Options { wait: 1, ..Options::default() }).expect("the store opens");
     add_one(&*store, &catalogue, "before").expect("the unit is written");
     let other = Connection::open(&path).expect("the file opens");
@@ -237,9 +241,7 @@ fn who_waits_too_long_for_another_process_is_told_so_and_may_try_again() {
 
 #[test]
 fn who_waits_long_enough_for_another_process_writes_after_it() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("store.db");
-    let catalogue = definition(COUNTED);
+    let (_directory, path, catalogue) = counted_place();
     let store = open(&path, &catalogue, Options::default()).expect("the store opens");
     let other = Connection::open(&path).expect("the file opens");
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
@@ -256,9 +258,7 @@ fn who_waits_long_enough_for_another_process_writes_after_it() {
 
 #[test]
 fn a_machine_whose_clock_was_set_back_does_not_take_the_stores_clock_with_it() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("store.db");
-    let catalogue = definition(COUNTED);
+    let (_directory, path, catalogue) = counted_place();
     drop(open(&path, &catalogue, Options::default()).expect("the store opens"));
     let future: i64 = 4_000_000_000_000_000;
     Connection::open(&path).expect("the file opens").execute("INSERT OR REPLACE INTO meta VALUES ('clock', ?)", [future]).expect("it is there");
@@ -284,9 +284,7 @@ fn a_machine_whose_clock_was_set_back_does_not_take_the_stores_clock_with_it() {
 
 #[test]
 fn a_store_opened_for_reading_reads_and_refuses_to_write() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("store.db");
-    let catalogue = definition(COUNTED);
+    let (_directory, path, catalogue) = counted_place();
     let reading = || open(&path, &catalogue, Options { read_only: true, ..Options::default() });
     let missing = reading().err().expect("there is no store yet");
     assert!(missing.to_string().contains("there is no store at"), "{missing}");
@@ -315,9 +313,7 @@ fn a_store_opened_for_reading_reads_and_refuses_to_write() {
 fn a_file_that_may_not_be_written_is_said_to_be_read_only() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("store.db");
-    let catalogue = definition(COUNTED);
+    let (directory, path, catalogue) = counted_place();
     let store = open(&path, &catalogue, Options::default()).expect("the store opens");
     add_one(&*store, &catalogue, "first").expect("the unit is written");
     drop(store);
@@ -414,9 +410,7 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
 
 #[test]
 fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("store.db");
-    let catalogue = definition(COUNTED);
+    let (directory, path, catalogue) = counted_place();
     let store = open(&path, &catalogue, Options { writer_cache: 48 << 20, ..Options::default() }).expect("the store opens");
     let log = directory.path().join("store.db-wal");
     let over = std::sync::atomic::AtomicBool::new(false);
@@ -467,27 +461,13 @@ fn a_log_that_is_written_to_all_the_time_begins_anew_while_others_read_and_write
     assert_sound(&path);
 }
 
-/// Counts commits.
-#[derive(Default)]
-struct Commits(std::sync::atomic::AtomicUsize);
-
-impl Watch for Commits {
-    fn committing(&self, _before: i64, _stand: i64) {}
-
-    fn committed(&self, _stand: i64, _changed: &[Changed]) {
-        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-    }
-}
-
 #[test]
 fn units_of_chunks_share_a_transaction_until_somebody_waits_for_one() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("store.db");
-    let catalogue = definition(COUNTED);
+    let (_directory, path, catalogue) = counted_place();
     let store = open(&path, &catalogue, Options::default()).expect("the store opens");
-    let commits = Arc::new(Commits::default());
-    store.watch(commits.clone());
-    let counted = || commits.0.load(std::sync::atomic::Ordering::SeqCst);
+    let heard = Arc::new(Heard::default());
+    store.watch(heard.clone());
+    let counted = || heard.0.lock().expect("not poisoned").len();
     let submit = |number: i64| {
         let write = put(0, &format!("{number:02}"), None, counted_content(&catalogue, number));
         let mut pending = store.submit(Box::new(Work::of(&main_tenant()).write(write).made_again()), Urgency::Bulk);

@@ -153,10 +153,11 @@ pub fn versions_are_those_that_reading_gives(place: &Place) {
 }
 
 /// Stand before, stand, and the keys told when it was done.
-type Told = (i64, i64, Option<Vec<String>>);
+pub type Told = (i64, i64, Option<Vec<String>>);
 
+/// Commits that were told.
 #[derive(Default)]
-struct Heard(Mutex<Vec<Told>>);
+pub struct Heard(pub Mutex<Vec<Told>>);
 
 impl Watch for Heard {
     fn committing(&self, before: i64, stand: i64) {
