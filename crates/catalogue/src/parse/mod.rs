@@ -19,7 +19,7 @@ use crate::value::{FieldType, Member, TYPE_NAMES, Value, from_text};
 use crate::words::{self, Word};
 use crate::yaml::{self, Kind, Node};
 use regex::RegexBuilder;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// Every mistake found, in the order of the text.
 pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
     let root = yaml::parse(text)?;
-    let mut reader = Reader { text, problems: Vec::new() };
+    let mut reader = Reader { text, problems: Vec::new(), compiled: HashMap::new() };
     let catalogue = reader.catalogue(&root);
     reader.problems.sort_by_key(|problem| (problem.span.start, problem.span.end));
     reader.problems.dedup();
@@ -42,6 +42,8 @@ pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
 struct Reader<'t> {
     text: &'t str,
     problems: Vec<Diagnostic>,
+    /// Expressions by their text: sources that are alike repeat theirs.
+    compiled: HashMap<String, Expression>,
 }
 
 /// Names that mean something in expressions and so cannot name fields.
@@ -196,8 +198,15 @@ impl<'t> Reader<'t> {
 
     fn cel(&mut self, node: &Node, names: &[&str]) -> Option<Expression> {
         let source = self.text_of(node, "a CEL expression")?.to_owned();
+        let is_known = |name: &String| names.contains(&name.as_str());
+        if let Some(same) = self.compiled.get(&source).filter(|same| same.variables().iter().all(is_known)) {
+            return Some(same.clone());
+        }
         match Expression::compile(&source, names) {
-            Ok(expression) => Some(expression),
+            Ok(expression) => {
+                self.compiled.insert(source, expression.clone());
+                Some(expression)
+            }
             Err((at, message)) => {
                 let mut problem = Diagnostic::new(self.inside(node, at), message);
                 if source.contains("??") {

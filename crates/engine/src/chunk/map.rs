@@ -99,10 +99,14 @@ pub struct Mapper<'c> {
     index: usize,
     source: &'c Source,
     evaluator: &'c Evaluator,
+    /// The name of each `let`.
+    names: Vec<&'c str>,
     /// For each `let` whether it is the same for all documents of a file.
     of_file: Vec<bool>,
     /// Values of those, once they are known.
     known: RefCell<Vec<Option<Let<'c>>>>,
+    /// For each feed fields that are mapped, but that the source has no say in.
+    unheard: Vec<Vec<usize>>,
 }
 
 /// A `let` value.
@@ -125,6 +129,8 @@ impl Let<'_> {
 /// Values computed for the document at hand.
 struct Scope<'s, 'c> {
     source: &'s Source,
+    /// Of the source's `let` values: they are looked up often, and lie close together here.
+    names: &'s [&'s str],
     lets: Vec<Let<'c>>,
     /// The feed at hand, where its fields are known beside the `let` values.
     feed: Option<Heard<'s>>,
@@ -157,7 +163,7 @@ impl Scope<'_, '_> {
     }
 
     fn find_let(&self, name: &str) -> Option<(&Let<'_>, &FieldType)> {
-        let index = self.source.lets.iter().position(|known| known.name == name)?;
+        let index = self.names.iter().position(|known| *known == name)?;
         Some((self.lets.get(index)?, &self.source.lets[index].rule.ty))
     }
 
@@ -286,7 +292,12 @@ impl<'c> Mapper<'c> {
             });
         }
         let known = RefCell::new(vec![None; source.lets.len()]);
-        Self { catalogue, index, source, evaluator, of_file, known }
+        let unheard = source.feeds.iter().map(|feed| {
+            let from = |field: usize| catalogue.collections[feed.collection].fields[field].from.as_ref();
+            feed.map.iter().map(|entry| entry.field).filter(|field| from(*field).is_some_and(|from| !from.contains(&index))).collect()
+        });
+        let names = source.lets.iter().map(|own| own.name.as_str()).collect();
+        Self { catalogue, index, source, evaluator, names, of_file, known, unheard: unheard.collect() }
     }
 
     /// Maps one document. `bytes` are what is kept and hashed, in `syntax`.
@@ -297,7 +308,8 @@ impl<'c> Mapper<'c> {
         {
             mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
         }
-        let mut scope = Scope { source: self.source, lets: Vec::with_capacity(self.source.lets.len()), feed: None, meta: envelope };
+        let mut scope =
+            Scope { source: self.source, names: &self.names, lets: Vec::with_capacity(self.source.lets.len()), feed: None, meta: envelope };
         let mut found = Vec::new();
         for (index, own) in self.source.lets.iter().enumerate() {
             let known = if self.of_file[index] { self.known.borrow()[index].clone() } else { None };
@@ -411,7 +423,7 @@ impl<'c> Mapper<'c> {
         for (done, entry) in feed.map.iter().enumerate() {
             let field = &collection.fields[entry.field];
             let own = Heard { collection, values: &values, mapped: &feed.map[..done] };
-            let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: Some(own), meta: scope.meta };
+            let heard = Scope { source: scope.source, names: scope.names, lets: std::mem::take(&mut scope.lets), feed: Some(own), meta: scope.meta };
             let value = self.value(document, &entry.rule, &heard, found).and_then(|value| allowed(value, field, entry.rule.strict));
             scope.lets = heard.lets;
             Arc::make_mut(&mut values)[entry.field] = match value {
@@ -421,10 +433,13 @@ impl<'c> Mapper<'c> {
         }
         // conditions of a source with several feeds are about its `let` values
         let own = alone.then_some(Heard { collection, values: &values, mapped: &feed.map });
-        let heard = Scope { source: scope.source, lets: std::mem::take(&mut scope.lets), feed: own, meta: scope.meta };
+        let heard = Scope { source: scope.source, names: scope.names, lets: std::mem::take(&mut scope.lets), feed: own, meta: scope.meta };
         let result = self.statement(&heard, feed, collection, &values, alone, mapped);
         scope.lets = heard.lets;
         let Heading { key, contributor, as_of, gone, scope } = result?;
+        for field in &self.unheard[index] {
+            Arc::make_mut(&mut values)[*field] = Value::Null;
+        }
         let said = if gone { Said::Gone } else { Said::Values(values) };
         let hash = content_hash(&said, collection, feed, bytes, scope.as_deref());
         let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.clone() });
