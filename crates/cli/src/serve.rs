@@ -61,7 +61,7 @@ pub fn serve(place: &Place, arguments: &Serve) -> Outcome {
     let crew = (workers > 0).then(|| {
         let (app, stop) = (app.clone(), stop_work.clone());
         std::thread::spawn(move || {
-            let options = WorkOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, yields: true, settles: true };
+            let options = WorkOptions { workers, lease_seconds: LEASE_SECONDS, drain: false, settles: true };
             stook_server::work(&app, &options, &stop)
         })
     });

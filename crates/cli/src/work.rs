@@ -30,8 +30,7 @@ pub fn threads(asked: Option<usize>) -> usize {
 pub fn work(place: &Place, arguments: &Work) -> Outcome {
     let stop = stop_signal()?;
     let (catalogue, store) = place.open()?;
-    let options =
-        Options { workers: threads(arguments.workers), lease_seconds: arguments.lease.max(1), drain: arguments.drain, yields: false, settles: true };
+    let options = Options { workers: threads(arguments.workers), lease_seconds: arguments.lease.max(1), drain: arguments.drain, settles: true };
     // drawn on a terminal only
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));

@@ -318,7 +318,7 @@ pub fn run(
             show(Moment::of(&start.files, now(), before + documents));
         }
     };
-    let options = Options { workers, lease_seconds: LEASE_SECONDS, drain: false, yields: false, settles };
+    let options = Options { workers, lease_seconds: LEASE_SECONDS, drain: false, settles };
     let crew = Crew::new(catalogue, store, Some(job), &options, stop, &tell);
     std::thread::scope(|scope| {
         if !start.progress.complete {

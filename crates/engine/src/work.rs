@@ -31,10 +31,9 @@ const LEASE_CHUNKS: usize = 32;
 const IN_FLIGHT: u64 = 2_000;
 /// The same, until they are committed.
 const UNCOMMITTED: u64 = 50_000;
-/// How much nicer than others threads are that yield: they get a tenth of a processor that others want.
-const BEHIND: i32 = 10;
-/// The same of those that do not: who writes is one, and all of them wait for it in the end.
-const BESIDE: i32 = 5;
+/// How much nicer than others the threads are: they get a tenth of a processor that others want. Others are those that answer
+/// requests of this process, and the one that writes, for which all of them wait in the end.
+const NICE: i32 = 10;
 /// Time until chunks are looked for again, at first.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest time until somebody looks again who waits for the end of one job.
@@ -53,8 +52,6 @@ pub struct Options {
     pub lease_seconds: u64,
     /// Whether to end when no chunk is left, rather than to wait for more.
     pub drain: bool,
-    /// Whether threads that answer requests of this process go first.
-    pub yields: bool,
     /// Whether what follows from the documents is settled, too.
     pub settles: bool,
 }
@@ -316,7 +313,7 @@ impl<'c> Crew<'c> {
     fn give_way(&self) {
         if cfg!(target_os = "linux") {
             // there it is the thread's own; where it is refused everybody has the same share
-            let _ = rustix::process::nice(if self.options.yields { BEHIND } else { BESIDE });
+            let _ = rustix::process::nice(NICE);
         }
     }
 

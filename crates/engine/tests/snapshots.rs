@@ -184,7 +184,7 @@ impl Desk {
 
     /// Lets workers of several processes do what there is to do.
     fn work(&self, processes: usize) {
-        let options = Options { workers: 2, lease_seconds: 60, drain: true, yields: false, settles: true };
+        let options = Options { workers: 2, lease_seconds: 60, drain: true, settles: true };
         std::thread::scope(|scope| {
             for store in self.stores.iter().cycle().take(processes) {
                 scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));

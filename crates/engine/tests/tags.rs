@@ -124,7 +124,7 @@ impl Desk {
     }
 
     fn work(&self, processes: usize) {
-        let options = Options { workers: 2, lease_seconds: 60, drain: true, yields: false, settles: true };
+        let options = Options { workers: 2, lease_seconds: 60, drain: true, settles: true };
         std::thread::scope(|scope| {
             for store in self.stores.iter().cycle().take(processes) {
                 scope.spawn(|| work::run(&self.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
@@ -181,7 +181,7 @@ fn documents(desk: &Desk, tenant: &Tenant, all: &[Said]) -> BTreeMap<String, Doc
 fn the_last_definition_holds_of_the_last_documents(desk: &Desk, groups: &[Vec<Said>], changes: &[Change], processes: usize) {
     let tenant = desk.tenant();
     let over = AtomicBool::new(false);
-    let options = Options { workers: 2, lease_seconds: 60, drain: false, yields: false, settles: true };
+    let options = Options { workers: 2, lease_seconds: 60, drain: false, settles: true };
     let mut wanted: BTreeMap<usize, usize> = BTreeMap::new();
     std::thread::scope(|scope| {
         for store in desk.stores.iter().cycle().take(processes) {

@@ -46,7 +46,7 @@ fn deliver(
 }
 
 fn work(catalogue: &Arc<Catalogue>, store: &dyn Store) {
-    let options = Options { workers: 3, lease_seconds: 60, drain: true, yields: false, settles: true };
+    let options = Options { workers: 3, lease_seconds: 60, drain: true, settles: true };
     work::run(catalogue, store, &options, &AtomicBool::new(false), &|_| ()).expect("it works");
 }
 
@@ -103,7 +103,7 @@ fn work_until_done(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId) {
             }
             stop.store(true, Ordering::SeqCst);
         });
-        let options = Options { workers: 3, lease_seconds: 60, drain: false, yields: false, settles: true };
+        let options = Options { workers: 3, lease_seconds: 60, drain: false, settles: true };
         work::run(catalogue, store, &options, &stop, &|_| ()).expect("it works");
     });
 }

@@ -210,7 +210,7 @@ pub fn run(catalogue: &Arc<Catalogue>, store: &dyn Store, job: JobId, workers: u
         }
     };
     store.take_over(job)?;
-    let options = work::Options { workers, lease_seconds: work::LEASE_SECONDS, drain: false, yields: false, settles: false };
+    let options = work::Options { workers, lease_seconds: work::LEASE_SECONDS, drain: false, settles: false };
     let crew = work::Crew::new(catalogue, store, Some(job), &options, stop, &tell);
     crew.work(|| {
         let job = store.job(job)?;
