@@ -594,3 +594,44 @@ fn said_values_and_tombstones_are_told_apart_by_the_source() {
     let delivery = Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs: vec![gone] };
     assert_eq!(statements(&DESK.catalogue, &delivery)[0].said, Said::Gone);
 }
+
+/// What a source has no say in is not kept, and makes no other content; expressions and conditions see it all the same.
+#[test]
+fn a_source_does_not_say_what_only_others_are_heard_in() {
+    let text = "\
+catalogue: heard
+sources:
+  loud: &source
+    format: json
+    as_of: meta.received
+    accept: [ { unless: \"only != 'refused'\", do: skip } ]
+    into: thing
+  quiet: { <<: *source }
+collections:
+  thing:
+    key: id
+    fields:
+      id: text
+      only: { type: text, from: [loud], required: true }
+      twice: { expr: only + only, type: text }
+";
+    let read = |text: &str| parse(text).unwrap_or_else(|problems| panic!("{problems:?}"));
+    let said = |catalogue: &Catalogue, source: usize, only: &str| {
+        let text = bytes::Bytes::from(format!(r#"{{"id":"a","only":"{only}"}}"#));
+        let document = Document::parse(&text, Syntax::Json, &Head::default()).expect("JSON");
+        let envelope = Envelope { name: "documents", ordinal: 1, received: 0, now: i64::MAX, part: None };
+        let evaluator = Evaluator::new(catalogue.tables.clone());
+        let mapped = Mapper::new(catalogue, source, &evaluator).map(&document, &text, Syntax::Json, &envelope);
+        assert_eq!(mapped.failed, None);
+        mapped.statements.into_iter().next().map(|statement| (statement.said, statement.hash))
+    };
+    let values = |only: Value, twice: &str| Said::Values([Value::text("a"), only, Value::text(twice)].into());
+    let (loud, quiet) = (0, 1);
+    let catalogue = read(text);
+    assert_eq!(said(&catalogue, loud, "x").map(|own| own.0), Some(values(Value::text("x"), "xx")));
+    assert_eq!(said(&catalogue, quiet, "x").map(|own| own.0), Some(values(Value::Null, "xx")));
+    assert_eq!((said(&catalogue, loud, "refused"), said(&catalogue, quiet, "refused")), (None, None));
+    let catalogue = read(&text.replace("only + only", "id"));
+    assert_ne!(said(&catalogue, loud, "x"), said(&catalogue, loud, "y"));
+    assert_eq!(said(&catalogue, quiet, "x"), said(&catalogue, quiet, "y"));
+}
