@@ -69,6 +69,11 @@ impl Catalogue {
         self.collections.iter().enumerate().filter(|(_, collection)| collection.tags.is_some())
     }
 
+    /// The link with this number, if its children are found by their field, see [`Link::is_only_read`].
+    pub fn link_by_field(&self, id: u32) -> Option<&Link> {
+        self.links.iter().find(|link| link.edges() == id && link.is_only_read())
+    }
+
     /// A tenant's share of the workers.
     pub fn share(&self, tenant: &str) -> Share {
         self.tenants.get(tenant).or_else(|| self.tenants.get("else")).copied().unwrap_or_default()
@@ -345,6 +350,11 @@ impl Field {
     /// Whether the settle machine gives the value.
     pub fn is_settled(&self) -> bool {
         self.derive.as_ref().is_some_and(Derivation::is_settled)
+    }
+
+    /// Whether it holds the key of a linked record.
+    pub fn is_link(&self) -> bool {
+        matches!(self.derive, Some(Derivation::Found(_) | Derivation::Key(..)))
     }
 
     /// Type of golden values: JSON for fields kept by contributor.

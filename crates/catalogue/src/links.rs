@@ -2,7 +2,7 @@
 //!
 //! A link belongs to the collection of the *child* and leads to one record of the *target*'s collection. The child's field of
 //! the link's name holds the target's key. A child tells its target through an *edge*, which carries what the target's rules
-//! need; so a target is settled from its edges alone. Children may only tell what documents said of them, never what was read
+//! need; so a target is settled from its edges alone. Where targets measure nothing the field says it all. Children may only tell what documents said of them, never what was read
 //! through a link: that is what keeps settling finite.
 
 use crate::expr::{Expression, Member};
@@ -60,6 +60,12 @@ impl Link {
     /// Whether the target has rules about its children.
     pub fn is_measured(&self) -> bool {
         self.create || !self.conditions.is_empty()
+    }
+
+    /// Whether children read the target, which asks nothing of them: then edges would say no more than the children's field, which
+    /// is indexed instead.
+    pub fn is_only_read(&self) -> bool {
+        !self.is_measured() && !self.reads.is_empty()
     }
 }
 

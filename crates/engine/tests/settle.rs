@@ -105,8 +105,17 @@ collections:
     links: { of_box: { to: box, key: of, create: true, span: [at, until] } }
   shelf:
     key: id
-    fields: { id: text, of: text, at: timestamp, until: timestamp, status: text }
-    links: { room: { to: room, key: of, create: true, span: [at, until] } }
+    fields:
+      id: text
+      of: text
+      at: timestamp
+      until: timestamp
+      status: text
+      bag_id: text
+      colour: { type: text, derive: bag.colour }
+    links:
+      room: { to: room, key: of, create: true, span: [at, until] }
+      bag: { to: bag, key: bag_id }
   room:
     key: id
     fields: { id: text }
@@ -156,8 +165,10 @@ fn step() -> impl Strategy<Value = Step> {
         key: format!("g{id}"),
         fields: Some(json!({ "labels": labels, "colour": colour })),
     });
-    let shelf = (0..6_usize, 0..2_usize, 0..30_i64, 0..3_i64, prop::sample::select(vec!["OK", "KO"])).prop_map(|(id, of, at, length, status)| {
-        let fields = json!({ "of": format!("r{of}"), "at": time(at), "until": time(at + length), "status": status });
+    let of = (0..2_usize, 0..3_usize);
+    let shelf = (0..6_usize, of, 0..30_i64, 0..3_i64, prop::sample::select(vec!["OK", "KO"])).prop_map(|(id, of, at, length, status)| {
+        let (of, bag) = (format!("r{}", of.0), format!("g{}", of.1));
+        let fields = json!({ "of": of, "bag_id": bag, "at": time(at), "until": time(at + length), "status": status });
         Step { collection: "shelf", key: format!("s{id}"), fields: Some(fields) }
     });
     let gone =
@@ -413,6 +424,10 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
     let mut shelves = shelves;
     for shelf in shelves.values_mut() {
         shelf["room"] = shelf["of"].clone();
+        shelf["bag"] = shelf["bag_id"].clone();
+        if let Some(bag) = bags.get(text(shelf, "bag")) {
+            shelf["colour"] = bag["colour"].clone();
+        }
         rooms.insert(text(shelf, "of").to_owned(), json!({ "id": shelf["of"] }));
     }
     for room in rooms.keys() {

@@ -30,10 +30,12 @@ use bytes::Bytes;
 use journal::{ChunkJournal, JournalEntry};
 use plan::{Aggregate, Found, Plan};
 use queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Lease, NewChunk, NewJob, Progress, Slice};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Damaged;
 use stook_catalogue::value::{SmolStr, Value};
@@ -223,7 +225,9 @@ pub struct Content {
     pub indexed_stay: bool,
 }
 
-/// What a child says to its target. Edges are ordered by group, start and child.
+/// What a child says to its target. Edges are ordered by group, start and child. Those of links that are
+/// [only read](stook_catalogue::links::Link::is_only_read) say nothing: what a unit says of them is not kept, a store finds the children by
+/// their field, in an order of its own, without group, start and payload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Edge {
     /// The link, by its number in the definition.
@@ -536,11 +540,29 @@ pub struct Settling {
     pub edges: Vec<EdgeChange>,
     /// Marks to append.
     pub marks: Vec<Mark>,
-    /// Marks to append only where there are edges already, of the link that is their rule, to the record that is their target.
-    /// A store that cannot know appends them.
+    /// Marks to append only where there were edges before this unit, of the link that is their rule, to the record that is their
+    /// target. A store that cannot know appends them.
     pub new: Vec<Mark>,
     /// Marks answered.
     pub answered: Vec<i64>,
+}
+
+impl Settling {
+    /// How many children this unit says lead to targets, by link and target, of links whose children are found by their field.
+    fn named_by_field(&self, catalogue: &Catalogue) -> HashMap<(u32, &str), usize> {
+        let mut kept: HashMap<(u32, &str, &str), bool> = HashMap::new();
+        for change in &self.edges {
+            let (EdgeChange::Put(edge) | EdgeChange::Delete(edge)) = change;
+            if catalogue.link_by_field(edge.link).is_some() {
+                kept.insert((edge.link, &edge.target, &edge.child), matches!(change, EdgeChange::Put(_)));
+            }
+        }
+        let mut named = HashMap::new();
+        for (link, target, _) in kept.into_iter().filter(|(_, kept)| *kept).map(|(edge, _)| edge) {
+            *named.entry((link, target)).or_default() += 1;
+        }
+        named
+    }
 }
 
 /// How urgent a unit is.

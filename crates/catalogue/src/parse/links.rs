@@ -61,6 +61,9 @@ impl Reader<'_> {
         if self.problems.is_empty() {
             self.settling_is_acyclic(collections, nodes, &links);
         }
+        for link in links.iter().filter(|link| link.is_only_read()) {
+            collections[link.from].fields[link.field].index.ordered = true;
+        }
         for link in &mut links {
             // another meaning is another link: what was built with the old one is not read any more
             let conditions: Vec<&str> = link.conditions.iter().map(Expression::source).collect();
@@ -539,8 +542,7 @@ fn tell(link: &mut Link, field: usize) -> usize {
 
 /// Fields that a collection's own rules may name: links are named by rules about other records.
 fn own_names(collection: &Collection) -> Vec<String> {
-    let is_link = |field: &&Field| !matches!(field.derive, Some(Derivation::Found(_) | Derivation::Key(..)));
-    collection.fields.iter().filter(is_link).map(|field| field.name.clone()).collect()
+    collection.fields.iter().filter(|field| !field.is_link()).map(|field| field.name.clone()).collect()
 }
 
 impl Link {

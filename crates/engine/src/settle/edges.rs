@@ -220,8 +220,8 @@ impl Teller<'_> {
 
     /// Group, start and payload of the edge to a target, if its rules, or a reader's, need one.
     fn told(&self, link: &Link, values: &[Value]) -> Option<(SmolStr, i64, Vec<u8>)> {
-        if !link.is_measured() && link.reads.is_empty() {
-            return None;
+        if !link.is_measured() {
+            return link.is_only_read().then(Default::default);
         }
         let mut conditions = 0;
         for (bit, condition) in link.conditions.iter().enumerate() {

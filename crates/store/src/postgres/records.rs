@@ -9,7 +9,7 @@ use super::tables::{CollectionTables, Tables};
 use super::values::{self, Bound, column_type};
 use super::work;
 use crate::{
-    CALL_KEPT, Change, Conflict, Content, Detail, Edge, EdgeChange, LogEntry, Logged, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord,
+    CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Logged, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord,
     Tenant, Unit, Version, lane_of,
 };
 use ::tokio_postgres::Row;
@@ -117,12 +117,6 @@ fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<Store
 /// The text of a column.
 pub fn text(row: &Row, column: usize) -> SmolStr {
     row.get::<_, &str>(column).into()
-}
-
-pub fn edges(session: &mut Session, tenant: i64, link: u32, target: &str) -> Attempt<Vec<Edge>> {
-    let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 ORDER BY grp, start, child";
-    let edge = |row: Row| Edge { link, target: target.into(), group: text(&row, 0), start: row.get(1), child: text(&row, 2), payload: row.get(3) };
-    Ok(session.query(sql, &[&tenant, &i64::from(link), &target])?.into_iter().map(edge).collect())
 }
 
 /// Marks of some lanes.
@@ -869,12 +863,17 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
         settling.marks.extend(new);
     } else if !new.is_empty() {
         keep_passes_waiting(session, tenant)?;
-        let links: Vec<i64> = new.iter().map(|mark| i64::from(mark.rule)).collect();
-        let targets: Vec<&str> = new.iter().map(|mark| mark.target.as_str()).collect();
-        let sql = "SELECT u.place FROM unnest($2::bigint[], $3::text[]) WITH ORDINALITY AS u(link, target, place) CROSS JOIN LATERAL \
-                   (SELECT 1 FROM edges e WHERE e.tenant = $1 AND e.link = u.link AND e.target = u.target LIMIT 1) AS e";
-        let named = session.query(sql, &[&tenant, &links, &targets])?;
-        settling.marks.extend(named.iter().map(|row| new[row.get::<_, i64>(0) as usize - 1].clone()));
+        let said = settling.named_by_field(tables.catalogue());
+        let mut by_link: BTreeMap<u32, Vec<Mark>> = BTreeMap::new();
+        new.into_iter().for_each(|mark| by_link.entry(mark.rule).or_default().push(mark));
+        let mut named = Vec::new();
+        for (link, marks) in by_link {
+            let own = |mark: &Mark| said.get(&(link, mark.target.as_str())).map_or(0, |said| *said as i64);
+            let targets: Vec<(&str, i64)> = marks.iter().map(|mark| (mark.target.as_str(), own(mark))).collect();
+            let places = super::settle::named(session, tables, tenant, link, &targets)?;
+            named.extend(places.into_iter().map(|place| marks[place].clone()));
+        }
+        settling.marks.extend(named);
     }
     if !settling.forget.is_empty() {
         let links: Vec<i64> = settling.forget.iter().copied().map(i64::from).collect();
@@ -887,6 +886,9 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
             EdgeChange::Put(edge) => (edge, true),
             EdgeChange::Delete(edge) => (edge, false),
         };
+        if tables.catalogue().link_by_field(edge.link).is_some() {
+            continue;
+        }
         changes.insert((i64::from(edge.link), edge.target, edge.group, edge.start, edge.child), kept.then_some(edge.payload));
     }
     for kept in [false, true] {

@@ -8,7 +8,7 @@ use crate::{Detail, Edge, Inside, LANES, Pass, Passed, Result, StoreError, Store
 use ::tokio_postgres::Row;
 use std::collections::HashSet;
 use stook_catalogue::key::Key;
-use stook_catalogue::value::SmolStr;
+use stook_catalogue::value::{FieldType, SmolStr};
 
 /// What units hold until they end, from the question whether edges lead to their new records, or whether those they rely on have
 /// changed; `$1` is the tenant.
@@ -67,6 +67,10 @@ impl Inside for PassInside<'_> {
 
     fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
         self.ask(|session, tables, tenant| {
+            if let Some(by_field) = ByField::of(tables, link) {
+                let targets: Vec<&str> = targets.iter().map(|(target, _)| target.as_str()).collect();
+                return by_field.children(session, tables, tenant, &targets, limit);
+            }
             let by_index = by_index(tables);
             let (names, groups): (Vec<&str>, Vec<Option<&str>>) = targets.iter().map(|(target, group)| (target.as_str(), group.as_deref())).unzip();
             // what is asked with a group and without are two questions, or an index would be used for the first column only
@@ -100,7 +104,10 @@ impl Inside for PassInside<'_> {
     }
 
     fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
-        self.ask(|session, _, tenant| {
+        self.ask(|session, tables, tenant| {
+            if let Some(by_field) = ByField::of(tables, link) {
+                return by_field.behind(session, tenant, target, child, limit);
+            }
             let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 AND (grp, start, child) > ($4, $5, $6) \
                        ORDER BY grp, start, child LIMIT $7";
             let rows = session.query(sql, &[&tenant, &i64::from(link), &target, &group, &start, &child, &(limit as i64)])?;
@@ -139,6 +146,85 @@ impl Inside for PassInside<'_> {
     fn has_marks(&mut self, first: u64, last: u64) -> Result<bool> {
         self.ask(|session, _, tenant| has_marks(session, tenant, first, last))
     }
+}
+
+/// A link whose children are found by their field.
+struct ByField<'t> {
+    link: u32,
+    table: &'t str,
+    column: String,
+}
+
+impl<'t> ByField<'t> {
+    fn of(tables: &'t Tables, link: u32) -> Option<Self> {
+        let found = tables.catalogue().link_by_field(link)?;
+        let field = &tables.catalogue().collections[found.from].fields[found.field].name;
+        Some(Self { link, table: &tables.collections[found.from].table, column: name(&["f", field]) })
+    }
+
+    /// Children of a target for which something else holds, in the order of the index, so that no more are read than are wanted, and so
+    /// that the planner takes that index also where it knows nothing of the table yet.
+    fn of_target(&self, what: &str, target: &str, rest: &str) -> String {
+        let Self { table, column, .. } = self;
+        let (own, wanted) = (indexed(column, &FieldType::Text), indexed(target, &FieldType::Text));
+        format!(
+            "SELECT {what} FROM {table} WHERE tenant = $1 AND {own} BETWEEN {wanted} AND {wanted} AND {column} = {target} AND alive{rest} \
+             ORDER BY {own} NULLS FIRST, key"
+        )
+    }
+
+    fn edge(&self, target: &str, child: &str) -> Edge {
+        Edge { link: self.link, target: target.into(), group: SmolStr::default(), start: 0, child: child.into(), payload: Vec::new() }
+    }
+
+    /// Children of targets, target after target, by key.
+    fn children(&self, session: &mut Session, tables: &Tables, tenant: i64, targets: &[&str], limit: usize) -> Attempt<Vec<Edge>> {
+        let few = if tables.distributed() { "" } else { " LIMIT $3" };
+        let sql = format!(
+            "SELECT u.target, r.key FROM unnest($2::text[]) AS u(target) CROSS JOIN LATERAL ({}{few}) AS r \
+             ORDER BY u.target COLLATE \"C\", r.key LIMIT $3",
+            self.of_target("key", "u.target", ""),
+        );
+        let rows = session.query(&sql, &[&tenant, &targets, &(limit as i64)])?;
+        Ok(rows.iter().map(|row| self.edge(row.get(0), row.get(1))).collect())
+    }
+
+    /// Children of a target behind one.
+    fn behind(&self, session: &mut Session, tenant: i64, target: &str, child: &str, limit: usize) -> Attempt<Vec<Edge>> {
+        let sql = format!("{} LIMIT $4", self.of_target("key", "$2", " AND key > $3"));
+        let rows = session.query(&sql, &[&tenant, &target, &child, &(limit as i64)])?;
+        Ok(rows.iter().map(|row| self.edge(target, row.get(0))).collect())
+    }
+}
+
+/// Edges of a target.
+pub fn edges(session: &mut Session, tables: &Tables, tenant: i64, link: u32, target: &str) -> Attempt<Vec<Edge>> {
+    if let Some(by_field) = ByField::of(tables, link) {
+        return by_field.children(session, tables, tenant, &[target], usize::MAX >> 1);
+    }
+    let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 ORDER BY grp, start, child";
+    Ok(session.query(sql, &[&tenant, &i64::from(link), &target])?.iter().map(|row| edge(link, target, row)).collect())
+}
+
+/// Which of some targets, each with a number, have edges; where children are found by their field, more of them than that number.
+pub fn named(session: &mut Session, tables: &Tables, tenant: i64, link: u32, targets: &[(&str, i64)]) -> Attempt<Vec<usize>> {
+    let (names, own): (Vec<&str>, Vec<i64>) = targets.iter().copied().unzip();
+    let rows = match ByField::of(tables, link) {
+        Some(by_field) => {
+            let sql = format!(
+                "SELECT u.place FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS u(target, own, place) CROSS JOIN LATERAL \
+                 ({} OFFSET u.own LIMIT 1) AS r",
+                by_field.of_target("1", "u.target", ""),
+            );
+            session.query(&sql, &[&tenant, &names, &own])?
+        }
+        None => {
+            let sql = "SELECT u.place FROM unnest($3::text[]) WITH ORDINALITY AS u(target, place) CROSS JOIN LATERAL \
+                       (SELECT 1 FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target LIMIT 1) AS e";
+            session.query(sql, &[&tenant, &i64::from(link), &names])?
+        }
+    };
+    Ok(rows.iter().map(|row| row.get::<_, i64>(0) as usize - 1).collect())
 }
 
 /// Keys of a collection behind one.

@@ -24,7 +24,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "9";
+const FORMAT: &str = "10";
 
 /// Characters of a text that an index holds.
 pub const INDEXED: usize = 600;
@@ -350,7 +350,10 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
             if ty.is_list() {
                 list_index(session, collection, field, had.ordered)?;
             } else {
-                plain_index(session, table, &["o", of, column.trim_matches('"')], &indexed(&column, ty), field.index.ordered, had.ordered)?;
+                // those who lead to a record are read page by page
+                let behind = if field.is_link() { ", key" } else { "" };
+                let held = format!("{} NULLS FIRST{behind}", indexed(&column, ty));
+                plain_index(session, table, &["o", of, column.trim_matches('"')], &held, field.index.ordered, had.ordered)?;
                 let index = name(&["t", of, &field.name]);
                 match (field.index.contains, had.contains) {
                     (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table} USING gin (trigrams({column}))"))?,
@@ -386,7 +389,8 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
             // lists and texts inside have side tables, which state does not
             let had = Index { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), contains: false };
             let wanted = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
-            plain_index(session, table, &["o", of, column.trim_matches('"')], &indexed(&column, &state.ty), wanted.ordered, had.ordered)?;
+            let held = format!("{} NULLS FIRST", indexed(&column, &state.ty));
+            plain_index(session, table, &["o", of, column.trim_matches('"')], &held, wanted.ordered, had.ordered)?;
             if existed.is_some() {
                 crate::shape::report_index(&mut changes, of, &state.name, wanted, had);
             }
@@ -398,7 +402,7 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
 fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, wanted: bool, had: bool) -> Attempt<()> {
     let index = name(parts);
     match (wanted, had) {
-        (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table}(tenant, {what} NULLS FIRST)")),
+        (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table}(tenant, {what})")),
         (false, true) => session.batch(&format!("DROP INDEX {index}")),
         _ => Ok(()),
     }

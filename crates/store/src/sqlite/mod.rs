@@ -453,7 +453,7 @@ impl Store for SqliteStore {
 
     fn edges(&self, tenant: &Tenant, link: u32, target: &str) -> Result<Vec<Edge>> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => records::edges(connection, tenant, link, target),
+            Some(tenant) => settle::edges(connection, &self.tables, tenant, link, (target, None), usize::MAX >> 1),
             None => Ok(Vec::new()),
         })
     }

@@ -5,7 +5,7 @@ use super::tables::{CollectionTables, Tables};
 use super::work;
 use crate::row::{pack_state, reserved_value, unpack_state, with_members};
 use crate::{
-    CALL_KEPT, Change, Conflict, Content, Detail, Edge, EdgeChange, LogEntry, Mark, Receipt, RecordWrite, Result, Settling, StoreError, StoredRecord,
+    CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Mark, Receipt, RecordWrite, Result, Settling, StoreError, StoredRecord,
     Tenant, Unit, Version,
 };
 use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
@@ -200,16 +200,6 @@ pub fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<SmolStr> {
     Ok(row.get_ref(column)?.as_str()?.into())
 }
 
-pub fn edges(connection: &Connection, tenant: i64, link: u32, target: &str) -> Result<Vec<Edge>> {
-    let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? ORDER BY grp, start, child";
-    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let edge = |row: &Row<'_>| {
-        Ok(Edge { link, target: target.into(), group: text(row, 0)?, start: row.get(1)?, child: text(row, 2)?, payload: row.get(3)? })
-    };
-    let rows = statement.query_map(params![tenant, link, target], edge).map_err(failure)?;
-    rows.collect::<rusqlite::Result<_>>().map_err(failure)
-}
-
 pub fn marks(connection: &Connection, tenant: i64, limit: usize) -> Result<Vec<Mark>> {
     let sql = "SELECT id, stratum, rule, target, part, job FROM marks WHERE tenant = ? ORDER BY stratum, rule, id LIMIT ?";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
@@ -307,7 +297,7 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
     }
     super::settle::check(connection, tables, tenant, unit)?;
     super::tags::write(connection, tables, tenant, unit)?;
-    settle(connection, tenant, unit.settling())?;
+    settle(connection, tables, tenant, unit.settling())?;
     for entry in unit.log() {
         let sql = "INSERT INTO record_log(tenant, collection, key, at, transition, caller, change) VALUES (?, ?, ?, ?, ?, ?, ?)";
         let (collection, key) = (&tables.names[entry.collection], entry.key.as_str());
@@ -616,14 +606,19 @@ fn forget_side_rows(connection: &Connection, own: &CollectionTables, id: i64) ->
     Ok(())
 }
 
-fn settle(connection: &Connection, tenant: i64, mut settling: Settling) -> Result<()> {
-    // nobody else writes meanwhile, so what is there before this unit's edges is all there is
-    for mark in std::mem::take(&mut settling.new) {
-        let sql = "SELECT 1 FROM edges WHERE tenant = ? AND link = ? AND target = ? LIMIT 1";
-        let mut find = connection.prepare_cached(sql).map_err(failure)?;
-        if find.exists(params![tenant, mark.rule, mark.target.as_str()]).map_err(failure)? {
-            settling.marks.push(mark);
+fn settle(connection: &Connection, tables: &Tables, tenant: i64, mut settling: Settling) -> Result<()> {
+    let new = std::mem::take(&mut settling.new);
+    if !new.is_empty() {
+        // nobody else writes meanwhile, so what is there beside what this unit says is all there is
+        let own = settling.named_by_field(tables.catalogue());
+        let mut named = Vec::new();
+        for mark in new {
+            let own = own.get(&(mark.rule, mark.target.as_str())).copied().unwrap_or(0);
+            if super::settle::edges(connection, tables, tenant, mark.rule, (&mark.target, None), own + 1)?.len() > own {
+                named.push(mark);
+            }
         }
+        settling.marks.extend(named);
     }
     for link in &settling.forget {
         execute(connection, "DELETE FROM edges WHERE tenant = ? AND link = ?", params![tenant, link])?;
@@ -633,11 +628,15 @@ fn settle(connection: &Connection, tenant: i64, mut settling: Settling) -> Resul
     let delete = "DELETE FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = ? AND start = ? AND child = ?";
     let (mut put, mut delete) = (prepare(put)?, prepare(delete)?);
     for change in &settling.edges {
+        let (EdgeChange::Put(edge) | EdgeChange::Delete(edge)) = change;
+        if tables.catalogue().link_by_field(edge.link).is_some() {
+            continue;
+        }
         let done = match change {
-            EdgeChange::Put(edge) => {
+            EdgeChange::Put(_) => {
                 put.execute(params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str(), edge.payload])
             }
-            EdgeChange::Delete(edge) => {
+            EdgeChange::Delete(_) => {
                 delete.execute(params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str()])
             }
         };

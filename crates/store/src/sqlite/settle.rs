@@ -25,22 +25,12 @@ impl Inside for PassInside<'_> {
 
     fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
         // inside the process a statement for each target costs no round trip
-        let mut edges = Vec::new();
-        let left = |edges: &Vec<Edge>| limit.saturating_sub(edges.len()) as i64;
+        let mut found = Vec::new();
         for (target, group) in targets {
-            let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ?";
-            match group {
-                Some(group) => {
-                    let sql = format!("{sql} AND grp = ? ORDER BY start, child LIMIT ?");
-                    collect(self.connection, link, target, &sql, params![self.tenant, link, target, group, left(&edges)], &mut edges)?;
-                }
-                None => {
-                    let sql = format!("{sql} ORDER BY grp, start, child LIMIT ?");
-                    collect(self.connection, link, target, &sql, params![self.tenant, link, target, left(&edges)], &mut edges)?;
-                }
-            }
+            let left = limit.saturating_sub(found.len());
+            found.extend(edges(self.connection, self.tables, self.tenant, link, (target, group.as_deref()), left)?);
         }
-        Ok(edges)
+        Ok(found)
     }
 
     fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
@@ -48,6 +38,9 @@ impl Inside for PassInside<'_> {
     }
 
     fn behind(&mut self, link: u32, target: &str, (group, start, child): (&str, i64, &str), limit: usize) -> Result<Vec<Edge>> {
+        if let Some(by_field) = ByField::of(self.tables, link) {
+            return by_field.children(self.connection, self.tenant, target, Some(child), limit);
+        }
         let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ? AND (grp, start, child) > (?, ?, ?) \
                    ORDER BY grp, start, child LIMIT ?";
         let mut edges = Vec::new();
@@ -124,6 +117,64 @@ fn collect(connection: &Connection, link: u32, target: &str, sql: &str, argument
     drop(rows);
     searched(&statement);
     Ok(())
+}
+
+/// Edges of a target, of one group or of all.
+pub fn edges(
+    connection: &Connection,
+    tables: &Tables,
+    tenant: i64,
+    link: u32,
+    (target, group): (&str, Option<&str>),
+    limit: usize,
+) -> Result<Vec<Edge>> {
+    if let Some(by_field) = ByField::of(tables, link) {
+        return by_field.children(connection, tenant, target, None, limit);
+    }
+    let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = ? AND link = ? AND target = ?";
+    let mut edges = Vec::new();
+    match group {
+        Some(group) => {
+            let sql = format!("{sql} AND grp = ? ORDER BY start, child LIMIT ?");
+            collect(connection, link, target, &sql, params![tenant, link, target, group, limit as i64], &mut edges)?;
+        }
+        None => {
+            let sql = format!("{sql} ORDER BY grp, start, child LIMIT ?");
+            collect(connection, link, target, &sql, params![tenant, link, target, limit as i64], &mut edges)?;
+        }
+    }
+    Ok(edges)
+}
+
+/// A link whose children are found by their field.
+struct ByField<'t> {
+    link: u32,
+    table: &'t str,
+    field: &'t str,
+}
+
+impl<'t> ByField<'t> {
+    fn of(tables: &'t Tables, link: u32) -> Option<Self> {
+        let found = tables.catalogue().link_by_field(link)?;
+        let field = &tables.catalogue().collections[found.from].fields[found.field].name;
+        Some(Self { link, table: &tables.collections[found.from].table, field })
+    }
+
+    /// Children of a target, or those behind one of them, in the order of their ids, which is that of the index.
+    fn children(&self, connection: &Connection, tenant: i64, target: &str, behind: Option<&str>, limit: usize) -> Result<Vec<Edge>> {
+        let Self { link, table, field } = self;
+        let place = match behind {
+            Some(_) => format!(" AND id > ifnull((SELECT id FROM {table} WHERE tenant = ?1 AND key = ?4), -1)"),
+            None => String::new(),
+        };
+        let sql = format!("SELECT '', 0, key, x'' FROM {table} WHERE tenant = ?1 AND \"f_{field}\" = ?2 AND alive{place} ORDER BY id LIMIT ?3");
+        let limit = limit as i64;
+        let mut arguments: Vec<&dyn ToSql> = params![tenant, target, limit].to_vec();
+        arguments.extend(behind.as_ref().map(|child| child as &dyn ToSql));
+        let mut edges = Vec::new();
+        collect(connection, *link, target, &sql, &arguments, &mut edges)?;
+        Ok(edges)
+    }
 }
 
 /// Edges of targets that start between bounds.

@@ -143,6 +143,8 @@ macro_rules! conformance {
                 a_pass_takes_marks_of_the_lowest_stratum_until_none_is_left,
                 a_pass_that_fails_leaves_its_marks,
                 a_pass_reads_edges_by_group_by_range_and_by_page,
+                children_of_a_link_that_is_only_read_are_found_by_their_field,
+                who_names_a_record_before_it_is_there_is_told_from_who_comes_with_it,
                 a_unit_hears_which_ranges_of_edges_have_changed_that_it_relies_on,
                 a_pass_waits_for_units_that_rely_on_what_has_changed,
                 a_forgotten_link_loses_its_edges_of_one_tenant,

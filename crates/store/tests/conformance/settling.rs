@@ -170,6 +170,93 @@ pub fn a_pass_reads_edges_by_group_by_range_and_by_page(place: &Place) {
     assert_eq!(noting.taken().len(), 1);
 }
 
+const PARTS: &str = "
+catalogue: parts
+collections:
+  part:
+    key: name
+    fields:
+      name: text
+      whole: text
+      colour: { type: text, derive: of.colour }
+    links:
+      of: { to: whole, key: whole }
+  whole:
+    key: name
+    fields:
+      name: text
+      colour: text
+";
+
+pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Place) {
+    let desk = Desk::open(place, PARTS);
+    let (link, other) = (desk.catalogue.links[0].edges(), tenant("two"));
+    assert!(desk.catalogue.links[0].is_only_read());
+    let long = "x".repeat(700);
+    let leading = |target: &str| desk.content(&[("of", text(target))]);
+    let gone = Content { alive: false, ..leading("w") };
+    let parts = ["b", "a", "c", "e", "d"].map(|name| put(0, name, None, leading("w")));
+    let others = [put(0, "f", None, leading("v")), put(0, "g", None, gone), put(0, "h", None, desk.content(&[])), put(0, "i", None, leading(&long))];
+    // what a unit says of such edges is not kept: that a is a child of v, and that b is not one of w
+    let edge = |target: &str, child: &str| Edge { link, target: target.into(), group: "g".into(), start: 1, child: child.into(), payload: vec![1] };
+    let said = desk.work().edge(EdgeChange::Put(edge("v", "a"))).edge(EdgeChange::Delete(edge("w", "b"))).mark(1, "w");
+    said.writes(parts.into_iter().chain(others)).done(&*desk.store);
+    Work::of(&other).write(put(0, "z", None, leading("w"))).done(&*desk.store);
+    let found = |tenant: &Tenant, target: &str| {
+        let edges = desk.store.edges(tenant, link, target).expect("reading works");
+        assert!(edges.iter().all(|edge| edge.target == target && edge.group.is_empty() && edge.payload.is_empty()));
+        let mut children: Vec<String> = edges.into_iter().map(|edge| edge.child.to_string()).collect();
+        children.sort();
+        children.concat()
+    };
+    let all = ["w", "v", "", "x", &long, &long[1..]].map(|target| found(&desk.tenant, target));
+    assert_eq!(all, ["abcde", "f", "", "", "i", ""]);
+    assert_eq!(found(&other, "w"), "z");
+    // a pass has them target by target, and page by page in whatever order, each once
+    let noting = Noting::new(true, |desk| {
+        let link = definition(PARTS).links[0].edges();
+        let children = |edges: &[Edge]| edges.iter().map(|edge| edge.child.to_string()).collect::<Vec<String>>();
+        let both = desk.edges(link, &[("v".into(), None), ("w".into(), None)], 100).expect("edges");
+        assert_eq!(both.iter().map(|edge| edge.target.as_str()).collect::<String>(), "vwwwww");
+        assert_eq!(desk.edges(link, &[("v".into(), None), ("w".into(), None)], 3).expect("edges"), both[..3]);
+        let (mut place, mut pages) = (String::new(), Vec::new());
+        loop {
+            let page = desk.behind(link, "w", ("", 0, &place), 2).expect("edges");
+            let Some(last) = page.last() else { break };
+            place = last.child.to_string();
+            pages.push(children(&page));
+        }
+        assert_eq!(pages.concat(), children(&both[1..]));
+        assert_eq!(pages.iter().map(Vec::len).collect::<Vec<usize>>(), [2, 2, 1]);
+    });
+    let pass: Arc<dyn Pass> = noting.clone();
+    desk.store.settle(&desk.tenant, &pass).expect("it passes");
+    assert_eq!(noting.taken().len(), 1);
+}
+
+pub fn who_names_a_record_before_it_is_there_is_told_from_who_comes_with_it(place: &Place) {
+    let desk = Desk::open(place, PARTS);
+    let link = desk.catalogue.links[0].edges();
+    let leading = |target: &str| desk.content(&[("of", text(target))]);
+    let whole = |name: &str| put(1, name, None, content(&desk.catalogue, 1, &[]));
+    let says = |target: &str, child: &str| {
+        EdgeChange::Put(Edge { link, target: target.into(), group: "".into(), start: 0, child: child.into(), payload: Vec::new() })
+    };
+    let lead = |work: Work, target: &str, child: &str| work.write(put(0, child, None, leading(target))).edge(says(target, child));
+    // named before
+    desk.work().write(put(0, "a", None, leading("v"))).edge(says("v", "a")).done(&*desk.store);
+    // v is named by one that was there and one that comes with it; w by two that come with it, said twice; nobody names x
+    let work = lead(lead(lead(desk.work(), "v", "b"), "w", "c"), "w", "d").edge(says("w", "d"));
+    work.writes(["v", "w", "x"].map(whole)).new_marks(link, &["v", "w", "x"]).done(&*desk.store);
+    assert_eq!(targets(&marks(&desk)), ["v"]);
+    // one that leads elsewhere from now on does not name it, one that is gone neither
+    let moved = put(0, "a", desk.version("a"), leading("u"));
+    let gone = put(0, "c", desk.version("c"), Content { alive: false, ..leading("y") });
+    let work = desk.work().writes([moved, gone]).edge(says("u", "a"));
+    work.writes(["u", "y"].map(whole)).new_marks(link, &["u", "y"]).done(&*desk.store);
+    assert_eq!(targets(&marks(&desk)), ["v"]);
+}
+
 /// A unit that relies on ranges of edges, and notes which it was told to be others.
 struct Relying {
     tenant: Tenant,

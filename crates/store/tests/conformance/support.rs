@@ -223,6 +223,13 @@ impl Work {
         self
     }
 
+    /// Marks of new records, of a link that may lead to them.
+    pub fn new_marks(mut self, link: u32, targets: &[&str]) -> Self {
+        let mark = |target: &&str| Mark { id: 0, stratum: 1, rule: link, target: (*target).into(), part: "".into(), job: 7 };
+        self.settling.new.extend(targets.iter().map(mark));
+        self
+    }
+
     pub fn answer(mut self, marks: &[Mark]) -> Self {
         self.settling.answered.extend(marks.iter().map(|mark| mark.id));
         self
