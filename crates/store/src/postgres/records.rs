@@ -6,7 +6,7 @@
 
 use super::session::{Attempt, Parameter, Session, Trouble};
 use super::tables::{CollectionTables, Tables};
-use super::values::{self, Bound, column_type};
+use super::values::{self, Bound, Place, column_type};
 use super::work;
 use crate::{
     CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Logged, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord,
@@ -218,10 +218,10 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
             return Ok((Receipt { stamp, rows: 0 }, Vec::new()));
         }
     }
-    let mut desk = Desk { session, tables, tenant, stamp, waits: unit.waits(), versions: HashMap::new() };
+    let mut desk = Desk { session, tables, tenant, stamp, waits: unit.waits(), held: HashMap::new() };
     let writes = unit.writes();
     desk.lock(writes)?;
-    if !desk.waits && writes.iter().any(|write| write.expect.is_some() && !desk.versions.contains_key(&(write.collection, write.key.clone()))) {
+    if !desk.waits && writes.iter().any(|write| write.expect.is_some() && !desk.held.contains_key(&(write.collection, write.key.clone()))) {
         return Err(StoreError::Held.into());
     }
     let (current, lost): (Vec<&RecordWrite>, Vec<&RecordWrite>) = writes.iter().partition(|write| desk.is_current(write));
@@ -236,7 +236,7 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
             let records = read(desk.session, tables, tenant, collection, &keys, Detail::Full)?;
             for (key, record) in keys.into_iter().zip(records) {
                 // it came into being behind the lock: begin again, then it is locked in its turn
-                if record.as_ref().map(|record| record.version) != desk.versions.get(&(collection, key.clone())).copied() {
+                if record.as_ref().map(|record| record.version) != desk.held.get(&(collection, key.clone())).map(|held| held.0) {
                     return Err(Trouble::Again("a record was created meanwhile".into()));
                 }
                 conflicts.push(Conflict { collection, key, record });
@@ -329,12 +329,12 @@ struct Desk<'d> {
     stamp: i64,
     /// Whether it waits for rows that others hold.
     waits: bool,
-    /// Of the rows that exist and are locked.
-    versions: HashMap<(usize, Key), Version>,
+    /// The rows that exist and are locked, and where they stand; which is not known where rows are spread.
+    held: HashMap<(usize, Key), (Version, Place)>,
 }
 
 impl Desk<'_> {
-    /// Locks the rows that writes are about, in the order of collections and keys, and remembers their versions.
+    /// Locks the rows that writes are about, in the order of collections and keys, and remembers them.
     fn lock(&mut self, writes: &[RecordWrite]) -> Attempt<()> {
         let mut keys: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         for write in writes {
@@ -354,12 +354,14 @@ impl Desk<'_> {
                     self.session.later(whole, &[&own.table, &self.tenant])?;
                 }
                 parameters.push(keys);
-                let columns = format!("{collection}::bigint, key, revision, touch");
+                let place = if self.tables.distributed() { "" } else { ", ctid" };
+                let columns = format!("{collection}::bigint, key, revision, touch{place}");
                 statements.push(format!("({})", by_key_locked(self.tables, &own.table, &columns, parameters.len(), lock)));
             }
             for row in self.session.query(&statements.join(" UNION ALL "), &parameters)? {
                 let key = Key::new(row.get::<_, &str>(1)).map_err(|error| StoreError::Other(error.to_string()))?;
-                self.versions.insert((row.get::<_, i64>(0) as usize, key), Version { revision: row.get(2), touch: row.get(3) });
+                let place = if self.tables.distributed() { Place::default() } else { row.get(4) };
+                self.held.insert((row.get::<_, i64>(0) as usize, key), (Version { revision: row.get(2), touch: row.get(3) }, place));
             }
         }
         Ok(())
@@ -367,7 +369,7 @@ impl Desk<'_> {
 
     /// Whether a record is still what was read.
     fn is_current(&self, write: &RecordWrite) -> bool {
-        let now = self.versions.get(&(write.collection, write.key.clone())).copied();
+        let now = self.held.get(&(write.collection, write.key.clone())).map(|held| held.0);
         now == write.expect && !(now.is_none() && matches!(write.change, Change::Touch { .. } | Change::State { .. } | Change::Settle(_)))
     }
 
@@ -430,6 +432,11 @@ impl Desk<'_> {
         Ok(sizes)
     }
 
+    /// Where the row stands that a write changes.
+    fn place_of(&self, write: &RecordWrite) -> Place {
+        self.held.get(&(write.collection, write.key.clone())).map(|held| held.1).unwrap_or_default()
+    }
+
     fn apply_to(&mut self, collection: usize, writes: &[Cow<'_, RecordWrite>]) -> Attempt<()> {
         let (own, definition) = (&self.tables.collections[collection], &self.tables.catalogue().collections[collection]);
         let (mut new, mut changed, mut states) = (Vec::new(), Vec::new(), Vec::new());
@@ -441,7 +448,7 @@ impl Desk<'_> {
                 Change::Put(content) | Change::Settle(content) if write.expect.is_some() => changed.push((write, &**content)),
                 Change::Put(content) | Change::Settle(content) => new.push((write, &**content)),
                 Change::Touch { contributions } => {
-                    touched.push(key);
+                    touched.push(write);
                     packed.push(contributions.as_slice());
                 }
                 Change::State { state, state_set } => {
@@ -467,18 +474,19 @@ impl Desk<'_> {
                      WHERE r.tenant = $1 AND r.key = u.own AND r.key = ANY($2)"
                 ),
                 false => format!(
-                    "UPDATE {table} r SET touch = r.touch + 1, contributions = s.packed FROM (SELECT u.packed, r.place FROM \
-                     unnest($2::text[], $3::bytea[]) AS u(own, packed) CROSS JOIN LATERAL \
-                     (SELECT ctid AS place FROM {table} WHERE tenant = $1 AND key {ONE}) AS r OFFSET 0) AS s WHERE r.ctid = s.place"
+                    "UPDATE {table} r SET touch = r.touch + 1, contributions = u.packed FROM unnest($2::tid[], $3::bytea[]) AS u(place, packed) \
+                     WHERE r.tenant = $1 AND r.ctid = u.place"
                 ),
             };
-            self.session.later_of(touched.len(), OTHER_VERSION, &sql, &[&self.tenant, &touched, &packed])?;
+            let (keys, places): (Vec<&str>, Vec<Place>) = touched.iter().map(|write| (write.key.as_str(), self.place_of(write))).unzip();
+            let rows: Parameter<'_> = if self.tables.distributed() { &keys } else { &places };
+            self.session.later_of(touched.len(), OTHER_VERSION, &sql, &[&self.tenant, rows, &packed])?;
         }
         self.set_states(own, definition, &states)?;
         if !changed.is_empty() {
             let stage = super::tables::name(&["stage", &definition.name]);
             self.session.later_batch(format!(
-                "CREATE TEMP TABLE IF NOT EXISTS {stage} (LIKE {}, was_revision bigint, was_touch bigint) ON COMMIT DELETE ROWS",
+                "CREATE TEMP TABLE IF NOT EXISTS {stage} (LIKE {}, was_revision bigint, was_touch bigint, place tid) ON COMMIT DELETE ROWS",
                 own.table
             ));
             self.copy_rows(&stage, own, definition, &changed, true)?;
@@ -492,10 +500,7 @@ impl Desk<'_> {
             let same = "r.revision = s.was_revision AND r.touch = s.was_touch";
             let sql = match self.tables.distributed() {
                 true => format!("UPDATE {table} r SET {set} FROM {stage} s WHERE r.tenant = s.tenant AND r.key = s.key AND {same}"),
-                false => format!(
-                    "UPDATE {table} r SET {set} FROM (SELECT s.*, r.place FROM {stage} s CROSS JOIN LATERAL (SELECT s.key) AS u(own) CROSS JOIN LATERAL \
-                     (SELECT ctid AS place FROM {table} WHERE tenant = s.tenant AND key {ONE}) AS r OFFSET 0) AS s WHERE r.ctid = s.place AND {same}"
-                ),
+                false => format!("UPDATE {table} r SET {set} FROM {stage} s WHERE r.ctid = s.place AND {same}"),
             };
             self.session.later_of(changed.len(), OTHER_VERSION, &sql, &[])?;
         }
@@ -571,17 +576,18 @@ impl Desk<'_> {
         let mut names: Vec<&str> = own.columns.iter().map(|(name, _)| name.as_str()).collect();
         let mut types: Vec<Type> = own.columns.iter().map(|(_, ty)| wire_type(ty)).collect();
         if staged {
-            names.extend(["was_revision", "was_touch"]);
-            types.extend([Type::INT8, Type::INT8]);
+            names.extend(["was_revision", "was_touch", "place"]);
+            types.extend([Type::INT8, Type::INT8, Type::TID]);
         }
+        let places: Vec<Place> = puts.iter().map(|(write, _)| if staged { self.place_of(write) } else { Place::default() }).collect();
         let mut writer = self.session.copy_in(&format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", ")), &types)?;
-        for (write, content) in puts {
+        for ((write, content), place) in puts.iter().zip(&places) {
             let row = WholeRow::new(self.stamp, own, collection, write, content);
             let mut parameters = vec![&self.tenant as Parameter<'_>];
             row.push(&mut parameters);
             let was = write.expect.unwrap_or_default();
             if staged {
-                parameters.extend([&was.revision as Parameter<'_>, &was.touch]);
+                parameters.extend([&was.revision as Parameter<'_>, &was.touch, place]);
             }
             writer.write(&parameters)?;
         }

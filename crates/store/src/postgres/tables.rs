@@ -20,7 +20,8 @@ use crate::StoreError;
 use crate::shape::Shape;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
+use stook_catalogue::definition::{Catalogue, Collection, Field, Index, Survivorship};
+use stook_catalogue::links::Derivation;
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
@@ -187,6 +188,13 @@ fn positions(collection: &Collection, wanted: impl Fn(&Field) -> bool) -> Vec<us
     collection.fields.iter().enumerate().filter(|(_, field)| wanted(field)).map(|(index, _)| index).collect()
 }
 
+/// Whether records are made of what several say, or follow from others: a row that changes again and again stays on its page where
+/// there is room, and its indexes need not be told.
+fn is_rewritten(collection: &Collection) -> bool {
+    let is_made = |field: &Field| field.survivorship != Survivorship::Latest || matches!(field.derive, Some(Derivation::Rollup(_)));
+    collection.rows_of.is_some() || collection.fields.iter().any(is_made)
+}
+
 /// What an ordered index on a column holds.
 pub fn indexed(column: &str, ty: &FieldType) -> String {
     if matches!(ty, FieldType::Text | FieldType::Json) { format!("left({column}, {INDEXED})") } else { column.to_owned() }
@@ -323,7 +331,8 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
                 .collect();
             // nothing is asked of these: the server need not look at them when it takes samples
             let ignored = ["contributions", "raw", "state"].map(|column| format!("ALTER COLUMN {column} SET STATISTICS 0")).join(", ");
-            session.batch(&format!("CREATE TABLE {table}({}, PRIMARY KEY(tenant, key)); ALTER TABLE {table} {ignored}", columns.join(", ")))?;
+            let room = if is_rewritten(collection) { " WITH (fillfactor = 60)" } else { "" };
+            session.batch(&format!("CREATE TABLE {table}({}, PRIMARY KEY(tenant, key)){room}; ALTER TABLE {table} {ignored}", columns.join(", ")))?;
             changes.push(format!("collection `{of}` is new"));
         }
         for field in &collection.fields {

@@ -4,7 +4,7 @@ use super::session::Attempt;
 use crate::StoreError;
 use ::tokio_postgres::Row;
 use ::tokio_postgres::types::private::BytesMut;
-use ::tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use ::tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use std::sync::Arc;
 use stook_catalogue::value::{FieldType, Value, canonical_json};
 use uuid::Uuid;
@@ -36,6 +36,33 @@ impl ToSql for Bound<'_> {
     to_sql_checked!();
 }
 
+/// Where a row stands (`ctid`): as long as it is locked, until it is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place([u8; 6]);
+
+impl<'r> FromSql<'r> for Place {
+    fn from_sql(_: &Type, bytes: &'r [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self(bytes.try_into()?))
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::TID
+    }
+}
+
+impl ToSql for Place {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Encoded {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::TID
+    }
+
+    to_sql_checked!();
+}
+
 /// The type of a column that holds values.
 pub fn column_type(ty: &FieldType) -> String {
     match ty {
@@ -56,7 +83,7 @@ pub fn bare_type(ty: &FieldType) -> String {
     column_type(ty).replace(" COLLATE \"C\"", "")
 }
 
-fn column<'r, T: ::tokio_postgres::types::FromSql<'r>>(row: &'r Row, index: usize) -> Attempt<Option<T>> {
+fn column<'r, T: FromSql<'r>>(row: &'r Row, index: usize) -> Attempt<Option<T>> {
     row.try_get(index).map_err(|error| StoreError::Other(error.to_string()).into())
 }
 
