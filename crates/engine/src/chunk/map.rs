@@ -107,6 +107,8 @@ pub struct Mapper<'c> {
     known: RefCell<Vec<Option<Let<'c>>>>,
     /// For each feed fields that are mapped, but that the source has no say in.
     unheard: Vec<Vec<usize>>,
+    /// For each feed, for each `let`, the field of its name.
+    namesakes: Vec<Vec<Option<usize>>>,
 }
 
 /// A `let` value.
@@ -144,27 +146,47 @@ struct Heard<'s> {
     collection: &'s Collection,
     values: &'s [Value],
     mapped: &'s [MapEntry],
+    /// For each `let` value the field of its name.
+    namesakes: &'s [Option<usize>],
 }
 
 impl<'s> Heard<'s> {
-    fn get(self, name: &str) -> Option<(&'s Value, &'s FieldType)> {
-        let (index, field) = self.collection.field(name)?;
-        self.mapped.iter().any(|entry| entry.field == index).then(|| (&self.values[index], &field.ty))
+    /// The value of a field, if it is mapped.
+    fn get(self, field: usize) -> Option<(&'s Value, &'s FieldType)> {
+        self.mapped.iter().any(|entry| entry.field == field).then(|| (&self.values[field], &self.collection.fields[field].ty))
     }
 }
 
-impl Scope<'_, '_> {
+/// What a name stands for.
+enum Named<'v, 'c> {
+    Field(&'v Value, &'v FieldType),
+    Let(&'v Let<'c>, &'v FieldType),
+}
+
+impl<'c> Scope<'_, 'c> {
     fn get(&self, name: &str) -> Option<(&Value, &FieldType)> {
-        self.feed.and_then(|feed| feed.get(name)).or_else(|| self.get_let(name))
+        self.find(name).map(|found| match found {
+            Named::Field(value, ty) => (value, ty),
+            Named::Let(own, ty) => (own.value(), ty),
+        })
     }
 
     fn get_let(&self, name: &str) -> Option<(&Value, &FieldType)> {
-        self.find_let(name).map(|(found, ty)| (found.value(), ty))
+        let index = self.names.iter().position(|known| *known == name)?;
+        Some((self.lets.get(index)?.value(), &self.source.lets[index].rule.ty))
     }
 
-    fn find_let(&self, name: &str) -> Option<(&Let<'_>, &FieldType)> {
-        let index = self.names.iter().position(|known| *known == name)?;
-        Some((self.lets.get(index)?, &self.source.lets[index].rule.ty))
+    fn find(&self, name: &str) -> Option<Named<'_, 'c>> {
+        let own = self.names.iter().position(|known| *known == name);
+        let field = self.feed.and_then(|feed| match own {
+            Some(index) => feed.get(feed.namesakes[index]?),
+            None => feed.get(feed.collection.field(name)?.0),
+        });
+        match (field, own) {
+            (Some((value, ty)), _) => Some(Named::Field(value, ty)),
+            (None, Some(index)) => Some(Named::Let(self.lets.get(index)?, &self.source.lets[index].rule.ty)),
+            (None, None) => None,
+        }
     }
 
     fn variable(&self, name: &str) -> cel::Value {
@@ -190,16 +212,13 @@ impl Scope<'_, '_> {
 
     /// A name, or its member, as plain expressions see it.
     fn lean(&self, name: &str, member: Option<&str>) -> Option<Lean<'_>> {
-        let found = match self.feed.and_then(|feed| feed.get(name)) {
-            Some(found) => Some(found),
-            None => match (self.find_let(name), member) {
-                (Some((Let::Groups(groups, _), _)), Some(member)) => {
-                    return Some(groups.get(member).map_or(Lean::Null, |text| Lean::Text(Words::Borrowed(text))));
-                }
-                (Some((Let::Groups(..), _)), None) => return Some(Lean::Object),
-                (Some((Let::Value(value), ty)), _) => Some((value, ty)),
-                (None, _) => None,
-            },
+        let found = match (self.find(name), member) {
+            (Some(Named::Let(Let::Groups(groups, _), _)), Some(member)) => {
+                return Some(groups.get(member).map_or(Lean::Null, |text| Lean::Text(Words::Borrowed(text))));
+            }
+            (Some(Named::Let(Let::Groups(..), _)), None) => return Some(Lean::Object),
+            (Some(Named::Let(Let::Value(value), ty) | Named::Field(value, ty)), _) => Some((value, ty)),
+            (None, _) => None,
         };
         match (found, member) {
             (Some((value, ty)), None) => Some(Lean::of(value, ty)),
@@ -296,8 +315,13 @@ impl<'c> Mapper<'c> {
             let from = |field: usize| catalogue.collections[feed.collection].fields[field].from.as_ref();
             feed.map.iter().map(|entry| entry.field).filter(|field| from(*field).is_some_and(|from| !from.contains(&index))).collect()
         });
-        let names = source.lets.iter().map(|own| own.name.as_str()).collect();
-        Self { catalogue, index, source, evaluator, names, of_file, known, unheard: unheard.collect() }
+        let names: Vec<&str> = source.lets.iter().map(|own| own.name.as_str()).collect();
+        let namesakes = source.feeds.iter().map(|feed| {
+            let collection = &catalogue.collections[feed.collection];
+            names.iter().map(|name| collection.field(name).map(|(field, _)| field)).collect()
+        });
+        let (unheard, namesakes) = (unheard.collect(), namesakes.collect());
+        Self { catalogue, index, source, evaluator, names, of_file, known, unheard, namesakes }
     }
 
     /// Maps one document. `bytes` are what is kept and hashed, in `syntax`.
@@ -418,29 +442,29 @@ impl<'c> Mapper<'c> {
         found: &mut Vec<Selected<'d>>,
     ) -> Option<Statement> {
         let collection = &self.catalogue.collections[feed.collection];
-        // what it says is built in its place
-        let mut values: Arc<[Value]> = collection.fields.iter().map(|_| Value::Null).collect();
+        let namesakes = &self.namesakes[index];
+        let mut values = vec![Value::Null; collection.fields.len()];
         for (done, entry) in feed.map.iter().enumerate() {
             let field = &collection.fields[entry.field];
-            let own = Heard { collection, values: &values, mapped: &feed.map[..done] };
+            let own = Heard { collection, values: &values, mapped: &feed.map[..done], namesakes };
             let heard = Scope { source: scope.source, names: scope.names, lets: std::mem::take(&mut scope.lets), feed: Some(own), meta: scope.meta };
             let value = self.value(document, &entry.rule, &heard, found).and_then(|value| allowed(value, field, entry.rule.strict));
             scope.lets = heard.lets;
-            Arc::make_mut(&mut values)[entry.field] = match value {
+            values[entry.field] = match value {
                 Ok(value) => value,
                 Err(trouble) => self.note(&field.name, trouble, mapped).ok()?,
             };
         }
         // conditions of a source with several feeds are about its `let` values
-        let own = alone.then_some(Heard { collection, values: &values, mapped: &feed.map });
+        let own = alone.then_some(Heard { collection, values: &values, mapped: &feed.map, namesakes });
         let heard = Scope { source: scope.source, names: scope.names, lets: std::mem::take(&mut scope.lets), feed: own, meta: scope.meta };
         let result = self.statement(&heard, feed, collection, &values, alone, mapped);
         scope.lets = heard.lets;
         let Heading { key, contributor, as_of, gone, scope } = result?;
         for field in &self.unheard[index] {
-            Arc::make_mut(&mut values)[*field] = Value::Null;
+            values[*field] = Value::Null;
         }
-        let said = if gone { Said::Gone } else { Said::Values(values) };
+        let said = if gone { Said::Gone } else { Said::Values(values.into()) };
         let hash = content_hash(&said, collection, feed, bytes, scope.as_deref());
         let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.clone() });
         let asked = collection.tag_document().filter(|own| own.sources().contains(&self.index));
