@@ -3,9 +3,9 @@
 //! The database itself does not wait for the disk when it commits. What somebody waits for is answered by a thread that first
 //! syncs the log; one sync is for all that has been committed before it.
 //!
-//! Another thread copies the log into the file, again and again until little is left; for the last of it bulk work pauses. Then
-//! the writer copies what came meanwhile, which is next to nothing, and the log begins anew. Without that a log that is written
-//! to all the time would never end; if the writer did all of it, everybody would wait for as long as it takes. When no more bulk
+//! Another thread copies the log into the file while it grows. When it is too long, it is copied until little is left; for the last of it
+//! bulk work pauses. Then the writer copies what came meanwhile, its last group at most, and the log begins anew. Without that a log that
+//! is written to all the time would never end; if the writer did all of it, everybody would wait for as long as it takes. When no more bulk
 //! work comes it copies once while there is time: what is left when the store is closed is little then.
 
 use super::{Options, failure};
@@ -18,8 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
-/// Pages of the log from which on it is copied.
+/// Pages of the log from which on it is copied, and again when half as many have come.
 const LONG: u64 = 8_192;
+/// Pages of the log from which on it is to begin anew, for which bulk work pauses.
+const TOO_LONG: u64 = 2 * LONG;
 /// Pages that are left when bulk work pauses, and that are not copied when no more of it comes.
 const LITTLE: u64 = 1_024;
 /// How often is copied what was written during the copying, before bulk work pauses however much is left.
@@ -136,16 +138,19 @@ impl Shared {
         self.pages.load(Ordering::SeqCst) > self.due.load(Ordering::SeqCst).max(LONG)
     }
 
-    /// Copies until next to nothing is left; whether the writer is to end it.
+    /// Copies what there is, of a log that is too long until next to nothing is left; whether the writer is to end it.
     fn copy(&self, connection: &Connection) -> bool {
         let is_idle = || self.stage.load(Ordering::SeqCst) == GO;
         if !is_idle() || self.closing.load(Ordering::SeqCst) {
             return false;
         }
-        if !self.is_due() {
-            let left = self.pages.load(Ordering::SeqCst).saturating_sub(self.copied.load(Ordering::SeqCst));
-            if self.rests.swap(false, Ordering::SeqCst) && left > LITTLE {
-                self.copied.store(copy(connection), Ordering::SeqCst);
+        let pages = self.pages.load(Ordering::SeqCst);
+        if !self.is_due() || pages < TOO_LONG {
+            let rests = self.rests.swap(false, Ordering::SeqCst);
+            if self.is_due() || (rests && pages.saturating_sub(self.copied.load(Ordering::SeqCst)) > LITTLE) {
+                let copied = copy(connection);
+                self.copied.store(copied, Ordering::SeqCst);
+                self.due.store(copied + LONG / 2, Ordering::SeqCst);
             }
             return false;
         }
