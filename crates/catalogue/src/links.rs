@@ -2,8 +2,9 @@
 //!
 //! A link belongs to the collection of the *child* and leads to one record of the *target*'s collection. The child's field of
 //! the link's name holds the target's key. A child tells its target through an *edge*, which carries what the target's rules
-//! need; so a target is settled from its edges alone. Where targets measure nothing the field says it all. Children may only tell what documents said of them, never what was read
-//! through a link: that is what keeps settling finite.
+//! need; so a target is settled from its edges alone. Where targets have no rules about children the field is all there is to
+//! tell. Children may only tell what documents said of them, never what was read through a link: that is what keeps settling
+//! finite.
 
 use crate::expr::{Expression, Member};
 use crate::key::Template;

@@ -162,13 +162,17 @@ impl<'t> ByField<'t> {
         Some(Self { link, table: &tables.collections[found.from].table, column: name(&["f", field]) })
     }
 
-    /// Children of a target for which something else holds, in the order of the index, so that no more are read than are wanted, and so
-    /// that the planner takes that index also where it knows nothing of the table yet.
-    fn of_target(&self, what: &str, target: &str, rest: &str) -> String {
+    /// Children of a target, or those behind a key, in the order of the index, so that no more are read than are wanted, and so that the
+    /// planner takes that index also where it knows nothing of the table yet.
+    fn of_target(&self, what: &str, target: &str, behind: Option<&str>) -> String {
         let Self { table, column, .. } = self;
         let (own, wanted) = (indexed(column, &FieldType::Text), indexed(target, &FieldType::Text));
+        let from = match behind {
+            Some(key) => format!("({own}, key) > ({wanted}, {key})"),
+            None => format!("{own} >= {wanted}"),
+        };
         format!(
-            "SELECT {what} FROM {table} WHERE tenant = $1 AND {own} BETWEEN {wanted} AND {wanted} AND {column} = {target} AND alive{rest} \
+            "SELECT {what} FROM {table} WHERE tenant = $1 AND {from} AND {own} <= {wanted} AND {column} = {target} AND alive \
              ORDER BY {own} NULLS FIRST, key"
         )
     }
@@ -183,7 +187,7 @@ impl<'t> ByField<'t> {
         let sql = format!(
             "SELECT u.target, r.key FROM unnest($2::text[]) AS u(target) CROSS JOIN LATERAL ({}{few}) AS r \
              ORDER BY u.target COLLATE \"C\", r.key LIMIT $3",
-            self.of_target("key", "u.target", ""),
+            self.of_target("key", "u.target", None),
         );
         let rows = session.query(&sql, &[&tenant, &targets, &(limit as i64)])?;
         Ok(rows.iter().map(|row| self.edge(row.get(0), row.get(1))).collect())
@@ -191,7 +195,7 @@ impl<'t> ByField<'t> {
 
     /// Children of a target behind one.
     fn behind(&self, session: &mut Session, tenant: i64, target: &str, child: &str, limit: usize) -> Attempt<Vec<Edge>> {
-        let sql = format!("{} LIMIT $4", self.of_target("key", "$2", " AND key > $3"));
+        let sql = format!("{} LIMIT $4", self.of_target("key", "$2", Some("$3")));
         let rows = session.query(&sql, &[&tenant, &target, &child, &(limit as i64)])?;
         Ok(rows.iter().map(|row| self.edge(target, row.get(0))).collect())
     }
@@ -214,7 +218,7 @@ pub fn named(session: &mut Session, tables: &Tables, tenant: i64, link: u32, tar
             let sql = format!(
                 "SELECT u.place FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS u(target, own, place) CROSS JOIN LATERAL \
                  ({} OFFSET u.own LIMIT 1) AS r",
-                by_field.of_target("1", "u.target", ""),
+                by_field.of_target("1", "u.target", None),
             );
             session.query(&sql, &[&tenant, &names, &own])?
         }
