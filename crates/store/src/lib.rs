@@ -253,6 +253,14 @@ pub enum EdgeChange {
     Delete(Edge),
 }
 
+impl EdgeChange {
+    /// Whether a store keeps what is said: of links that are only read it finds the children by their field.
+    fn is_kept(&self, catalogue: &Catalogue) -> bool {
+        let (EdgeChange::Put(edge) | EdgeChange::Delete(edge)) = self;
+        catalogue.link_by_field(edge.link).is_none()
+    }
+}
+
 /// "This target needs settling". Marks are only ever appended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mark {
@@ -550,15 +558,14 @@ pub struct Settling {
 impl Settling {
     /// How many children this unit says lead to targets, by link and target, of links whose children are found by their field.
     fn named_by_field(&self, catalogue: &Catalogue) -> HashMap<(u32, &str), usize> {
-        let mut kept: HashMap<(u32, &str, &str), bool> = HashMap::new();
-        for change in &self.edges {
+        // of several changes of one edge the last counts
+        let mut last: HashMap<(u32, &str, &str), bool> = HashMap::new();
+        for change in self.edges.iter().filter(|change| !change.is_kept(catalogue)) {
             let (EdgeChange::Put(edge) | EdgeChange::Delete(edge)) = change;
-            if catalogue.link_by_field(edge.link).is_some() {
-                kept.insert((edge.link, &edge.target, &edge.child), matches!(change, EdgeChange::Put(_)));
-            }
+            last.insert((edge.link, &edge.target, &edge.child), matches!(change, EdgeChange::Put(_)));
         }
         let mut named = HashMap::new();
-        for (link, target, _) in kept.into_iter().filter(|(_, kept)| *kept).map(|(edge, _)| edge) {
+        for (link, target, _) in last.into_iter().filter(|(_, is_put)| *is_put).map(|(edge, _)| edge) {
             *named.entry((link, target)).or_default() += 1;
         }
         named

@@ -887,14 +887,11 @@ fn settle(session: &mut Session, tables: &Tables, tenant: i64, mut settling: Set
     }
     // of several changes of one edge the last counts
     let mut changes: BTreeMap<EdgeId, Option<Vec<u8>>> = BTreeMap::new();
-    for change in settling.edges {
+    for change in settling.edges.into_iter().filter(|change| change.is_kept(tables.catalogue())) {
         let (edge, kept) = match change {
             EdgeChange::Put(edge) => (edge, true),
             EdgeChange::Delete(edge) => (edge, false),
         };
-        if tables.catalogue().link_by_field(edge.link).is_some() {
-            continue;
-        }
         changes.insert((i64::from(edge.link), edge.target, edge.group, edge.start, edge.child), kept.then_some(edge.payload));
     }
     for kept in [false, true] {

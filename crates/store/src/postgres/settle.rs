@@ -66,37 +66,7 @@ impl Inside for PassInside<'_> {
     }
 
     fn edges(&mut self, link: u32, targets: &[(String, Option<String>)], limit: usize) -> Result<Vec<Edge>> {
-        self.ask(|session, tables, tenant| {
-            if let Some(by_field) = ByField::of(tables, link) {
-                let targets: Vec<&str> = targets.iter().map(|(target, _)| target.as_str()).collect();
-                return by_field.children(session, tables, tenant, &targets, limit);
-            }
-            let by_index = by_index(tables);
-            let (names, groups): (Vec<&str>, Vec<Option<&str>>) = targets.iter().map(|(target, group)| (target.as_str(), group.as_deref())).unzip();
-            // what is asked with a group and without are two questions, or an index would be used for the first column only
-            let mut edges = Vec::new();
-            let columns = "e.target, e.grp, e.start, e.child, e.payload";
-            if groups.iter().any(Option::is_some) {
-                let sql = format!(
-                    "SELECT {columns} FROM unnest($3::text[], $4::text[]) AS u(target, grp) CROSS JOIN LATERAL \
-                     (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp{by_index}) AS e \
-                     WHERE u.grp IS NOT NULL ORDER BY e.target, e.grp, e.start, e.child LIMIT $5"
-                );
-                let rows = session.query(&sql, &[&tenant, &i64::from(link), &names, &groups, &(limit as i64)])?;
-                edges.extend(rows.iter().map(|row| edge(link, row.get("target"), row)));
-            }
-            let whole: Vec<&str> = targets.iter().filter(|(_, group)| group.is_none()).map(|(target, _)| target.as_str()).collect();
-            if !whole.is_empty() {
-                let sql = format!(
-                    "SELECT {columns} FROM unnest($3::text[]) AS u(target) CROSS JOIN LATERAL \
-                     (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target{by_index}) AS e \
-                     ORDER BY e.target, e.grp, e.start, e.child LIMIT $4"
-                );
-                let rows = session.query(&sql, &[&tenant, &i64::from(link), &whole, &(limit as i64)])?;
-                edges.extend(rows.iter().map(|row| edge(link, row.get("target"), row)));
-            }
-            Ok(edges)
-        })
+        self.ask(|session, tables, tenant| edges(session, tables, tenant, link, targets, limit))
     }
 
     fn between(&mut self, link: u32, ranges: &[(SmolStr, i64, i64)], limit: usize) -> Result<Vec<Edge>> {
@@ -201,13 +171,44 @@ impl<'t> ByField<'t> {
     }
 }
 
-/// Edges of a target.
-pub fn edges(session: &mut Session, tables: &Tables, tenant: i64, link: u32, target: &str) -> Attempt<Vec<Edge>> {
+/// Edges of targets, each of one group or of all.
+pub fn edges(
+    session: &mut Session,
+    tables: &Tables,
+    tenant: i64,
+    link: u32,
+    targets: &[(String, Option<String>)],
+    limit: usize,
+) -> Attempt<Vec<Edge>> {
     if let Some(by_field) = ByField::of(tables, link) {
-        return by_field.children(session, tables, tenant, &[target], usize::MAX >> 1);
+        let targets: Vec<&str> = targets.iter().map(|(target, _)| target.as_str()).collect();
+        return by_field.children(session, tables, tenant, &targets, limit);
     }
-    let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 ORDER BY grp, start, child";
-    Ok(session.query(sql, &[&tenant, &i64::from(link), &target])?.iter().map(|row| edge(link, target, row)).collect())
+    let by_index = by_index(tables);
+    let (names, groups): (Vec<&str>, Vec<Option<&str>>) = targets.iter().map(|(target, group)| (target.as_str(), group.as_deref())).unzip();
+    // what is asked with a group and without are two questions, or an index would be used for the first column only
+    let mut edges = Vec::new();
+    let columns = "e.target, e.grp, e.start, e.child, e.payload";
+    if groups.iter().any(Option::is_some) {
+        let sql = format!(
+            "SELECT {columns} FROM unnest($3::text[], $4::text[]) AS u(target, grp) CROSS JOIN LATERAL \
+             (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target AND e.grp = u.grp{by_index}) AS e \
+             WHERE u.grp IS NOT NULL ORDER BY e.target, e.grp, e.start, e.child LIMIT $5"
+        );
+        let rows = session.query(&sql, &[&tenant, &i64::from(link), &names, &groups, &(limit as i64)])?;
+        edges.extend(rows.iter().map(|row| edge(link, row.get("target"), row)));
+    }
+    let whole: Vec<&str> = targets.iter().filter(|(_, group)| group.is_none()).map(|(target, _)| target.as_str()).collect();
+    if !whole.is_empty() {
+        let sql = format!(
+            "SELECT {columns} FROM unnest($3::text[]) AS u(target) CROSS JOIN LATERAL \
+             (SELECT * FROM edges e WHERE e.tenant = $1 AND e.link = $2 AND e.target = u.target{by_index}) AS e \
+             ORDER BY e.target, e.grp, e.start, e.child LIMIT $4"
+        );
+        let rows = session.query(&sql, &[&tenant, &i64::from(link), &whole, &(limit as i64)])?;
+        edges.extend(rows.iter().map(|row| edge(link, row.get("target"), row)));
+    }
+    Ok(edges)
 }
 
 /// Which of some targets, each with a number, have edges; where children are found by their field, more of them than that number.

@@ -144,10 +144,10 @@ impl Shared {
         if !is_idle() || self.closing.load(Ordering::SeqCst) {
             return false;
         }
-        let pages = self.pages.load(Ordering::SeqCst);
-        if !self.is_due() || pages < TOO_LONG {
-            let rests = self.rests.swap(false, Ordering::SeqCst);
-            if self.is_due() || (rests && pages.saturating_sub(self.copied.load(Ordering::SeqCst)) > LITTLE) {
+        let (pages, is_due) = (self.pages.load(Ordering::SeqCst), self.is_due());
+        if !is_due || pages < TOO_LONG {
+            let left = pages.saturating_sub(self.copied.load(Ordering::SeqCst));
+            if is_due || (self.rests.swap(false, Ordering::SeqCst) && left > LITTLE) {
                 let copied = copy(connection);
                 self.copied.store(copied, Ordering::SeqCst);
                 self.due.store(copied + LONG / 2, Ordering::SeqCst);

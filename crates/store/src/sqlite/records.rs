@@ -627,16 +627,12 @@ fn settle(connection: &Connection, tables: &Tables, tenant: i64, mut settling: S
     let put = "INSERT OR REPLACE INTO edges(tenant, link, target, grp, start, child, payload) VALUES (?, ?, ?, ?, ?, ?, ?)";
     let delete = "DELETE FROM edges WHERE tenant = ? AND link = ? AND target = ? AND grp = ? AND start = ? AND child = ?";
     let (mut put, mut delete) = (prepare(put)?, prepare(delete)?);
-    for change in &settling.edges {
-        let (EdgeChange::Put(edge) | EdgeChange::Delete(edge)) = change;
-        if tables.catalogue().link_by_field(edge.link).is_some() {
-            continue;
-        }
+    for change in settling.edges.iter().filter(|change| change.is_kept(tables.catalogue())) {
         let done = match change {
-            EdgeChange::Put(_) => {
+            EdgeChange::Put(edge) => {
                 put.execute(params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str(), edge.payload])
             }
-            EdgeChange::Delete(_) => {
+            EdgeChange::Delete(edge) => {
                 delete.execute(params![tenant, edge.link, edge.target.as_str(), edge.group.as_str(), edge.start, edge.child.as_str()])
             }
         };
