@@ -232,6 +232,7 @@ fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
     }
     let store = rusqlite::Connection::open(place.store()).expect("a store");
     rusqlite::vtab::array::load_module(&store).expect("lists as parameters");
+    stook_store::sqlite::teach(&store).expect("functions");
     // what grows with the number of records
     let grows = |sql: &str| ["r_publication", "r_product", "edges"].iter().any(|table| sql.contains(table));
     let (mut plans, mut wrong) = (0, Vec::new());

@@ -108,6 +108,26 @@ fn a_store_that_may_not_grow_fails_clearly_and_loses_nothing() {
     place.assert_sound();
 }
 
+// --- a damaged file -----------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_damaged_file_is_told_by_a_deep_check() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(500, 1, 1));
+    place.ok(&["import", &file]);
+    assert_eq!(place.run(&["check", "--deep", "--json"]).exits(0).json()["sound"], true);
+    // a page in the middle, of whatever
+    let mut bytes = std::fs::read(place.store()).unwrap();
+    let page = bytes.len() / 2 / 8192 * 8192;
+    bytes[page + 12..page + 8000].fill(0xff);
+    std::fs::write(place.store(), bytes).unwrap();
+    let told = place.run(&["check", "--deep", "--json"]).exits(1).json();
+    assert_eq!(told["sound"], false);
+    assert!(!told["damage"].as_array().unwrap().is_empty(), "{told}");
+    let told = String::from_utf8_lossy(&place.run(&["check", "--deep"]).exits(1).out).into_owned();
+    assert!(told.starts_with("the store is damaged"), "{told}");
+}
+
 // --- no permission ------------------------------------------------------------------------------------------------------
 
 /// Runs a command without the right to write what is read-only: root does it as nobody. Nothing if that cannot be done.

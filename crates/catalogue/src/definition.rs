@@ -380,6 +380,8 @@ pub struct Index {
     pub ordered: bool,
     /// Text anywhere inside.
     pub contains: bool,
+    /// Equality, for settling alone: the children of a link that is [only read](crate::links::Link::is_only_read), if it is not ordered.
+    pub linked: bool,
 }
 
 /// Which contribution's value becomes golden. Ties on `as_of` are broken by content hash, then contributor.

@@ -40,8 +40,8 @@ pub enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
-        /// Compare what is settled in the store with what should be: links, rollups, coverage. The exit code is 1 where it
-        /// was not, and it is mended.
+        /// Check that the store's file is sound, and compare what is settled in it with what should be: links, rollups,
+        /// coverage. The exit code is 1 where it was not; what is settled is mended.
         #[arg(long)]
         deep: bool,
     },

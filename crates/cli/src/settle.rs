@@ -41,6 +41,16 @@ pub fn settle(place: &Place, as_json: bool) -> Outcome {
 pub fn check(place: &Place, as_json: bool) -> Outcome {
     let (catalogue, store) = place.open_existing()?;
     let began = Instant::now();
+    let damage = store.damage()?;
+    if !damage.is_empty() {
+        if as_json {
+            println!("{}", json!({ "sound": false, "damage": damage }));
+        } else {
+            println!("the store is damaged: put a copy of it in its place, or import into a new one (--store)");
+            damage.iter().for_each(|line| println!("  {line}"));
+        }
+        return Ok(1);
+    }
     let Checked { records, wrong, undecided } = settle::check(&*store, &Arc::new(Rules::new(&catalogue)), &AtomicBool::new(false), &|_| ())?;
     let of = |(tenant, collection, key): &(Tenant, String, Key)| json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str() });
     if as_json {

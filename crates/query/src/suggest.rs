@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
-use stook_catalogue::definition::{Catalogue, Collection, Field, Index as FieldIndex};
+use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::links::Derivation;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_store::plan::{Column, Condition, Plan, Test};
@@ -82,7 +82,7 @@ impl Vocabulary {
         let (mut own, mut learner) = (Self::default(), Learner::default());
         for (collection, definition) in catalogue.collections.iter().enumerate().filter(|(_, definition)| definition.rows_of.is_none()) {
             for (field, found) in definition.fields.iter().enumerate() {
-                let is_indexed = found.index != FieldIndex::default() || definition.key_field() == Some(field);
+                let is_indexed = found.index.ordered || found.index.contains || definition.key_field() == Some(field);
                 if found.golden_type().element() != &FieldType::Text || !is_indexed || is_who(found) {
                     continue;
                 }

@@ -67,9 +67,9 @@ fn tags(ctx: &Ctx, name: HeaderName) -> Answer<Option<Vec<Version>>> {
         let strong = quoted.filter(|_| weak.is_none() || name != header::IF_MATCH);
         let version = strong.and_then(|tag| {
             let (revision, touch) = tag.split_once('-').filter(|(revision, _)| !revision.is_empty()).unwrap_or((tag, "0"));
-            Some(Version { revision: revision.parse().ok()?, touch: touch.parse().ok()? })
+            Some(Version::new(revision.parse().ok()?, touch.parse().ok()?))
         });
-        all.push(version.unwrap_or(Version { revision: -1, touch: 0 }));
+        all.push(version.unwrap_or(Version::new(-1, 0)));
     }
     Ok(Some(all))
 }

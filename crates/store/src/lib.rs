@@ -122,13 +122,34 @@ pub enum StoreError {
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// The version of a row: the content's revision, and a counter of writes that did not change content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Version {
     /// Microseconds of the store's clock when the content last changed; strictly increasing per record.
     pub revision: i64,
     /// Writes since then that changed no content.
     pub touch: i64,
+    /// Where the store has it, if it says so.
+    pub row: Row,
 }
+
+impl Version {
+    /// A version that was read somewhere else than in the store.
+    pub fn new(revision: i64, touch: i64) -> Self {
+        Self { revision, touch, row: Row::default() }
+    }
+}
+
+/// Where a store has found a record, so that it is found again with less work. A hint and no part of a version: all are equal.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Row(pub(crate) Option<i64>);
+
+impl PartialEq for Row {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Row {}
 
 /// A record as stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -733,6 +754,15 @@ pub trait Store: Send + Sync {
 
     /// Notes of what opening the store with this definition changed, in plain sentences.
     fn changes(&self) -> &[String];
+
+    /// What the database finds wrong with its own structures, in its words, the first of it; nothing if it is sound. A server looks after
+    /// that itself. Cost: a file is read whole.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn damage(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 
     /// The number under which contributions made by a feed's map are stored.
     fn generation(&self, source: usize, feed: usize) -> u32;

@@ -45,6 +45,16 @@ pub struct FieldShape {
     pub ordered: bool,
     /// Trigram index.
     pub contains: bool,
+    /// Index of a link's children.
+    #[serde(default)]
+    pub linked: bool,
+}
+
+impl FieldShape {
+    /// Its indexes.
+    pub fn index(&self) -> Index {
+        Index { ordered: self.ordered, contains: self.contains, linked: self.linked }
+    }
 }
 
 impl Shape {
@@ -76,6 +86,7 @@ impl Shape {
                     unique: field.unique,
                     ordered: field.index.ordered,
                     contains: field.index.contains,
+                    linked: field.index.linked,
                 };
                 (field.name.clone(), shape)
             });

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
 use stook_store::plan::Plan;
-use stook_store::sqlite::{Options, SqliteStore};
+use stook_store::sqlite::{Options, SqliteStore, teach};
 use stook_store::*;
 
 fn open(path: &Path, catalogue: &Catalogue, options: Options) -> Result<Box<dyn Store>> {
@@ -39,9 +39,35 @@ fn scans(explanation: &[String]) -> bool {
     explanation.iter().any(|line| line.starts_with("scan r_") || line.starts_with("search r_") && line.ends_with("(tenant=?)"))
 }
 
-/// The database finds nothing wrong, and one file is left.
+#[test]
+fn damage_is_found_in_the_indexes_on_keys_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("stook.sqlite");
+    let catalogue = definition(COUNTED);
+    let store = SqliteStore::open(&path, catalogue.clone().into(), Options::default()).expect("it opens");
+    let write = |name: &str| put(0, name, None, counted_content(&catalogue, 1));
+    Work::of(&main_tenant()).writes(["a", "b"].map(write)).done(&store);
+    assert_eq!(store.damage().expect("the check runs"), Vec::<String>::new());
+    drop(store);
+    // a key that the index does not know
+    let other = Connection::open(&path).expect("the file opens");
+    let row: i64 = other.query_row("SELECT id FROM r_item WHERE key = 'b'", [], |row| row.get(0)).expect("it is there");
+    other.pragma_update(None, "writable_schema", true).expect("the schema");
+    other.execute("UPDATE sqlite_schema SET sql = replace(sql, 'packed(key)', 'upper(key)') WHERE name = 'k_item'", []).expect("the schema");
+    drop(other);
+    let other = Connection::open(&path).expect("the file opens");
+    other.execute("UPDATE r_item SET key = 'c' WHERE id = ?", [row]).expect("SQL");
+    other.pragma_update(None, "writable_schema", true).expect("the schema");
+    other.execute("UPDATE sqlite_schema SET sql = replace(sql, 'upper(key)', 'packed(key)') WHERE name = 'k_item'", []).expect("the schema");
+    drop(other);
+    let found = SqliteStore::open(&path, catalogue.into(), Options::default()).expect("it opens").damage().expect("the check runs");
+    assert!(found.iter().any(|line| line.contains("k_item")), "{found:?}");
+}
+
+/// The database finds nothing wrong.
 fn assert_sound(path: &Path) {
     let connection = Connection::open(path).expect("the file opens");
+    teach(&connection).expect("functions");
     let found: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("the check runs");
     assert_eq!(found, "ok");
 }

@@ -62,7 +62,8 @@ impl Reader<'_> {
             self.settling_is_acyclic(collections, nodes, &links);
         }
         for link in links.iter().filter(|link| link.is_only_read()) {
-            collections[link.from].fields[link.field].index.ordered = true;
+            let index = &mut collections[link.from].fields[link.field].index;
+            index.linked = !index.ordered;
         }
         for link in &mut links {
             // another meaning is another link: what was built with the old one is not read any more
@@ -568,7 +569,7 @@ impl Link {
 
 /// The collection of a coverage's rows.
 fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<FieldType>, with: &[usize]) -> Collection {
-    let ordered = Index { ordered: true, contains: false };
+    let ordered = Index { ordered: true, ..Index::default() };
     let field = |name: &str, ty: FieldType, index: Index| Field { ty, index, ..placeholder(name) };
     let key_text;
     let mut fields = vec![field(&parent.name, FieldType::Text, ordered)];
@@ -591,7 +592,7 @@ fn rows_collection(parent: &Collection, name: &str, coverage: usize, ty: Option<
     for copied in with {
         let copied = &parent.fields[*copied];
         if fields.iter().all(|known| known.name != copied.name) {
-            fields.push(field(&copied.name, copied.golden_type().clone(), Index { contains: false, ..copied.index }));
+            fields.push(field(&copied.name, copied.golden_type().clone(), Index { ordered: copied.index.ordered, ..Index::default() }));
         }
     }
     let key = Template::parse(&key_text).map_or(KeyRule::Field(0), KeyRule::Template);

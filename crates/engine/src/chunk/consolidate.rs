@@ -356,7 +356,7 @@ impl<'c> Decider<'c> {
 /// Whether values that are indexed or unique are what they were.
 pub fn indexed_stay(collection: &Collection, before: &[Value], after: &[Value]) -> bool {
     let mut fields = collection.fields.iter().zip(before).zip(after);
-    fields.all(|((field, before), after)| before == after || !(field.index.ordered || field.index.contains || field.unique))
+    fields.all(|((field, before), after)| before == after || (field.index == Default::default() && !field.unique))
 }
 
 /// What is logged of a change of a record's golden fields, if its collection asks for it: the fields that differ, before and

@@ -84,7 +84,7 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Attemp
             let tags = collection.tags.as_ref().ok_or_else(|| StoreError::Wrong("the records of this collection carry no tags".into()))?;
             let own = format!("t.tenant = r.tenant AND t.collection = {} AND t.key = r.key", tags.id);
             let sql = format!("(SELECT array_agg(t.value ORDER BY t.value) FROM tagged t WHERE {own})");
-            let (ty, index) = (FieldType::List(Box::new(FieldType::Text)), Index { ordered: true, contains: false });
+            let (ty, index) = (FieldType::List(Box::new(FieldType::Text)), Index { ordered: true, ..Index::default() });
             Ok(Known { compared: sql.clone(), sql, ty, fold: false, index, name: "tag".into(), tags: Some(tags.id) })
         }
         Column::Field(index) => {
@@ -109,7 +109,7 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Attemp
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
             let sql = format!("r.{}", name(&["s", &state.name]));
             // state fields have no side tables
-            let index = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
+            let index = Index { ordered: state.index.ordered && !state.ty.is_list(), ..Index::default() };
             Ok(Known { compared: sql.clone(), sql, ty: state.ty.clone(), fold: false, index, name: state.name.clone(), tags: None })
         }
     }

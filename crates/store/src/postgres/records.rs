@@ -86,7 +86,7 @@ fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<Store
     let key: &str = row.get(0);
     let mut record = StoredRecord {
         key: Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?,
-        version: Version { revision: row.get(1), touch: row.get(2) },
+        version: Version::new(row.get(1), row.get(2)),
         created_job: row.get::<_, i64>(3) as u64,
         alive: row.get(4),
         state_set: crate::row::unpack_state(row.get(5), collection),
@@ -141,7 +141,7 @@ pub fn versions(session: &mut Session, tables: &Tables, tenant: i64, collection:
     let sql = by_key(tables, &own.table, "key, revision, touch");
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let rows = session.query(&sql, &[&tenant, &wanted])?;
-    let found: HashMap<&str, Version> = rows.iter().map(|row| (row.get(0), Version { revision: row.get(1), touch: row.get(2) })).collect();
+    let found: HashMap<&str, Version> = rows.iter().map(|row| (row.get(0), Version::new(row.get(1), row.get(2)))).collect();
     Ok(keys.iter().map(|key| found.get(key.as_str()).copied()).collect())
 }
 
@@ -361,7 +361,7 @@ impl Desk<'_> {
             for row in self.session.query(&statements.join(" UNION ALL "), &parameters)? {
                 let key = Key::new(row.get::<_, &str>(1)).map_err(|error| StoreError::Other(error.to_string()))?;
                 let place = if self.tables.distributed() { Place::default() } else { row.get(4) };
-                self.held.insert((row.get::<_, i64>(0) as usize, key), (Version { revision: row.get(2), touch: row.get(3) }, place));
+                self.held.insert((row.get::<_, i64>(0) as usize, key), (Version::new(row.get(2), row.get(3)), place));
             }
         }
         Ok(())
@@ -824,7 +824,7 @@ fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Uni
     for (collection, keys) in keys {
         let sql = by_key_locked(tables, &tables.collections[collection].table, "key, revision, touch", 2, "FOR SHARE");
         for row in session.query(&sql, &[&tenant, &keys])? {
-            now.insert((collection, row.get(0)), Version { revision: row.get(1), touch: row.get(2) });
+            now.insert((collection, row.get(0)), Version::new(row.get(1), row.get(2)));
         }
     }
     // behind the last row that others may hold: whoever waits for this one may keep those waiting who have it

@@ -17,7 +17,7 @@
 use super::session::{Attempt, Session};
 use super::values::column_type;
 use crate::StoreError;
-use crate::shape::Shape;
+use crate::shape::{FieldShape, Shape};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::{Catalogue, Collection, Field, Index, Survivorship};
@@ -352,7 +352,7 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
             if existed.is_none() && ty.is_list() && !field.is_member() && !(spread && known.is_some()) {
                 session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {} SET STATISTICS 0", name(&["f", &field.name])))?;
             }
-            let had = existed.map_or(Index::default(), |shape| Index { ordered: shape.ordered, contains: shape.contains });
+            let had = existed.map(FieldShape::index).unwrap_or_default();
             if existed.is_some() {
                 crate::shape::report_index(&mut changes, of, &field.name, field.index, had);
             }
@@ -362,7 +362,8 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
                 // those who lead to a record are read page by page
                 let behind = if field.is_link() { ", key" } else { "" };
                 let held = format!("{} NULLS FIRST{behind}", indexed(&column, ty));
-                plain_index(session, table, &["o", of, column.trim_matches('"')], &held, field.index.ordered, had.ordered)?;
+                let (wanted, had_it) = (field.index.ordered || field.index.linked, had.ordered || had.linked);
+                plain_index(session, table, &["o", of, column.trim_matches('"')], &held, wanted, had_it)?;
                 let index = name(&["t", of, &field.name]);
                 match (field.index.contains, had.contains) {
                     (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table} USING gin (trigrams({column}))"))?,
@@ -396,8 +397,8 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
                 changes.push(format!("state field `{of}.{}` is new", state.name));
             }
             // lists and texts inside have side tables, which state does not
-            let had = Index { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), contains: false };
-            let wanted = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
+            let had = Index { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..Index::default() };
+            let wanted = Index { ordered: state.index.ordered && !state.ty.is_list(), ..Index::default() };
             let held = format!("{} NULLS FIRST", indexed(&column, &state.ty));
             plain_index(session, table, &["o", of, column.trim_matches('"')], &held, wanted.ordered, had.ordered)?;
             if existed.is_some() {

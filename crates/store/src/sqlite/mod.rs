@@ -6,10 +6,15 @@
 //!   the queue and the journal.
 //!
 //! A record is a row of a rowid table with a separate unique index on (tenant, key): random keys go in three to four times
-//! faster than into a table clustered by key. The kept document is the last column, so that reading anything else does not
-//! touch its pages.
+//! faster than into a table clustered by key. The index holds keys [`packed`], and is asked where a record is looked for; what
+//! was read is written back to its row. The kept document is the last column, so that reading anything else does not touch its
+//! pages.
+//!
+//! Any program that knows SQLite can read the file. To look for keys by their index, to write records and to check the file it
+//! needs the functions that [`teach`] gives it.
 
 mod log;
+mod packed;
 mod query;
 mod records;
 mod settle;
@@ -19,6 +24,8 @@ mod tables;
 mod tags;
 mod work;
 mod writer;
+
+pub use packed::teach;
 
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Plan};
@@ -233,6 +240,7 @@ fn connect(path: &Path, options: &Options) -> Result<Connection> {
     statements::note(&mut connection).map_err(failure)?;
     connection.busy_timeout(Duration::from_secs(options.wait)).map_err(failure)?;
     rusqlite::vtab::array::load_module(&connection).map_err(failure)?;
+    packed::teach(&connection).map_err(failure)?;
     connection.set_prepared_statement_cache_capacity(128);
     // indexes are named: a statement need not be planned anew for other parameters
     connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failure)?;
@@ -296,6 +304,16 @@ impl Store for SqliteStore {
 
     fn changes(&self) -> &[String] {
         &self.changes
+    }
+
+    fn damage(&self) -> Result<Vec<String>> {
+        self.with_reader(|connection| {
+            let mut statement = connection.prepare("PRAGMA integrity_check").map_err(failure)?;
+            let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>);
+            let mut found = found.map_err(failure)?;
+            found.retain(|line| line != "ok");
+            Ok(found)
+        })
     }
 
     fn generation(&self, source: usize, feed: usize) -> u32 {

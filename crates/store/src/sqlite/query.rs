@@ -32,7 +32,7 @@ impl Statement {
 struct Known {
     /// As SQL, for values.
     sql: String,
-    /// As SQL, for comparisons and order: the folded form where there is one.
+    /// As SQL, for comparisons and order: the folded form where there is one, keys as their index holds them.
     compared: String,
     ty: FieldType,
     fold: bool,
@@ -45,6 +45,16 @@ struct Known {
     tags: Option<u32>,
     /// Whether it is the fields on which contributors disagree, and records that have any are in an index.
     conflicts: bool,
+}
+
+/// A key as its index holds it, see [`super::packed`].
+fn packed(key: &str) -> String {
+    format!("packed({key})")
+}
+
+/// The key of a collection's records as its index holds it.
+fn key(collection: &Collection) -> String {
+    packed(&format!("\"r_{}\".key", collection.name))
 }
 
 fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result<Known> {
@@ -64,7 +74,7 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
         // records may be joined with what has a key, too
         Column::Key => {
             let sql = format!("\"r_{}\".key", collection.name);
-            Ok(Known { compared: sql.clone(), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
+            Ok(Known { compared: packed(&sql), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
         }
         Column::Revision => Ok(plain("revision", FieldType::Integer)),
         Column::Conflict => Ok(Known { conflicts: collection.compares(), ..plain("conflict", FieldType::List(Box::new(FieldType::Text))) }),
@@ -76,7 +86,7 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
                  AND tagged.collection = {1} AND tagged.key = \"r_{0}\".key ORDER BY value))",
                 collection.name, tags.id
             );
-            let index = Index { ordered: true, contains: false };
+            let index = Index { ordered: true, ..Index::default() };
             let name = "tag".to_owned();
             let ty = FieldType::List(Box::new(FieldType::Text));
             Ok(Known {
@@ -124,7 +134,7 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
             let sql = format!("\"s_{}\"", state.name);
             // state fields have no side tables
-            let index = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
+            let index = Index { ordered: state.index.ordered && !state.ty.is_list(), ..Index::default() };
             Ok(Known {
                 compared: sql.clone(),
                 sql,
@@ -391,12 +401,13 @@ impl<'a> Builder<'a> {
                 self.parameters.push(Sql::Integer(self.tenant));
                 let comparison = comparison("t.value", test, known, &mut self.parameters)?;
                 let tags = known.tags.unwrap_or_default();
-                self.conditions.push(format!("t.tenant = ? AND t.collection = {tags} AND {comparison} AND \"r_{collection}\".key = t.key"));
+                let same = format!("{} = packed(t.key)", key(self.collection));
+                self.conditions.push(format!("t.tenant = ? AND t.collection = {tags} AND {comparison} AND {same}"));
             }
             // rows come by their ids, and no other index may tempt
             Way::Elements => {
-                let by = if known.tags.is_some() { format!("\"r_{collection}\".key") } else { format!("\"r_{collection}\".id") };
-                let from = if known.tags.is_some() { "key" } else { "id" };
+                let by = if known.tags.is_some() { key(self.collection) } else { format!("\"r_{collection}\".id") };
+                let from = if known.tags.is_some() { "packed(key)" } else { "id" };
                 self.index = if known.tags.is_some() { format!(" INDEXED BY \"k_{collection}\"") } else { " NOT INDEXED".into() };
                 self.access = format!("finds records through the index on the elements of {name}");
                 self.parameters.push(Sql::Integer(self.tenant));
@@ -495,17 +506,19 @@ fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) 
         let folded = known.folded(value);
         if known.ty.is_list() { owned(&bind_element(&folded)) } else { owned(&bind(&folded)) }
     };
+    // what a value is compared as, and what patterns are asked of
+    let (bound, text) = if known.is_key { ("packed(?)", known.sql.as_str()) } else { ("?", sql) };
     Ok(match test {
         Test::Wildcard(pieces) | Test::NotWildcard(pieces) if pieces.is_empty() => {
             return Err(StoreError::Wrong("a pattern has one piece at least".into()));
         }
         Test::Equal(wanted) => {
             parameters.push(value(wanted));
-            format!("{sql} = ?")
+            format!("{sql} = {bound}")
         }
         Test::NotEqual(wanted) => {
             parameters.push(value(wanted));
-            format!("{sql} IS NOT ?")
+            format!("{sql} IS NOT {bound}")
         }
         // more values than SQLite has parameters for travel as one JSON text; so do none, which would make it forget a partial index
         Test::In(wanted) if wanted.len() > MAX_VALUES || wanted.is_empty() => {
@@ -518,57 +531,58 @@ fn comparison(sql: &str, test: &Test, known: &Known, parameters: &mut Vec<Sql>) 
                 Sql::Null => serde_json::Value::Null,
             });
             parameters.push(Sql::Text(serde_json::Value::Array(json.collect()).to_string()));
-            format!("{sql} IN (SELECT {} FROM json_each(?))", if blobs { "unhex(value)" } else { "value" })
+            let element = if blobs { "unhex(value)" } else { "value" };
+            format!("{sql} IN (SELECT {} FROM json_each(?))", bound.replace('?', element))
         }
         Test::In(wanted) => {
             parameters.extend(wanted.iter().map(value));
-            format!("{sql} IN ({})", vec!["?"; wanted.len()].join(", "))
+            format!("{sql} IN ({})", vec![bound; wanted.len()].join(", "))
         }
         Test::Range { low, high } => {
             let mut parts = Vec::new();
-            for (bound, operator) in [(low, ">"), (high, "<")] {
-                if let Some((wanted, included)) = bound {
+            for (end, operator) in [(low, ">"), (high, "<")] {
+                if let Some((wanted, included)) = end {
                     parameters.push(value(wanted));
-                    parts.push(format!("{sql} {operator}{} ?", if *included { "=" } else { "" }));
+                    parts.push(format!("{sql} {operator}{} {bound}", if *included { "=" } else { "" }));
                 }
             }
             if parts.is_empty() { format!("{sql} IS NOT NULL") } else { parts.join(" AND ") }
         }
-        Test::Prefix(prefix) => begins(sql, &known.pieces(&[prefix.clone(), String::new()])[0], parameters),
-        Test::Wildcard(pieces) => matches(sql, &known.pieces(pieces), parameters)?,
-        Test::NotWildcard(pieces) => format!("({sql} IS NULL OR NOT ({}))", matches(sql, &known.pieces(pieces), parameters)?),
+        Test::Prefix(prefix) => begins(sql, bound, &known.pieces(&[prefix.clone(), String::new()])[0], parameters),
+        Test::Wildcard(pieces) => matches((sql, bound, text), &known.pieces(pieces), parameters)?,
+        Test::NotWildcard(pieces) => format!("({sql} IS NULL OR NOT ({}))", matches((sql, bound, text), &known.pieces(pieces), parameters)?),
         Test::Exists(_) => format!("{sql} IS NOT NULL"),
     })
 }
 
 /// Text from `prefix` on, up to the next text that does not begin with it.
-fn begins(sql: &str, prefix: &str, parameters: &mut Vec<Sql>) -> String {
+fn begins(sql: &str, bound: &str, prefix: &str, parameters: &mut Vec<Sql>) -> String {
     parameters.push(Sql::Text(prefix.to_owned()));
     match pattern::behind(prefix) {
         Some(behind) => {
             parameters.push(Sql::Text(behind));
-            format!("{sql} >= ? AND {sql} < ?")
+            format!("{sql} >= {bound} AND {sql} < {bound}")
         }
-        None => format!("{sql} >= ?"),
+        None => format!("{sql} >= {bound}"),
     }
 }
 
 /// Text that has the pieces in their order, the first at the beginning and the last at the end.
-fn matches(sql: &str, pieces: &[String], parameters: &mut Vec<Sql>) -> Result<String> {
+fn matches((sql, bound, text): (&str, &str, &str), pieces: &[String], parameters: &mut Vec<Sql>) -> Result<String> {
     let mut parts = Vec::new();
     if let Some(beginning) = pieces.first().filter(|beginning| !beginning.is_empty()) {
-        parts.push(begins(sql, beginning, parameters));
+        parts.push(begins(sql, bound, beginning, parameters));
     }
     let pattern = glob(pieces);
     if pattern.len() > MAX_PATTERN {
         return Err(StoreError::Wrong(format!("a pattern has at most {MAX_PATTERN} bytes, this one has {}", pattern.len())));
     }
     parameters.push(Sql::Text(pattern));
-    parts.push(format!("{sql} GLOB ?"));
+    parts.push(format!("{text} GLOB ?"));
     // GLOB takes these three for one character
     for piece in pieces.iter().filter(|piece| piece.contains(['\u{fffd}', '\u{fffe}', '\u{ffff}'])) {
         parameters.push(Sql::Text(piece.clone()));
-        parts.push(format!("instr({sql}, ?) > 0"));
+        parts.push(format!("instr({text}, ?) > 0"));
     }
     Ok(parts.join(" AND "))
 }
@@ -614,7 +628,7 @@ fn select(builder: Builder<'_>, plan: &Plan) -> Result<(Statement, String)> {
         format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())
     } else {
         if !plan.any_order {
-            order.push(if builder.before.is_empty() { format!("\"r_{}\".key", builder.collection.name) } else { "t.key".to_owned() });
+            order.push(if builder.before.is_empty() { key(builder.collection) } else { "t.key".to_owned() });
             order.extend(plan.each.map(|_| "el.key".to_owned()));
         }
         format!("SELECT {} FROM {}", selected.join(", "), builder.from())

@@ -1,6 +1,7 @@
 //! Rows: reading records in bulk, and writing a unit of work.
 
 use super::failure;
+use super::packed::{BY_KEY, BY_ROW};
 use super::tables::{CollectionTables, Tables};
 use super::work;
 use crate::row::{pack_state, reserved_value, unpack_state, with_members};
@@ -166,7 +167,11 @@ fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<St
     let key = row.get_ref(1).map_err(failure)?.as_str().map_err(|error| StoreError::Other(error.to_string()))?;
     let mut record = StoredRecord {
         key: Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?,
-        version: Version { revision: row.get(2).map_err(failure)?, touch: row.get(3).map_err(failure)? },
+        version: Version {
+            revision: row.get(2).map_err(failure)?,
+            touch: row.get(3).map_err(failure)?,
+            row: crate::Row(Some(row.get(0).map_err(failure)?)),
+        },
         created_job: row.get::<_, i64>(4).map_err(failure)? as u64,
         alive: row.get(5).map_err(failure)?,
         state_set: unpack_state(row.get(6).map_err(failure)?, collection),
@@ -360,18 +365,17 @@ impl<'c> Rows<'c> {
             Change::Put(content) => self.put(write, content),
             Change::Touch { contributions } => {
                 let Some(version) = write.expect else { return Ok(Applied::Changed) };
-                let sql = format!(
-                    "UPDATE {} SET touch = touch + 1, contributions = ? WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?",
-                    own.table
-                );
+                let id = self.id(write, version)?;
+                let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE {BY_ROW} AND revision = ? AND touch = ?", own.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-                let changed =
-                    statement.execute(params![contributions, tenant, write.key.as_str(), version.revision, version.touch]).map_err(failure)?;
+                let arguments = params![contributions, id, tenant, write.key.as_str(), version.revision, version.touch];
+                let changed = statement.execute(arguments).map_err(failure)?;
                 Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
             }
             Change::Settle(content) => self.settle(write, content),
             Change::State { state, state_set } => {
                 let Some(version) = write.expect else { return Ok(Applied::Changed) };
+                let id = self.id(write, version)?;
                 let mut statement = connection.prepare_cached(&own.set_state).map_err(failure)?;
                 let mut binder = Binder { statement: &mut statement, index: 0 };
                 binder.bind(self.stamp.max(version.revision + 1))?;
@@ -379,10 +383,7 @@ impl<'c> Rows<'c> {
                     binder.bind(bind(value))?;
                 }
                 binder.bind(pack_state(state_set, &self.tables.catalogue().collections[write.collection]))?;
-                binder.bind(tenant)?;
-                binder.bind(write.key.as_str())?;
-                binder.bind(version.revision)?;
-                binder.bind(version.touch)?;
+                binder.bind_row(id, tenant, &write.key, version)?;
                 let changed = binder.statement.raw_execute().map_err(failure)?;
                 Ok(if changed == 1 { Applied::Done } else { Applied::Changed })
             }
@@ -391,11 +392,13 @@ impl<'c> Rows<'c> {
                     // nothing was there: that is still so, or somebody has written it meanwhile
                     return Ok(if self.is_current(write)? { Applied::Done } else { Applied::Changed });
                 };
-                let sql = format!("DELETE FROM {} WHERE tenant = ? AND key = ? AND revision = ? AND touch = ? RETURNING id", own.table);
+                let id = self.id(write, version)?;
+                let sql = format!("DELETE FROM {} WHERE {BY_ROW} AND revision = ? AND touch = ?", own.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
-                let arguments = params![tenant, write.key.as_str(), version.revision, version.touch];
-                let id: Option<i64> = statement.query_row(arguments, |row| row.get(0)).optional().map_err(failure)?;
-                let Some(id) = id else { return Ok(Applied::Changed) };
+                let arguments = params![id, tenant, write.key.as_str(), version.revision, version.touch];
+                if statement.execute(arguments).map_err(failure)? == 0 {
+                    return Ok(Applied::Changed);
+                }
                 forget_side_rows(connection, own, id)?;
                 for (_, side) in &own.uniques {
                     execute(connection, &format!("DELETE FROM {side} WHERE tenant = ? AND key = ?"), params![tenant, write.key.as_str()])?;
@@ -405,12 +408,20 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// Whether a record is still what was read.
+    /// Whether the record is still what was read.
     fn is_current(&self, write: &RecordWrite) -> Result<bool> {
-        let sql = format!("SELECT revision, touch FROM {} WHERE tenant = ? AND key = ?", self.tables.collections[write.collection].table);
+        is_current(self.connection, self.tables, self.tenant, (write.collection, &write.key), write.expect)
+    }
+
+    /// The id of the record of which a version was read; one that no record has if it is not there any more.
+    fn id(&self, write: &RecordWrite, version: Version) -> Result<i64> {
+        if let Some(id) = version.row.0 {
+            return Ok(id);
+        }
+        let sql = format!("SELECT id FROM {} WHERE {BY_KEY}", self.tables.collections[write.collection].table);
         let mut find = self.connection.prepare_cached(&sql).map_err(failure)?;
-        let now = find.query_row(params![self.tenant, write.key.as_str()], |row| Ok(Version { revision: row.get(0)?, touch: row.get(1)? }));
-        Ok(now.optional().map_err(failure)? == write.expect)
+        let found: Option<i64> = find.query_row(params![self.tenant, write.key.as_str()], |row| row.get(0)).optional().map_err(failure)?;
+        Ok(found.unwrap_or(-1))
     }
 
     /// A statement of a collection; it stays in its place until the next one is another collection's.
@@ -447,6 +458,7 @@ impl<'c> Rows<'c> {
             (Some(_), false) => (1, &own.update),
             (Some(_), true) => (2, &own.update_rest),
         };
+        let id = write.expect.map(|version| self.id(write, version)).transpose()?;
         let statement = Self::statement(&mut self.statements[place], connection, write.collection, sql)?;
         let mut binder = Binder { statement, index: 0 };
         if write.expect.is_none() {
@@ -480,11 +492,8 @@ impl<'c> Rows<'c> {
         binder.bind(state)?;
         binder.bind(&content.contributions)?;
         binder.bind(content.raw.as_deref())?;
-        if let Some(version) = write.expect {
-            binder.bind(tenant)?;
-            binder.bind(write.key.as_str())?;
-            binder.bind(version.revision)?;
-            binder.bind(version.touch)?;
+        if let (Some(version), Some(id)) = (write.expect, id) {
+            binder.bind_row(id, tenant, &write.key, version)?;
         }
         if binder.statement.raw_execute().map_err(failure)? == 0 {
             return Ok(Applied::Changed);
@@ -492,12 +501,9 @@ impl<'c> Rows<'c> {
         if rest || (own.lists.is_empty() && own.trigrams.is_empty()) {
             return Ok(Applied::Done);
         }
-        let id = match write.expect {
+        let id = match id {
             None => connection.last_insert_rowid(),
-            Some(_) => {
-                let sql = format!("SELECT id FROM {} WHERE tenant = ? AND key = ?", own.table);
-                let mut find = connection.prepare_cached(&sql).map_err(failure)?;
-                let id = find.query_row(params![tenant, write.key.as_str()], |row| row.get(0)).map_err(failure)?;
+            Some(id) => {
                 forget_side_rows(connection, own, id)?;
                 id
             }
@@ -530,6 +536,7 @@ impl<'c> Rows<'c> {
     /// Writes the settled values of a row, and nothing else.
     fn settle(&mut self, write: &RecordWrite, content: &Content) -> Result<Applied> {
         let Some(version) = write.expect else { return Ok(Applied::Changed) };
+        let id = self.id(write, version)?;
         let own = &self.tables.collections[write.collection];
         let mut statement = self.connection.prepare_cached(&own.settle).map_err(failure)?;
         let mut binder = Binder { statement: &mut statement, index: 0 };
@@ -539,15 +546,10 @@ impl<'c> Rows<'c> {
         for index in own.settled.iter().filter(|index| own.folded.contains(index)) {
             binder.bind(content.golden[*index].as_text().map(fold))?;
         }
-        binder.bind(self.tenant)?;
-        binder.bind(write.key.as_str())?;
-        binder.bind(version.revision)?;
-        binder.bind(version.touch)?;
-        let id: Option<i64> = {
-            let mut rows = statement.raw_query();
-            rows.next().map_err(failure)?.map(|row| row.get(0)).transpose().map_err(failure)?
-        };
-        let Some(id) = id else { return Ok(Applied::Changed) };
+        binder.bind_row(id, self.tenant, &write.key, version)?;
+        if binder.statement.raw_execute().map_err(failure)? == 0 {
+            return Ok(Applied::Changed);
+        }
         let sides = own.lists.iter().chain(&own.trigrams);
         if sides.map(|(field, _)| field).any(|field| own.settled.contains(field)) {
             forget_side_rows(self.connection, own, id)?;
@@ -555,6 +557,29 @@ impl<'c> Rows<'c> {
         }
         Ok(Applied::Done)
     }
+}
+
+/// Whether a record is still what was read of it.
+pub fn is_current(
+    connection: &Connection,
+    tables: &Tables,
+    tenant: i64,
+    (collection, key): (usize, &Key),
+    expected: Option<Version>,
+) -> Result<bool> {
+    let table = &tables.collections[collection].table;
+    let version = |row: &Row<'_>| Ok(Version::new(row.get(0)?, row.get(1)?));
+    let now = match expected.and_then(|version| version.row.0) {
+        Some(id) => {
+            let mut find = connection.prepare_cached(&format!("SELECT revision, touch FROM {table} WHERE {BY_ROW}")).map_err(failure)?;
+            find.query_row(params![id, tenant, key.as_str()], version)
+        }
+        None => {
+            let mut find = connection.prepare_cached(&format!("SELECT revision, touch FROM {table} WHERE {BY_KEY}")).map_err(failure)?;
+            find.query_row(params![tenant, key.as_str()], version)
+        }
+    };
+    Ok(now.optional().map_err(failure)? == expected)
 }
 
 /// Takes the values of unique fields for a record, and gives back those it had. A record that does not exist holds none.
@@ -666,5 +691,14 @@ impl Binder<'_, '_> {
     fn bind(&mut self, value: impl ToSql) -> Result<()> {
         self.index += 1;
         self.statement.raw_bind_parameter(self.index, value).map_err(failure)
+    }
+
+    /// What finds a record at a version, see [`BY_ROW`].
+    fn bind_row(&mut self, id: i64, tenant: i64, key: &Key, version: Version) -> Result<()> {
+        self.bind(id)?;
+        self.bind(tenant)?;
+        self.bind(key.as_str())?;
+        self.bind(version.revision)?;
+        self.bind(version.touch)
     }
 }

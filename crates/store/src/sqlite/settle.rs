@@ -2,7 +2,7 @@
 
 use super::tables::Tables;
 use super::{failure, records};
-use crate::{Changed, Conflict, Detail, Edge, Inside, Pass, Passed, RecordWrite, Result, StoreError, StoredRecord, Tenant, Unit, Version};
+use crate::{Changed, Conflict, Detail, Edge, Inside, Pass, Passed, RecordWrite, Result, StoreError, StoredRecord, Tenant, Unit};
 use rusqlite::{Connection, OptionalExtension, Statement, StatementStatus, ToSql, params};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
@@ -94,7 +94,8 @@ pub fn searched(statement: &Statement<'_>) {
 
 /// Keys of a collection behind one.
 pub fn keys_behind(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
-    let sql = format!("SELECT key FROM {} WHERE tenant = ? AND key > ? ORDER BY key LIMIT ?", tables.collections[collection].table);
+    let sql =
+        format!("SELECT key FROM {} WHERE tenant = ? AND packed(key) > packed(?) ORDER BY packed(key) LIMIT ?", tables.collections[collection].table);
     keys_of(connection, &sql, params![tenant, key, limit as i64])
 }
 
@@ -150,24 +151,27 @@ pub fn edges(
 struct ByField<'t> {
     link: u32,
     table: &'t str,
-    field: &'t str,
+    /// What is equal of children of the target `?2`.
+    same: String,
 }
 
 impl<'t> ByField<'t> {
     fn of(tables: &'t Tables, link: u32) -> Option<Self> {
         let found = tables.catalogue().link_by_field(link)?;
-        let field = &tables.catalogue().collections[found.from].fields[found.field].name;
-        Some(Self { link, table: &tables.collections[found.from].table, field })
+        let field = &tables.catalogue().collections[found.from].fields[found.field];
+        let name = &field.name;
+        let same = if field.index.linked { format!("digest(\"f_{name}\") = digest(?2) AND \"f_{name}\" = ?2") } else { format!("\"f_{name}\" = ?2") };
+        Some(Self { link, table: &tables.collections[found.from].table, same })
     }
 
     /// Children of a target, or those behind one of them, in the order of their ids, which is that of the index.
     fn children(&self, connection: &Connection, tenant: i64, target: &str, behind: Option<&str>, limit: usize) -> Result<Vec<Edge>> {
-        let Self { link, table, field } = self;
+        let Self { link, table, same } = self;
         let place = match behind {
-            Some(_) => format!(" AND id > ifnull((SELECT id FROM {table} WHERE tenant = ?1 AND key = ?4), -1)"),
+            Some(_) => format!(" AND id > ifnull((SELECT id FROM {table} WHERE tenant = ?1 AND packed(key) = packed(?4)), -1)"),
             None => String::new(),
         };
-        let sql = format!("SELECT '', 0, key, x'' FROM {table} WHERE tenant = ?1 AND \"f_{field}\" = ?2 AND alive{place} ORDER BY id LIMIT ?3");
+        let sql = format!("SELECT '', 0, key, x'' FROM {table} WHERE tenant = ?1 AND {same} AND alive{place} ORDER BY id LIMIT ?3");
         let limit = limit as i64;
         let mut arguments: Vec<&dyn ToSql> = params![tenant, target, limit].to_vec();
         arguments.extend(behind.as_ref().map(|child| child as &dyn ToSql));
@@ -194,10 +198,7 @@ pub fn check(connection: &Connection, tables: &Tables, tenant: i64, unit: &mut d
     let Some(reliance) = unit.relies() else { return Ok(()) };
     let (mut records, mut ranges) = (Vec::new(), Vec::new());
     for (place, (collection, key, version)) in reliance.records.iter().enumerate() {
-        let sql = format!("SELECT revision, touch FROM {} WHERE tenant = ? AND key = ?", tables.collections[*collection].table);
-        let mut find = connection.prepare_cached(&sql).map_err(failure)?;
-        let now = find.query_row(params![tenant, key.as_str()], |row| Ok(Version { revision: row.get(0)?, touch: row.get(1)? }));
-        if now.optional().map_err(failure)? != *version {
+        if !records::is_current(connection, tables, tenant, (*collection, key), *version)? {
             records.push(place);
         }
     }

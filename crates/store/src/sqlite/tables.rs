@@ -5,6 +5,9 @@
 //! tenants(id, name)
 //! generations(id, hash)                   numbers of maps
 //! r_C(id, tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., s_STATE.., conflict, state, contributions, raw)
+//!   k_C(tenant, packed(key))              keys in their order, see [`super::packed`]
+//!   o_C_COLUMN(tenant, COLUMN)            ordered indexes
+//!   l_C_FIELD(tenant, digest(f_FIELD))    children of a link that is only read, by what they name
 //! i_C_FIELD(tenant, value, id)            one row per element of an indexed list
 //! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
 //! u_C_FIELD(tenant, value, key)           reservations of a unique field
@@ -15,7 +18,8 @@
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
 use super::failure;
-use crate::shape::Shape;
+use super::packed::{BY_KEY, BY_ROW};
+use crate::shape::{FieldShape, Shape};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -24,7 +28,7 @@ use stook_catalogue::definition::{Catalogue, Collection, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "9";
+const FORMAT: &str = "10";
 
 const FIXED: &str = "
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -78,7 +82,7 @@ pub struct CollectionTables {
     pub table: String,
     /// `INSERT` of a new row that does nothing when the key exists.
     pub insert: String,
-    /// `UPDATE` of a row that is still at the version read.
+    /// `UPDATE` of a row that is still at the version read; this and those below find it by its id.
     pub update: String,
     /// The same `UPDATE` without the columns that are indexed, and their places among those that are written.
     pub update_rest: String,
@@ -176,26 +180,24 @@ impl CollectionTables {
         let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
         let set_states: String = collection.states.iter().map(|state| format!("\"s_{}\" = ?, ", state.name)).collect();
         Self {
-            insert: format!("INSERT INTO {table}({all}) VALUES ({marks}) ON CONFLICT(tenant, key) DO NOTHING"),
+            insert: format!("INSERT INTO {table}({all}) VALUES ({marks}) ON CONFLICT(tenant, packed(key)) DO NOTHING"),
             update: format!(
                 "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {assignments}, conflict = ?, state = ?, contributions = ?, raw = ? \
-                 WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
+                 WHERE {BY_ROW} AND revision = ? AND touch = ?"
             ),
             update_rest: format!(
                 "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {rest}conflict = ?, state = ?, contributions = ?, raw = ? \
-                 WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
+                 WHERE {BY_ROW} AND revision = ? AND touch = ?"
             ),
             indexed,
-            settle: format!(
-                "UPDATE {table} SET touch = touch + 1{settled_columns} WHERE tenant = ? AND key = ? AND revision = ? AND touch = ? RETURNING id"
-            ),
+            settle: format!("UPDATE {table} SET touch = touch + 1{settled_columns} WHERE {BY_ROW} AND revision = ? AND touch = ?"),
             settled,
-            set_state: format!(
-                "UPDATE {table} SET revision = ?, touch = 0, {set_states}state = ? WHERE tenant = ? AND key = ? AND revision = ? AND touch = ?"
-            ),
-            read_one: details.each_ref().map(|columns| format!("SELECT {columns} FROM {table} WHERE tenant = ? AND key = ?")),
+            set_state: format!("UPDATE {table} SET revision = ?, touch = 0, {set_states}state = ? WHERE {BY_ROW} AND revision = ? AND touch = ?"),
+            read_one: details.each_ref().map(|columns| format!("SELECT {columns} FROM {table} WHERE {BY_KEY}")),
             read_many: details.each_ref().map(|columns| {
-                format!("SELECT {columns} FROM rarray(?1) AS wanted CROSS JOIN {table} AS r ON r.tenant = ?2 AND r.key = wanted.value")
+                format!(
+                    "SELECT {columns} FROM rarray(?1) AS wanted CROSS JOIN {table} AS r ON r.tenant = ?2 AND packed(r.key) = packed(wanted.value)"
+                )
             }),
             table,
             folded,
@@ -223,10 +225,10 @@ pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
     fields.chain(folded).chain(states).collect()
 }
 
-/// For each column of [`value_columns`] whether it has an ordered index.
+/// For each column of [`value_columns`] whether it has an index.
 fn indexed_columns(collection: &Collection) -> Vec<bool> {
     let has = |field: &stook_catalogue::definition::Field| field.index.ordered && !field.ty.is_list();
-    let fields = collection.stored_fields().iter().map(|field| has(field) && !field.fold);
+    let fields = collection.stored_fields().iter().map(|field| field.index.linked || has(field) && !field.fold);
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(has);
     let states = collection.states.iter().map(|state| state.index.ordered && !state.ty.is_list());
     fields.chain(folded).chain(states).collect()
@@ -279,7 +281,7 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
     }
     for collection in definition.collections.iter().filter(|collection| collection.compares()) {
         let (index, name) = (conflict_index(&collection.name), &collection.name);
-        let create = format!("CREATE INDEX IF NOT EXISTS {index} ON \"r_{name}\"(tenant, key) WHERE conflict IS NOT NULL");
+        let create = format!("CREATE INDEX IF NOT EXISTS {index} ON \"r_{name}\"(tenant, packed(key)) WHERE conflict IS NOT NULL");
         transaction.execute_batch(&create).map_err(failure)?;
     }
     for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
@@ -311,7 +313,7 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
             let create = format!(
                 "CREATE TABLE {}(id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, touch INTEGER NOT NULL, \
                  created_job INTEGER NOT NULL, alive INTEGER NOT NULL, {columns} conflict TEXT, state TEXT, contributions BLOB NOT NULL, raw BLOB);
-                 CREATE UNIQUE INDEX \"k_{name}\" ON {}(tenant, key);",
+                 CREATE UNIQUE INDEX \"k_{name}\" ON {}(tenant, packed(key));",
                 own.table, own.table
             );
             connection.execute_batch(&create).map_err(failure)?;
@@ -329,7 +331,7 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
                 }
                 changes.push(format!("field `{name}.{}` is new; records get it when their documents are imported again", field.name));
             }
-            let had = existed.map_or(Index::default(), |shape| Index { ordered: shape.ordered, contains: shape.contains });
+            let had = existed.map(FieldShape::index).unwrap_or_default();
             if existed.is_some() {
                 crate::shape::report_index(&mut changes, name, &field.name, field.index, had);
             }
@@ -338,6 +340,7 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
                 list_index(connection, collection, field, had.ordered)?;
             } else {
                 plain_index(connection, &own.table, name, &column, field.index.ordered, had.ordered)?;
+                linked_index(connection, &own.table, name, &field.name, field.index.linked, had.linked)?;
                 trigram_index(connection, collection, &field.name, &column, field.index.contains, had.contains)?;
             }
             if field.unique && existed.is_none_or(|shape| !shape.unique) {
@@ -360,8 +363,8 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
                 changes.push(format!("state field `{name}.{}` is new", state.name));
             }
             // lists and texts inside have side tables, which state does not
-            let had = Index { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), contains: false };
-            let wanted = Index { ordered: state.index.ordered && !state.ty.is_list(), contains: false };
+            let had = Index { ordered: existed.is_some_and(|shape| shape.ordered) && !state.ty.is_list(), ..Index::default() };
+            let wanted = Index { ordered: state.index.ordered && !state.ty.is_list(), ..Index::default() };
             plain_index(connection, &own.table, name, &format!("s_{}", state.name), wanted.ordered, had.ordered)?;
             if existed.is_some() {
                 crate::shape::report_index(&mut changes, name, &state.name, wanted, had);
@@ -373,6 +376,17 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
 
 fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -> Result<()> {
     connection.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {class}")).map_err(failure)
+}
+
+/// The index of a link's children: of equal texts alone, see [`super::packed`].
+fn linked_index(connection: &Connection, table: &str, collection: &str, field: &str, wanted: bool, had: bool) -> Result<()> {
+    let index = format!("\"l_{collection}_{field}\"");
+    let sql = match (wanted, had) {
+        (true, false) => format!("CREATE INDEX {index} ON {table}(tenant, digest(\"f_{field}\"))"),
+        (false, true) => format!("DROP INDEX {index}"),
+        _ => return Ok(()),
+    };
+    connection.execute_batch(&sql).map_err(failure)
 }
 
 fn plain_index(connection: &Connection, table: &str, collection: &str, column: &str, wanted: bool, had: bool) -> Result<()> {

@@ -984,6 +984,77 @@ pub fn aggregates_of_lists_obey_conditions_on_key_and_lists(place: &Place) {
     }
 }
 
+pub fn keys_of_all_sorts_are_found_in_their_order(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    let all = [
+        "a",
+        "a ",
+        "a-",
+        "a/",
+        "a0",
+        "a00",
+        "a9",
+        "a:",
+        "aA",
+        "a_",
+        "a`",
+        "aa",
+        "ab",
+        "af",
+        "ag",
+        "az",
+        "a~",
+        "a\u{7f}",
+        "a\u{80}",
+        "a\u{e9}",
+        "a\u{fffd}",
+        "a\u{10000}",
+        "A",
+        "Z_",
+        "_",
+        "0",
+        "00",
+        "9f86d081884c7d659a2feaa0c55ad015",
+        "9f86d081884c7d659a2feaa0c55ad016",
+        "9F86D081",
+        "\u{1}",
+        " ",
+        "*",
+        "-",
+        "S1A_IW_RAW__0SDV_20260101T000000",
+        "S1A_IW_RAW__0SDV_20260101T000001",
+        "123e4567-e89b-12d3-a456-426614174000",
+        "~",
+        "\u{10ffff}",
+    ];
+    desk.work().writes(all.map(|name| put(0, name, None, desk.content(&[])))).done(&*desk.store);
+    let mut sorted = all.map(str::to_owned).to_vec();
+    sorted.sort();
+    assert_eq!(desk.keys(desk.plan(vec![])), sorted);
+    let backwards = sorted.iter().rev().cloned().collect::<Vec<String>>();
+    assert_eq!(desk.keys(desk.sorted(desk.plan(vec![]), &[("key", true)])), backwards);
+    let those = |wanted: &dyn Fn(&str) -> bool| sorted.iter().filter(|key| wanted(key)).cloned().collect::<Vec<String>>();
+    let asked = all.into_iter().chain(["", "b", "9f86", "S1A_", "a\u{ffff}", "zz"]);
+    for name in asked {
+        let value = || text(name);
+        let with = |test: Test| desk.keys_where("key", test);
+        assert_eq!(with(equal(value())), those(&|key| key == name), "{name:?}");
+        assert_eq!(with(Test::NotEqual(value())), those(&|key| key != name), "{name:?}");
+        assert_eq!(with(Test::In(vec![value(), text("a0")])), those(&|key| key == name || key == "a0"), "{name:?}");
+        assert_eq!(with(between(Some((value(), false)), None)), those(&|key| key > name), "{name:?}");
+        assert_eq!(with(between(Some((value(), true)), Some((text("a_"), false)))), those(&|key| key >= name && key < "a_"), "{name:?}");
+        assert_eq!(with(between(None, Some((value(), true)))), those(&|key| key <= name), "{name:?}");
+        assert_eq!(with(Test::Prefix(name.into())), those(&|key| key.starts_with(name)), "{name:?}");
+        if !name.contains('*') {
+            assert_eq!(with(wildcard(&format!("{name}*0"))), those(&|key| key.starts_with(name) && key[name.len()..].ends_with('0')), "{name:?}");
+            assert_eq!(with(wildcard(&format!("*{name}*"))), those(&|key| key.contains(name)), "{name:?}");
+        }
+    }
+    let many = (0..2_000).map(|number| text(&number.to_string())).chain([text("a~"), text("9F86D081")]).collect();
+    assert_eq!(desk.keys_where("key", Test::In(many)), ["0", "9F86D081", "a~"]);
+    assert_eq!(desk.keys_where("key", Test::In(Vec::new())), Vec::<String>::new());
+}
+
 pub fn aggregates_of_nothing_are_null_and_zero(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     desk.put("a", &[]);

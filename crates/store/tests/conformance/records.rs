@@ -110,7 +110,7 @@ pub fn a_record_comes_back_as_it_was_written(place: &Place) {
     let record = desk.record("full").expect("it was written");
     assert_holds(&record, &content);
     assert_eq!(record.key, key("full"));
-    assert_eq!(record.version, Version { revision: receipt.stamp, touch: 0 });
+    assert_eq!(record.version, Version::new(receipt.stamp, 0));
 
     let empty = desk.content(&[]);
     desk.work().write(put(0, "empty", None, empty.clone())).done(&*desk.store);
@@ -313,7 +313,7 @@ pub fn a_touch_changes_contributions_and_leaves_content_and_revision(place: &Pla
     for round in 1..=3_u8 {
         desk.work().write(touch(0, "x", desk.version("x"), &[round])).done(&*desk.store);
         let after = desk.record("x").expect("it is there");
-        assert_eq!(after.version, Version { revision: before.version.revision, touch: i64::from(round) });
+        assert_eq!(after.version, Version::new(before.version.revision, i64::from(round)));
         assert_holds(&after, &Content { contributions: vec![round], ..content.clone() });
     }
     desk.put("x", &[]);
@@ -382,6 +382,32 @@ pub fn every_change_of_another_version_reaches_resolve_with_the_whole_record(pla
         assert_eq!(told.conflicts, [Conflict { collection: 0, key: key(name), record: now.clone() }], "{stale:?}");
         assert_eq!(desk.record(name), now, "{stale:?}");
     }
+}
+
+pub fn a_version_that_came_from_elsewhere_is_as_good_as_one_that_was_read(place: &Place) {
+    let desk = Desk::open(place, SHELF);
+    desk.put("x", &[("words", texts(&["old"]))]);
+    let elsewhere = || desk.version("x").map(|version| Version::new(version.revision, version.touch));
+    assert_eq!(elsewhere(), desk.version("x"));
+    let write = |write: RecordWrite| {
+        let (result, told) = desk.work().write(write).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
+        result.expect("the unit is written");
+        assert_eq!(told.conflicts, []);
+    };
+    write(put(0, "x", elsewhere(), desk.content(&[("words", texts(&["new"]))])));
+    assert_eq!(desk.keys_where("words", equal(text("new"))), ["x"]);
+    assert_eq!(desk.keys_where("words", equal(text("old"))), Vec::<String>::new());
+    write(touch(0, "x", elsewhere(), b"touched"));
+    assert_eq!(desk.record("x").expect("it is there").contributions, b"touched");
+    let settled = desk.content(&[("words", texts(&["new"]))]);
+    write(RecordWrite { change: Change::Settle(Box::new(settled)), ..touch(0, "x", elsewhere(), b"") });
+    write(RecordWrite { change: Change::State { state: desk.content(&[]).state, state_set: Vec::new() }, ..touch(0, "x", elsewhere(), b"") });
+    write(delete(0, "x", elsewhere()));
+    assert_eq!(desk.record("x"), None);
+    // of what is not there any more, too
+    let (result, told) = desk.work().write(touch(0, "x", Some(Version::new(1, 0)), b"")).resolve(|_| Ok(Vec::new())).commit(&*desk.store);
+    result.expect("the unit is written");
+    assert_eq!(told.conflicts, [Conflict { collection: 0, key: key("x"), record: None }]);
 }
 
 pub fn conflicts_come_together_ordered_by_collection_and_key(place: &Place) {
@@ -470,7 +496,7 @@ pub fn a_revision_is_the_receipts_stamp_and_only_grows(place: &Place) {
     for round in 0..20 {
         let receipt = desk.put("x", &[("weight", Value::Int(round))]);
         let version = desk.version("x").expect("it is there");
-        assert_eq!(version, Version { revision: receipt.stamp, touch: 0 });
+        assert_eq!(version, Version::new(receipt.stamp, 0));
         assert!(version.revision > last);
         last = version.revision;
     }

@@ -234,6 +234,25 @@ pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Pla
     assert_eq!(noting.taken().len(), 1);
 }
 
+pub fn links_that_are_only_read_from_now_on_find_the_children_that_are_there(place: &Place) {
+    let linked = |more: &str| PARTS.replace("key: whole }", &format!("key: whole, {more} }}"));
+    let (measured, asked, read) = (linked("create: true"), linked("index: equal"), PARTS.to_owned());
+    let desk = Desk::open(place, &measured);
+    assert!(!desk.catalogue.links[0].is_only_read());
+    let leading = |target: &str| desk.content(&[("of", text(target))]);
+    desk.work().writes(["a", "b"].map(|name| put(0, name, None, leading("w")))).done(&*desk.store);
+    let tenant = desk.tenant.clone();
+    drop(desk);
+    // with an index that answers questions, too, and without it
+    for (words, found) in [(&read, "ab"), (&asked, "ab"), (&measured, ""), (&asked, "ab"), (&read, "ab"), (&measured, ""), (&read, "ab")] {
+        let catalogue = definition(words);
+        let edges = place.open(&catalogue).edges(&tenant, catalogue.links[0].edges(), "w").expect("reading works");
+        let mut children: Vec<&str> = edges.iter().map(|edge| edge.child.as_str()).collect();
+        children.sort_unstable();
+        assert_eq!(children.concat(), found, "{words}");
+    }
+}
+
 pub fn who_names_a_record_before_it_is_there_is_told_from_who_comes_with_it(place: &Place) {
     let desk = Desk::open(place, PARTS);
     let link = desk.catalogue.links[0].edges();
