@@ -254,7 +254,8 @@ fn served_so_far(served: &Running) -> Result<(f64, f64)> {
 /// Microseconds that a row takes to read with all its columns, by its key.
 fn read_rows(store: &str, keys: &[String]) -> rusqlite::Result<f64> {
     let own = rusqlite::Connection::open_with_flags(store, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let mut read = own.prepare("SELECT * FROM r_block WHERE tenant = 1 AND key = ?")?;
+    stook_store::sqlite::teach(&own)?;
+    let mut read = own.prepare("SELECT * FROM r_block WHERE tenant = 1 AND packed(key) = packed(?)")?;
     let columns = read.column_count();
     let mut pass = || -> rusqlite::Result<Vec<Vec<Value>>> {
         let row = |row: &rusqlite::Row<'_>| (0..columns).map(|index| row.get(index)).collect();

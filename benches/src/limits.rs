@@ -45,6 +45,7 @@ pub fn raw_rows(source: &str, target: &str) -> ExitCode {
         }
         let started = Instant::now();
         let mut to = Connection::open(target)?;
+        stook_store::sqlite::teach(&to)?;
         to.execute_batch("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000;")?;
         for sql in &schema {
             to.execute_batch(sql)?;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use stook_lab::postgres::Server;
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// Days of deliveries.
 const DAYS: u64 = 4;
 /// Days of plans whose completeness is brought up to date.
