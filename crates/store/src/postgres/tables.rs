@@ -362,8 +362,8 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
                 // those who lead to a record are read page by page
                 let behind = if field.is_link() { ", key" } else { "" };
                 let held = format!("{} NULLS FIRST{behind}", indexed(&column, ty));
-                let (wanted, had_it) = (field.index.ordered || field.index.linked, had.ordered || had.linked);
-                plain_index(session, table, &["o", of, column.trim_matches('"')], &held, wanted, had_it)?;
+                let is_one = |index: Index| index.ordered || index.linked;
+                plain_index(session, table, &["o", of, column.trim_matches('"')], &held, is_one(field.index), is_one(had))?;
                 let index = name(&["t", of, &field.name]);
                 match (field.index.contains, had.contains) {
                     (true, false) => session.batch(&format!("CREATE INDEX {index} ON {table} USING gin (trigrams({column}))"))?,

@@ -310,9 +310,9 @@ impl Store for SqliteStore {
         self.with_reader(|connection| {
             let mut statement = connection.prepare("PRAGMA integrity_check").map_err(failure)?;
             let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>);
-            let mut found = found.map_err(failure)?;
-            found.retain(|line| line != "ok");
-            Ok(found)
+            // the first answer begins with a line that names the database
+            let lines = found.map_err(failure)?.join("\n");
+            Ok(lines.lines().filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned).collect())
         })
     }
 

@@ -14,12 +14,6 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Result};
 
-/// Finds a record by (tenant, key), by its index.
-pub const BY_KEY: &str = "tenant = ? AND packed(key) = packed(?)";
-
-/// Finds a record by (id, tenant, key), without its index.
-pub const BY_ROW: &str = "id = ? AND tenant = ? AND key = ?";
-
 /// What a byte becomes, and its number of bits.
 const WORDS: [(u16, u8); 256] = words();
 

@@ -47,14 +47,9 @@ struct Known {
     conflicts: bool,
 }
 
-/// A key as its index holds it, see [`super::packed`].
-fn packed(key: &str) -> String {
-    format!("packed({key})")
-}
-
-/// The key of a collection's records as its index holds it.
+/// The key of a collection's records as its index holds it, see [`super::packed`].
 fn key(collection: &Collection) -> String {
-    packed(&format!("\"r_{}\".key", collection.name))
+    format!("packed(\"r_{}\".key)", collection.name)
 }
 
 fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result<Known> {
@@ -74,7 +69,7 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
         // records may be joined with what has a key, too
         Column::Key => {
             let sql = format!("\"r_{}\".key", collection.name);
-            Ok(Known { compared: packed(&sql), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
+            Ok(Known { compared: key(collection), sql, name: "key".into(), is_key: true, ..plain("key", FieldType::Text) })
         }
         Column::Revision => Ok(plain("revision", FieldType::Integer)),
         Column::Conflict => Ok(Known { conflicts: collection.compares(), ..plain("conflict", FieldType::List(Box::new(FieldType::Text))) }),

@@ -1,8 +1,7 @@
 //! Rows: reading records in bulk, and writing a unit of work.
 
 use super::failure;
-use super::packed::{BY_KEY, BY_ROW};
-use super::tables::{CollectionTables, Tables};
+use super::tables::{AT_VERSION, BY_KEY, CollectionTables, Tables};
 use super::work;
 use crate::row::{pack_state, reserved_value, unpack_state, with_members};
 use crate::{
@@ -366,7 +365,7 @@ impl<'c> Rows<'c> {
             Change::Touch { contributions } => {
                 let Some(version) = write.expect else { return Ok(Applied::Changed) };
                 let id = self.id(write, version)?;
-                let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE {BY_ROW} AND revision = ? AND touch = ?", own.table);
+                let sql = format!("UPDATE {} SET touch = touch + 1, contributions = ? WHERE {AT_VERSION}", own.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
                 let arguments = params![contributions, id, tenant, write.key.as_str(), version.revision, version.touch];
                 let changed = statement.execute(arguments).map_err(failure)?;
@@ -393,7 +392,7 @@ impl<'c> Rows<'c> {
                     return Ok(if self.is_current(write)? { Applied::Done } else { Applied::Changed });
                 };
                 let id = self.id(write, version)?;
-                let sql = format!("DELETE FROM {} WHERE {BY_ROW} AND revision = ? AND touch = ?", own.table);
+                let sql = format!("DELETE FROM {} WHERE {AT_VERSION}", own.table);
                 let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
                 let arguments = params![id, tenant, write.key.as_str(), version.revision, version.touch];
                 if statement.execute(arguments).map_err(failure)? == 0 {
@@ -415,13 +414,10 @@ impl<'c> Rows<'c> {
 
     /// The id of the record of which a version was read; one that no record has if it is not there any more.
     fn id(&self, write: &RecordWrite, version: Version) -> Result<i64> {
-        if let Some(id) = version.row.0 {
-            return Ok(id);
+        match version.row.0 {
+            Some(id) => Ok(id),
+            None => Ok(find(self.connection, self.tables, self.tenant, (write.collection, &write.key))?.unwrap_or(-1)),
         }
-        let sql = format!("SELECT id FROM {} WHERE {BY_KEY}", self.tables.collections[write.collection].table);
-        let mut find = self.connection.prepare_cached(&sql).map_err(failure)?;
-        let found: Option<i64> = find.query_row(params![self.tenant, write.key.as_str()], |row| row.get(0)).optional().map_err(failure)?;
-        Ok(found.unwrap_or(-1))
     }
 
     /// A statement of a collection; it stays in its place until the next one is another collection's.
@@ -567,19 +563,19 @@ pub fn is_current(
     (collection, key): (usize, &Key),
     expected: Option<Version>,
 ) -> Result<bool> {
-    let table = &tables.collections[collection].table;
-    let version = |row: &Row<'_>| Ok(Version::new(row.get(0)?, row.get(1)?));
-    let now = match expected.and_then(|version| version.row.0) {
-        Some(id) => {
-            let mut find = connection.prepare_cached(&format!("SELECT revision, touch FROM {table} WHERE {BY_ROW}")).map_err(failure)?;
-            find.query_row(params![id, tenant, key.as_str()], version)
-        }
-        None => {
-            let mut find = connection.prepare_cached(&format!("SELECT revision, touch FROM {table} WHERE {BY_KEY}")).map_err(failure)?;
-            find.query_row(params![tenant, key.as_str()], version)
-        }
-    };
-    Ok(now.optional().map_err(failure)? == expected)
+    let known = expected.and_then(|version| version.row.0);
+    let id = if known.is_some() { known } else { find(connection, tables, tenant, (collection, key))? };
+    let (Some(id), Some(version)) = (id, expected) else { return Ok(id.is_none() && expected.is_none()) };
+    let sql = format!("SELECT 1 FROM {} WHERE {AT_VERSION}", tables.collections[collection].table);
+    let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+    statement.exists(params![id, tenant, key.as_str(), version.revision, version.touch]).map_err(failure)
+}
+
+/// The id of a record, if there is one of this key.
+fn find(connection: &Connection, tables: &Tables, tenant: i64, (collection, key): (usize, &Key)) -> Result<Option<i64>> {
+    let sql = format!("SELECT id FROM {} WHERE {BY_KEY}", tables.collections[collection].table);
+    let mut statement = connection.prepare_cached(&sql).map_err(failure)?;
+    statement.query_row(params![tenant, key.as_str()], |row| row.get(0)).optional().map_err(failure)
 }
 
 /// Takes the values of unique fields for a record, and gives back those it had. A record that does not exist holds none.
@@ -693,7 +689,7 @@ impl Binder<'_, '_> {
         self.statement.raw_bind_parameter(self.index, value).map_err(failure)
     }
 
-    /// What finds a record at a version, see [`BY_ROW`].
+    /// What finds a record at a version, see [`AT_VERSION`].
     fn bind_row(&mut self, id: i64, tenant: i64, key: &Key, version: Version) -> Result<()> {
         self.bind(id)?;
         self.bind(tenant)?;

@@ -18,7 +18,6 @@
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
 use super::failure;
-use super::packed::{BY_KEY, BY_ROW};
 use crate::shape::{FieldShape, Shape};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -122,6 +121,12 @@ pub struct Tables {
 /// Columns of a row's head.
 pub const HEAD: &str = "id, key, revision, touch, created_job, alive, state, contributions";
 
+/// Finds a record by (tenant, key).
+pub const BY_KEY: &str = "tenant = ? AND packed(key) = packed(?)";
+
+/// Finds a record that is still at a version, by (id, tenant, key, revision, touch): the index on keys is not asked.
+pub const AT_VERSION: &str = "id = ? AND tenant = ? AND key = ? AND revision = ? AND touch = ?";
+
 /// The storage class of a column.
 fn affinity(ty: &FieldType) -> &'static str {
     match ty {
@@ -183,16 +188,16 @@ impl CollectionTables {
             insert: format!("INSERT INTO {table}({all}) VALUES ({marks}) ON CONFLICT(tenant, packed(key)) DO NOTHING"),
             update: format!(
                 "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {assignments}, conflict = ?, state = ?, contributions = ?, raw = ? \
-                 WHERE {BY_ROW} AND revision = ? AND touch = ?"
+                 WHERE {AT_VERSION}"
             ),
             update_rest: format!(
                 "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {rest}conflict = ?, state = ?, contributions = ?, raw = ? \
-                 WHERE {BY_ROW} AND revision = ? AND touch = ?"
+                 WHERE {AT_VERSION}"
             ),
             indexed,
-            settle: format!("UPDATE {table} SET touch = touch + 1{settled_columns} WHERE {BY_ROW} AND revision = ? AND touch = ?"),
+            settle: format!("UPDATE {table} SET touch = touch + 1{settled_columns} WHERE {AT_VERSION}"),
             settled,
-            set_state: format!("UPDATE {table} SET revision = ?, touch = 0, {set_states}state = ? WHERE {BY_ROW} AND revision = ? AND touch = ?"),
+            set_state: format!("UPDATE {table} SET revision = ?, touch = 0, {set_states}state = ? WHERE {AT_VERSION}"),
             read_one: details.each_ref().map(|columns| format!("SELECT {columns} FROM {table} WHERE {BY_KEY}")),
             read_many: details.each_ref().map(|columns| {
                 format!(
