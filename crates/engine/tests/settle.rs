@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
@@ -18,7 +19,7 @@ use stook_engine::split;
 use stook_engine::work::{self, Options};
 use stook_store::plan::{Column, Plan};
 use stook_store::queue::{NewJob, Progress};
-use stook_store::{Mark, Pass, Settling, Store, Tenant};
+use stook_store::{Inside, Mark, Pass, Settled, Settling, Store, Tenant, lane_of};
 
 const DEFINITION: &str = "\
 catalogue: settling
@@ -578,6 +579,130 @@ fn overlapping_transactions_of_a_server_settle_alike() {
     if let Some(desk) = &*SERVER {
         histories(40).for_each(|steps| together(desk, &steps, 3));
     }
+}
+
+/// A check looks at everything while sessions write and settle: what is on its way is not wrong.
+fn checked(desk: &Desk, histories: impl Iterator<Item = Vec<Step>>, sessions: usize) {
+    let (rules, done) = (Arc::new(Rules::new(&desk.catalogue)), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let checker = scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                let found = settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &|_| ()).expect("it looks");
+                assert_eq!(found.wrong, [], "{} are undecided", found.undecided);
+            }
+        });
+        histories.take_while(|_| !checker.is_finished()).for_each(|steps| together(desk, &steps, sessions));
+        done.store(true, Ordering::SeqCst);
+        checker.join().expect("nothing is wrong");
+    });
+}
+
+#[test]
+fn a_check_beside_transactions_of_a_file_finds_nothing_wrong() {
+    checked(&desk(definition(), support::on_a_file(&support::folder("settle checked"), &definition(), 2)), histories(12), 2);
+}
+
+#[test]
+fn a_check_beside_transactions_of_a_server_finds_nothing_wrong() {
+    if let Some(stores) = support::on_a_server("checked", &definition()) {
+        checked(&desk(definition(), stores), histories(20), 3);
+    }
+}
+
+/// Waits until something is so.
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Answers nothing, and keeps the lane of marks of a rule from everybody else until it is let go.
+struct Hold {
+    rule: u32,
+    holds: AtomicBool,
+    let_go: AtomicBool,
+}
+
+impl Hold {
+    fn new(rule: u32) -> Arc<Self> {
+        Arc::new(Self { rule, holds: AtomicBool::new(false), let_go: AtomicBool::new(false) })
+    }
+}
+
+impl Pass for Hold {
+    fn most(&self) -> usize {
+        1
+    }
+
+    fn run(&self, _tenant: &Tenant, marks: &[Mark], _desk: &mut dyn Inside) -> stook_store::Result<Settled> {
+        if marks.iter().all(|mark| mark.rule == self.rule) {
+            self.holds.store(true, Ordering::SeqCst);
+            wait("the lane is held too long", || self.let_go.load(Ordering::SeqCst));
+        }
+        Ok(Settled::default())
+    }
+}
+
+/// A check mends a record before the mark is answered that would have mended it, and its parent only behind that.
+#[test]
+fn what_follows_from_something_undecided_is_not_wrong() {
+    const FOUND: u32 = 0;
+    const CHILD: u32 = 2;
+    let Some(stores) = support::on_a_server("undecided", &definition()) else { return };
+    let desk = desk(definition(), stores);
+    let (rules, tenant) = (Arc::new(Rules::new(&desk.catalogue)), desk.tenant());
+    let named = |prefix: &str, lane: u32| (0..).map(|number| format!("{prefix}{number}")).find(|name| lane_of(name) == lane).expect("a name");
+    let (side, parent, child) = (named("side", 0), named("p", 1), named("i", 2));
+    let plan = |key: &str, from: i64| Step {
+        collection: "plan",
+        key: key.into(),
+        fields: Some(json!({ "side": side, "mode": "both", "from": time(from), "to": time(from + 9) })),
+    };
+    let item = json!({ "side": side, "kind": "a", "from": time(1), "to": time(2), "size": 1, "words": ["u"] });
+    let steps = [plan("far", 1_000), Step { collection: "item", key: child, fields: Some(item) }, plan(&parent, 0)];
+    steps[..2].iter().for_each(|step| desk.apply(0, &tenant, step));
+    desk.settle(0);
+    let found = desk.catalogue.links.iter().find(|link| link.name == "found").expect("a link").id;
+    let (before, behind) = (Hold::new(found), Hold::new(4));
+    let has = |kind: u32| desk.stores[2].marks(&tenant, 100).expect("marks").iter().any(|mark| mark.rule != behind.rule && mark.stratum & 3 == kind);
+    let checked = std::thread::scope(|scope| {
+        let hold = |hold: &Arc<Hold>| {
+            let (pass, desk, tenant): (Arc<dyn Pass>, _, _) = (hold.clone(), &desk, &tenant);
+            let own = hold.clone();
+            scope.spawn(move || {
+                while !own.holds.load(Ordering::SeqCst) {
+                    desk.stores[1].settle(tenant, &pass).expect("it holds");
+                }
+            });
+            wait("it does not hold", || hold.holds.load(Ordering::SeqCst));
+        };
+        let first = AtomicBool::new(true);
+        // plans are marked, items are not
+        let meanwhile = |_| {
+            if first.swap(false, Ordering::SeqCst) {
+                desk.apply(2, &tenant, &steps[2]);
+                hold(&before);
+                wait("the parent is not settled", || desk.stores[2].settle(&tenant, &desk.rules).expect("it settles").answered == 0 && !has(3));
+                let mark = Mark { stratum: 3, rule: behind.rule, target: parent.as_str().into(), ..Mark::default() };
+                let settling = Settling { marks: vec![mark], ..Settling::default() };
+                desk.stores[2].commit(Box::new(Telling { tenant: tenant.clone(), settling })).expect("it is written");
+                hold(&behind);
+            }
+        };
+        scope.spawn(|| {
+            wait("the child is not marked", || has(CHILD));
+            wait("the child is not settled", || !has(CHILD));
+            before.let_go.store(true, Ordering::SeqCst);
+            wait("nobody looks for children", || !has(FOUND));
+            behind.let_go.store(true, Ordering::SeqCst);
+        });
+        settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &meanwhile).expect("it looks")
+    });
+    assert_eq!(checked.wrong, []);
+    assert!(checked.undecided > 0);
+    compare(&desk, &tenant, &steps);
 }
 
 /// Deliveries of steps, each in chunks of its own, at the same time and in any order: what chunks settle by themselves is what

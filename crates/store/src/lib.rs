@@ -369,11 +369,11 @@ pub trait Inside {
     /// # Errors
     /// When the database fails.
     fn keys_behind(&mut self, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>>;
-    /// As [`Store::has_marks`], now.
+    /// Jobs that have marks now, each once.
     ///
     /// # Errors
     /// When the database fails.
-    fn has_marks(&mut self, first: JobId, last: JobId) -> Result<bool>;
+    fn marking(&mut self) -> Result<Vec<JobId>>;
 }
 
 /// What a pass writes.
@@ -907,11 +907,11 @@ pub trait Store: Send + Sync {
     /// When the database fails.
     fn marks(&self, tenant: &Tenant, limit: usize) -> Result<Vec<Mark>>;
 
-    /// Whether a tenant has marks that jobs from `first` to `last` have caused.
+    /// Whether a tenant has marks that a job has caused.
     ///
     /// # Errors
     /// When the database fails.
-    fn has_marks(&self, tenant: &Tenant, first: JobId, last: JobId) -> Result<bool>;
+    fn has_marks(&self, tenant: &Tenant, job: JobId) -> Result<bool>;
 
     /// Tenants that have marks.
     ///

@@ -70,6 +70,14 @@ impl Followed {
         self.new.extend(other.new.iter().cloned());
     }
 
+    /// What one job has caused, others have caused, too.
+    pub(super) fn share(&mut self, job: JobId, others: &[JobId]) {
+        for marks in [&mut self.marks, &mut self.new] {
+            let own: Vec<_> = marks.iter().filter(|mark| mark.4 == job).cloned().collect();
+            marks.extend(others.iter().flat_map(|other| own.iter().cloned().map(|mark| (mark.0, mark.1, mark.2, mark.3, *other))));
+        }
+    }
+
     /// As the store takes it.
     pub fn settling(self) -> Settling {
         let mark = |(stratum, rule, target, part, job)| Mark { id: 0, stratum, rule, target, part, job };

@@ -90,7 +90,7 @@ pub fn check(store: &dyn Store, rules: &Arc<Rules>, stop: &AtomicBool, show: &dy
     answer(store, &pass, stop, &|| Ok(began.elapsed() >= PATIENCE || store.owing()?.is_empty()))?;
     let mut checked = Checked { records: mark_all(store, rules, CHECK, show)?, ..Checked::default() };
     for tenant in store.tenants()? {
-        answer(store, &pass, stop, &|| Ok(!store.has_marks(&tenant, CHECK, CHECK)?))?;
+        answer(store, &pass, stop, &|| Ok(!store.has_marks(&tenant, CHECK)?))?;
         let mut settling = Settling::default();
         for target in [WRONG, UNDECIDED] {
             for note in store.edges(&tenant, notes(), target)? {
@@ -114,8 +114,10 @@ impl Work<'_> {
         if self.wrong.is_empty() {
             return Ok(());
         }
-        // what a change has told is seen together with its marks
-        let target = if desk.has_marks(0, CHECK - 1)? { UNDECIDED } else { WRONG };
+        // what a change has told is seen together with its marks; whoever made them waits for what follows now
+        let on_their_way: Vec<JobId> = desk.marking()?.into_iter().filter(|job| *job != CHECK).collect();
+        self.followed.share(CHECK, &on_their_way);
+        let target = if on_their_way.is_empty() { WRONG } else { UNDECIDED };
         let link = notes();
         for (collection, key) in std::mem::take(&mut self.wrong) {
             let (group, child) = (self.rules.catalogue.collections[collection].name.clone(), key.as_str().to_owned());

@@ -400,9 +400,9 @@ impl Store for PostgresStore {
         })
     }
 
-    fn has_marks(&self, tenant: &Tenant, first: JobId, last: JobId) -> Result<bool> {
+    fn has_marks(&self, tenant: &Tenant, job: JobId) -> Result<bool> {
         self.ask(|session| match self.tenant_id(session, tenant)? {
-            Some(tenant) => settle::has_marks(session, tenant, first, last),
+            Some(tenant) => settle::has_marks(session, tenant, job),
             None => Ok(false),
         })
     }

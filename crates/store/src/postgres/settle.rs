@@ -113,8 +113,8 @@ impl Inside for PassInside<'_> {
         self.ask(|session, tables, tenant| keys_behind(session, tables, tenant, collection, key, limit))
     }
 
-    fn has_marks(&mut self, first: u64, last: u64) -> Result<bool> {
-        self.ask(|session, _, tenant| has_marks(session, tenant, first, last))
+    fn marking(&mut self) -> Result<Vec<u64>> {
+        self.ask(|session, _, tenant| marking(session, tenant))
     }
 }
 
@@ -333,10 +333,16 @@ pub fn owing(session: &mut Session, tables: &Tables) -> Attempt<Vec<Tenant>> {
     rows.iter().map(|row| Ok(Tenant::new(row.get(0))?)).collect()
 }
 
-/// Whether some jobs have marks.
-pub fn has_marks(session: &mut Session, tenant: i64, first: u64, last: u64) -> Attempt<bool> {
-    let sql = "SELECT EXISTS(SELECT 1 FROM marks WHERE tenant = $1 AND job BETWEEN $2 AND $3)";
-    Ok(session.one(sql, &[&tenant, &(first as i64), &(last as i64)])?.get(0))
+/// Whether a job has marks.
+pub fn has_marks(session: &mut Session, tenant: i64, job: u64) -> Attempt<bool> {
+    let sql = "SELECT EXISTS(SELECT 1 FROM marks WHERE tenant = $1 AND job = $2)";
+    Ok(session.one(sql, &[&tenant, &(job as i64)])?.get(0))
+}
+
+/// Jobs that have marks.
+pub fn marking(session: &mut Session, tenant: i64) -> Attempt<Vec<u64>> {
+    let rows = session.query("SELECT DISTINCT job FROM marks WHERE tenant = $1", &[&tenant])?;
+    Ok(rows.iter().map(|row| row.get::<_, i64>(0) as u64).collect())
 }
 
 /// Whether a job has no marks.

@@ -497,9 +497,9 @@ impl Store for SqliteStore {
         })
     }
 
-    fn has_marks(&self, tenant: &Tenant, first: JobId, last: JobId) -> Result<bool> {
+    fn has_marks(&self, tenant: &Tenant, job: JobId) -> Result<bool> {
         self.with_reader(|connection| match self.tenant_id(connection, tenant)? {
-            Some(tenant) => settle::has_marks(connection, tenant, first, last),
+            Some(tenant) => settle::has_marks(connection, tenant, job),
             None => Ok(false),
         })
     }

@@ -68,8 +68,8 @@ impl Inside for PassInside<'_> {
         keys_behind(self.connection, self.tables, self.tenant, collection, key, limit)
     }
 
-    fn has_marks(&mut self, first: u64, last: u64) -> Result<bool> {
-        has_marks(self.connection, self.tenant, first, last)
+    fn marking(&mut self) -> Result<Vec<u64>> {
+        marking(self.connection, self.tenant)
     }
 }
 
@@ -248,12 +248,18 @@ pub fn owing(connection: &Connection) -> Result<Vec<Tenant>> {
     Ok(owing)
 }
 
-/// Whether some jobs have marks.
-pub fn has_marks(connection: &Connection, tenant: i64, first: u64, last: u64) -> Result<bool> {
-    let sql = "SELECT 1 FROM marks WHERE tenant = ? AND job BETWEEN ? AND ? LIMIT 1";
-    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let found = statement.query_row(params![tenant, first as i64, last as i64], |_| Ok(()));
+/// Whether a job has marks.
+pub fn has_marks(connection: &Connection, tenant: i64, job: u64) -> Result<bool> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM marks WHERE tenant = ? AND job = ? LIMIT 1").map_err(failure)?;
+    let found = statement.query_row(params![tenant, job as i64], |_| Ok(()));
     Ok(found.optional().map_err(failure)?.is_some())
+}
+
+/// Jobs that have marks.
+pub fn marking(connection: &Connection, tenant: i64) -> Result<Vec<u64>> {
+    let mut statement = connection.prepare_cached("SELECT DISTINCT job FROM marks WHERE tenant = ?").map_err(failure)?;
+    let jobs = statement.query_map([tenant], |row| row.get::<_, i64>(0)).map_err(failure)?;
+    jobs.map(|job| Ok(job.map_err(failure)? as u64)).collect()
 }
 
 /// Whether a job has no marks.
