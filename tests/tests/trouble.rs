@@ -126,6 +126,13 @@ fn a_damaged_file_is_told_by_a_deep_check() {
     assert!(!told["damage"].as_array().unwrap().is_empty(), "{told}");
     let told = String::from_utf8_lossy(&place.run(&["check", "--deep"]).exits(1).out).into_owned();
     assert!(told.starts_with("the store is damaged"), "{told}");
+    // nothing but the header is left
+    let mut bytes = std::fs::read(place.store()).unwrap();
+    bytes[8192..].fill(0xff);
+    std::fs::write(place.store(), bytes).unwrap();
+    for words in [["check", "--deep"], ["import", &file], ["query", "authority"]] {
+        place.run(&words).exits(1).complains(&["the store is damaged", "put a copy of it in its place"]);
+    }
 }
 
 // --- no permission ------------------------------------------------------------------------------------------------------

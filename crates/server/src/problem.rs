@@ -120,9 +120,12 @@ impl From<StoreError> for Problem {
             StoreError::Wrong(reason) => Self::bad(reason),
             StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held | StoreError::Slow(_) => Self::busy(text),
             StoreError::DefinitionChanged => Self::busy("the catalogue was changed by another process; this one has to be started again"),
-            StoreError::Fenced(_) | StoreError::Undone | StoreError::Definition(_) | StoreError::Damaged(_) | StoreError::Other(_) => {
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, text)
-            }
+            StoreError::Fenced(_)
+            | StoreError::Undone
+            | StoreError::Definition(_)
+            | StoreError::Damaged(_)
+            | StoreError::Broken(_)
+            | StoreError::Other(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, text),
         }
     }
 }

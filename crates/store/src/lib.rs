@@ -113,6 +113,9 @@ pub enum StoreError {
     /// A stored row cannot be read.
     #[error(transparent)]
     Damaged(#[from] Damaged),
+    /// The database cannot read its own file.
+    #[error("the store is damaged ({0}): put a copy of it in its place, or import into a new one (--store)")]
+    Broken(String),
     /// Anything else the database says.
     #[error("the store failed: {0}")]
     Other(String),

@@ -284,6 +284,7 @@ fn failure(error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::SystemIoFailure) => StoreError::ReadOnly(error.to_string()),
         Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(error.to_string()),
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => StoreError::ReadOnly(error.to_string()),
+        Some(ErrorCode::DatabaseCorrupt) => StoreError::Broken(error.to_string()),
         _ => StoreError::Other(error.to_string()),
     }
 }
