@@ -73,8 +73,10 @@ impl Followed {
     /// What one job has caused, others have caused, too.
     pub(super) fn share(&mut self, job: JobId, others: &[JobId]) {
         for marks in [&mut self.marks, &mut self.new] {
-            let own: Vec<_> = marks.iter().filter(|mark| mark.4 == job).cloned().collect();
-            marks.extend(others.iter().flat_map(|other| own.iter().cloned().map(|mark| (mark.0, mark.1, mark.2, mark.3, *other))));
+            let own: Vec<_> = marks.iter().filter(|(.., caused)| *caused == job).cloned().collect();
+            for other in others {
+                marks.extend(own.iter().cloned().map(|(stratum, rule, target, part, _)| (stratum, rule, target, part, *other)));
+            }
         }
     }
 
