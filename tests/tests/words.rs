@@ -526,4 +526,38 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && told.is_empty(), "{arguments:?}: {} {told}", output.status);
     }
+    for arguments in PRINTING {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = place.command(arguments).stdout(writer).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !told.contains("pipe"), "{arguments:?}: {} {told}", output.status);
+    }
 }
+
+#[test]
+fn an_output_that_takes_nothing_is_a_failure() {
+    let (place, _) = library(2_000);
+    for arguments in PRINTING {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = place.command(arguments).stdout(full).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
+        assert!(told.starts_with("stook: ") && told.contains("No space left") && !told.contains("panicked"), "{arguments:?}: {told}");
+    }
+}
+
+/// Commands that print something, each in its way.
+const PRINTING: [&[&str]; 11] = [
+    &["journal", "1"],
+    &["journal", "1", "--json"],
+    &["jobs"],
+    &["query", "authority"],
+    &["query", "authority", "--format", "csv"],
+    &["query", "authority", "--limit", "0", "--format", "ndjson"],
+    &["query", "authority", "--limit", "0", "--format", "json"],
+    &["export", "authority", "--format", "ndjson"],
+    &["export", "authority", "--format", "marc"],
+    &["schema"],
+    &["check", "--deep", "--json"],
+];

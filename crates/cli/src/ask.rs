@@ -19,7 +19,7 @@ use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
 use stook_query::{Compiled, Everywhere, Heading, Suggestion, Vocabulary, carried, everywhere, resolve};
-use stook_store::Store;
+use stook_store::{Store, StoreError};
 
 pub fn get(place: &Place, arguments: &Get) -> Outcome {
     let (catalogue, store) = place.open_existing()?;
@@ -42,9 +42,9 @@ pub fn get(place: &Place, arguments: &Get) -> Outcome {
         None | Some(GetFormat::Json | GetFormat::Yaml) => {
             let json = if arguments.explain { explained(&found)? } else { found.to_json() };
             if arguments.format == Some(GetFormat::Json) {
-                println!("{json}");
+                say!("{json}");
             } else {
-                print!("{}", yaml(&json));
+                say!("{}", yaml(&json).trim_end());
             }
         }
         Some(format) => {
@@ -89,21 +89,21 @@ fn explain_table(explained: &Json) {
     for (name, state) in entries("state") {
         rows.push(vec![name, text(&state["value"]), text(&state["from"]), "state".to_owned()]);
     }
-    println!("{}", table(&["field", "value", "from", "rule"], &rows, &[]));
-    println!();
+    say!("{}", table(&["field", "value", "from", "rule"], &rows, &[]));
+    say!("");
     let contributions: Vec<Vec<String>> = explained["contributions"]
         .as_array()
         .into_iter()
         .flatten()
         .map(|one| ["contributor", "says", "as_of", "job", "document"].iter().map(|name| text(&one[*name])).collect())
         .collect();
-    println!("{}", table(&["contributor", "says", "as of", "job", "document"], &contributions, &[false, false, false, true, true]));
+    say!("{}", table(&["contributor", "says", "as of", "job", "document"], &contributions, &[false, false, false, true, true]));
     let exists = if explained["exists"] == Json::Bool(true) { "exists" } else { "is deleted" };
     if let Some(tags) = explained.get("tags") {
         let tags = text(tags);
-        println!("\ntags: {}", if tags.is_empty() { "none" } else { &tags });
+        say!("\ntags: {}", if tags.is_empty() { "none" } else { &tags });
     }
-    println!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
+    say!("\nthe record {exists}; it last changed {}", text(&explained["changed"]));
 }
 
 pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcome {
@@ -113,12 +113,12 @@ pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcom
     let found = stook_query::suggest(&vocabulary, &catalogue, &*store, &tenant, text)?;
     if as_json {
         let shown: Vec<Json> = found.iter().map(Suggestion::to_json).collect();
-        println!("{}", Json::Array(shown));
+        say!("{}", Json::Array(shown));
         return Ok(0);
     }
     for own in &found {
-        println!("{}", own.query);
-        println!("    {:.2}: {}", own.score, own.reasons.join("; "));
+        say!("{}", own.query);
+        say!("    {:.2}: {}", own.score, own.reasons.join("; "));
     }
     if found.is_empty() {
         return Err(Failure::new("nothing here has to do with these words"));
@@ -178,7 +178,7 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
     compiled.plan.limit = (arguments.limit > 0).then_some(arguments.limit);
     if arguments.explain {
         for line in store.explain(&compiled.plan)? {
-            println!("{line}");
+            say!("{line}");
         }
         return Ok(0);
     }
@@ -227,28 +227,25 @@ fn show_answer(catalogue: &Catalogue, store: &dyn Store, mut compiled: Compiled,
 fn stream_rows(store: &dyn Store, compiled: &Compiled, format: QueryFormat) -> Outcome {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut first = true;
-    let mut broken = false;
+    let mut written = Ok(());
     if format == QueryFormat::Csv {
         csv_line(&mut out, compiled.headings.iter().map(|heading| heading.name.clone()))?;
     }
-    store.visit(&compiled.plan, &mut |row| {
-        if broken {
-            return Ok(());
-        }
-        let written = match format {
+    let visited = store.visit(&compiled.plan, &mut |row| {
+        written = match format {
             QueryFormat::Csv => csv_line(&mut out, row.iter().zip(&compiled.headings).map(|(value, heading)| value.show(&heading.ty))),
             QueryFormat::Ndjson => writeln!(out, "{}", row_json(&compiled.headings, &row)),
             _ => write!(out, "{}{}", if first { "[\n" } else { ",\n" }, row_json(&compiled.headings, &row)),
         };
         first = false;
-        // a reader that has seen enough (`| head`) is no failure
-        broken = written.is_err();
-        Ok(())
-    })?;
-    if format == QueryFormat::Json && !broken {
+        written.as_ref().map_err(|error| StoreError::Wrong(error.to_string())).copied()
+    });
+    written?;
+    visited?;
+    if format == QueryFormat::Json {
         writeln!(out, "{}", if first { "[]" } else { "\n]" })?;
     }
-    let _ = out.flush();
+    out.flush()?;
     Ok(0)
 }
 
@@ -274,7 +271,7 @@ fn show_rows(headings: &[Heading], rows: Vec<Vec<Value>>, format: QueryFormat, t
                 shown.iter().map(|index| matches!(headings[*index].ty, FieldType::Integer | FieldType::Float | FieldType::Size)).collect();
             let cells: Vec<Vec<String>> = rows.iter().map(|row| shown.iter().map(|index| row[*index].show(&headings[*index].ty)).collect()).collect();
             if !rows.is_empty() {
-                println!("{}", table(&names, &cells, &right));
+                say!("{}", table(&names, &cells, &right));
             }
             if let Some(total) = total {
                 let of = if total == rows.len() as u64 {
@@ -292,8 +289,8 @@ fn show_rows(headings: &[Heading], rows: Vec<Vec<Value>>, format: QueryFormat, t
                 csv_line(&mut out, row.iter().zip(headings).map(|(value, heading)| value.show(&heading.ty)))?;
             }
         }
-        QueryFormat::Json => println!("{}", Json::Array(rows.iter().map(|row| row_json(headings, row)).collect())),
-        QueryFormat::Ndjson => rows.iter().for_each(|row| println!("{}", row_json(headings, row))),
+        QueryFormat::Json => say!("{}", Json::Array(rows.iter().map(|row| row_json(headings, row)).collect())),
+        QueryFormat::Ndjson => rows.iter().for_each(|row| say!("{}", row_json(headings, row))),
     }
     Ok(0)
 }
@@ -305,10 +302,10 @@ pub fn withdraw(place: &Place, source: &str, collection: Option<&str>, key: Opti
     let done = withdraw::withdraw(&catalogue, &*store, &tenant, source, collection, key, &|_| {})?;
     crate::settle::drain(&catalogue, &*store)?;
     if as_json {
-        println!("{}", json!({"records": done.records, "gone": done.gone, "held": done.held}));
+        say!("{}", json!({"records": done.records, "gone": done.gone, "held": done.held}));
     } else {
-        println!("withdrew {source} from {} in {}", count(done.records, "record"), seconds(began.elapsed()));
-        println!("  {} do not exist any more, {} of them keep a state that transitions have set", number(done.gone), number(done.held));
+        say!("withdrew {source} from {} in {}", count(done.records, "record"), seconds(began.elapsed()));
+        say!("  {} do not exist any more, {} of them keep a state that transitions have set", number(done.gone), number(done.held));
     }
     Ok(0)
 }

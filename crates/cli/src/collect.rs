@@ -34,12 +34,12 @@ pub fn run(place: &Place, arguments: &Collect) -> Outcome {
             let name = &own.services[service].0;
             let until = collect::journal(&*store, &tenant, own, name)?.map(show_timestamp);
             if arguments.json {
-                println!("{}", json!({ "source": source.name, "service": name, "until": until }));
+                say!("{}", json!({ "source": source.name, "service": name, "until": until }));
             }
             rows.push(vec![source.name.clone(), name.clone(), until.unwrap_or_else(|| "not yet".into())]);
         }
         if !arguments.json {
-            println!("{}", table(&["source", "service", "collected until"], &rows, &[]));
+            say!("{}", table(&["source", "service", "collected until"], &rows, &[]));
         }
         return Ok(0);
     }
@@ -96,9 +96,9 @@ fn populate(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, tenant: &Tenant,
         let wish = Wish { when: When::Needed, time: None };
         for status in asker.ask(store, &Plan::all(tenant.clone(), collection), &[], wish)? {
             if as_json {
-                println!("{}", status.to_json());
+                say!("{}", status.to_json());
             } else {
-                println!("{}", shown_status(&status));
+                say!("{}", shown_status(&status));
             }
             // some tell nothing without a condition
             code = code.max(if matches!(status.state(), "complete" | "unasked") { 0 } else { 2 });
@@ -156,7 +156,7 @@ fn tell(source: &str, service: &str, done: &Collected, as_json: bool) {
         let count = |(outcome, name): &(Became, &str)| ((*name).to_owned(), done.counts.of(*outcome).max(0).into());
         let counts: Map<String, Json> = OUTCOMES.iter().map(count).collect();
         let until = show_timestamp(done.until);
-        println!(
+        say!(
             "{}",
             json!({ "source": source, "service": service, "pages": done.pages, "documents": done.counts.documents, "counts": counts, "until": until })
         );
@@ -165,5 +165,5 @@ fn tell(source: &str, service: &str, done: &Collected, as_json: bool) {
     let outcomes = outcomes(&done.counts);
     let outcomes = if outcomes.is_empty() { outcomes } else { format!(": {outcomes}") };
     let documents = count(done.counts.documents.max(0) as u64, "document");
-    println!("{source} {service}: {documents} in {}, until {}{outcomes}", count(done.pages, "page"), show_timestamp(done.until));
+    say!("{source} {service}: {documents} in {}, until {}{outcomes}", count(done.pages, "page"), show_timestamp(done.until));
 }

@@ -27,7 +27,7 @@ pub fn init(dir: &Path) -> Outcome {
     }
     fs::create_dir_all(dir)?;
     fs::write(&file, TEMPLATE)?;
-    println!("made {}; next: change it, then `stook -C {} check`", file.display(), dir.display());
+    say!("made {}; next: change it, then `stook -C {} check`", file.display(), dir.display());
     Ok(0)
 }
 
@@ -38,9 +38,9 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
         Ok(catalogue) => {
             let fields: usize = catalogue.collections.iter().map(|collection| collection.fields.len()).sum();
             if as_json {
-                println!("{}", json!({"file": file, "sound": true, "problems": [], "hash": catalogue.hash}));
+                say!("{}", json!({"file": file, "sound": true, "problems": [], "hash": catalogue.hash}));
             } else {
-                println!(
+                say!(
                     "{file} is sound: {} with {}, {}, {}",
                     count(catalogue.collections.len() as u64, "collection"),
                     count(fields as u64, "field"),
@@ -58,7 +58,7 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
                     json!({"line": line, "column": column, "message": problem.message, "help": problem.help})
                 })
                 .collect();
-            println!("{}", json!({"file": file, "sound": false, "problems": listed}));
+            say!("{}", json!({"file": file, "sound": false, "problems": listed}));
             Ok(1)
         }
         Err(problems) => {
@@ -69,7 +69,7 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
 }
 
 pub fn schema() -> Outcome {
-    println!("{}", serde_json::to_string_pretty(&stook_catalogue::schema::schema())?);
+    say!("{}", serde_json::to_string_pretty(&stook_catalogue::schema::schema())?);
     Ok(0)
 }
 
@@ -116,7 +116,7 @@ pub fn serve_sample(name: SampleName, records: u64, seed: u64, address: std::net
     let services = Services::new(Datasets { records, seed });
     services.serve(address, |address| {
         let url = format!("http://{address}");
-        println!("CATALOG_URL={url}/catalog TRANSFER_URL={url}/transfer SITES_URL={url}/sites RUNS_URL={url}/runs");
+        say!("CATALOG_URL={url}/catalog TRANSFER_URL={url}/transfer SITES_URL={url}/sites RUNS_URL={url}/runs");
         eprintln!("serving {} of seed {seed}; faults: PUT {url}/fault/SERVICE/KIND", count(records, "dataset"));
     })?;
     Ok(0)

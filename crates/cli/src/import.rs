@@ -39,7 +39,7 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
     };
     let start = store.job(id)?;
     if arguments.resume.is_some() && start.state.is_final() && start.state != JobState::Failed && !arguments.json {
-        println!("job {id} is {} already; nothing is left to do", words(start.state));
+        say!("job {id} is {} already; nothing is left to do", words(start.state));
         return Ok(0);
     }
     let can_go_on = |reason: &str| Failure::new(format!("{reason}\njob {id} can go on: stook import --resume {id}"));
@@ -55,9 +55,9 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
             return Err(can_go_on("stopped"));
         }
         if arguments.json {
-            println!("{}", serde_json::to_string(&job)?);
+            say!("{}", serde_json::to_string(&job)?);
         } else {
-            println!("job {id}: {} in {}, for `stook work` to do", count(job.progress.documents, "document"), count(job.chunks_left, "chunk"));
+            say!("job {id}: {} in {}, for `stook work` to do", count(job.progress.documents, "document"), count(job.chunks_left, "chunk"));
         }
         return Ok(0);
     }
@@ -118,16 +118,16 @@ pub fn report(store: &dyn Store, job: &Job, documents_before: i64, elapsed: Dura
     if as_json {
         let mut whole = serde_json::to_value(job)?;
         whole["seconds"] = json!(elapsed.as_secs_f64());
-        println!("{whole}");
+        say!("{whole}");
         return Ok(());
     }
     let documents = (job.counts.documents - documents_before).max(0) as u64;
     let rate = documents as f64 / elapsed.as_secs_f64().max(1e-9);
     let whose = if job.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" ({})", job.tenant) };
-    println!("job {}{whose}: {}, {} in {} ({}/s)", job.id, words(job.state), count(documents, "document"), seconds(elapsed), number(rate as u64));
+    say!("job {}{whose}: {}, {} in {} ({}/s)", job.id, words(job.state), count(documents, "document"), seconds(elapsed), number(rate as u64));
     show_counts(&job.counts);
     if let Some(reason) = &job.reason {
-        println!("  {reason}");
+        say!("  {reason}");
     }
     let troubles = job.counts.of(Became::Failed) + job.counts.warnings;
     if troubles > 0 {
@@ -135,9 +135,9 @@ pub fn report(store: &dyn Store, job: &Job, documents_before: i64, elapsed: Dura
             let kind = if entry.outcome == Became::Failed { "failed" } else { "warning" };
             let file = entry.file.rsplit('/').next().unwrap_or(&entry.file);
             let key = entry.key.map(|key| format!(" ({key})")).unwrap_or_default();
-            println!("  {kind}: {file} record {} at byte {}{key}: {}", entry.record, entry.offset, entry.reasons.join("; "));
+            say!("  {kind}: {file} record {} at byte {}{key}: {}", entry.record, entry.offset, entry.reasons.join("; "));
         }
-        println!("  all of them: stook journal {} --errors", job.id);
+        say!("  all of them: stook journal {} --errors", job.id);
     }
     Ok(())
 }
@@ -155,22 +155,22 @@ pub fn outcomes(counts: &Counts) -> String {
 fn show_counts(counts: &Counts) {
     let parts = outcomes(counts);
     let warnings = if counts.warnings > 0 { format!(", {}", crate::output::count(counts.warnings as u64, "warning")) } else { String::new() };
-    println!("  {}{warnings}", if parts.is_empty() { "no documents" } else { &parts });
+    say!("  {}{warnings}", if parts.is_empty() { "no documents" } else { &parts });
 }
 
 fn show_preview(preview: &Preview, as_json: bool) {
     if as_json {
-        println!("{}", preview.to_json());
+        say!("{}", preview.to_json());
         return;
     }
-    println!("dry run: {} read, nothing was changed; an import would give", count(preview.counts.documents.max(0) as u64, "document"));
+    say!("dry run: {} read, nothing was changed; an import would give", count(preview.counts.documents.max(0) as u64, "document"));
     show_counts(&preview.counts);
     for trouble in preview.troubles.iter().take(20) {
         let kind = if trouble.failed { "failed" } else { "warning" };
-        println!("  {kind}: record {} at byte {}: {}", trouble.record, trouble.offset, trouble.reason);
+        say!("  {kind}: record {} at byte {}: {}", trouble.record, trouble.offset, trouble.reason);
     }
     if preview.troubles.len() > 20 {
-        println!("  and {} more", number(preview.troubles.len() as u64 - 20));
+        say!("  and {} more", number(preview.troubles.len() as u64 - 20));
     }
 }
 
@@ -179,7 +179,7 @@ pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) ->
     let tenant = tenant.map(open::tenant).transpose()?;
     let jobs = store.jobs(tenant.as_ref(), limit)?;
     if as_json {
-        println!("{}", serde_json::to_string(&jobs)?);
+        say!("{}", serde_json::to_string(&jobs)?);
         return Ok(0);
     }
     let rows: Vec<Vec<String>> = jobs
@@ -206,7 +206,7 @@ pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) ->
         .collect();
     let headings = ["job", "state", "tenant", "profile", "size", "documents", "created", "updated", "unchanged", "failed", "started", "took"];
     let right = [true, false, false, false, true, true, true, true, true, true, false, true];
-    println!("{}", table(&headings, &rows, &right));
+    say!("{}", table(&headings, &rows, &right));
     Ok(0)
 }
 
@@ -222,8 +222,8 @@ pub fn journal(place: &Place, job: u64, errors: bool, limit: Option<usize>, as_j
         after = last.document;
         left = left.saturating_sub(page.len());
         for entry in &page {
-            let written = if as_json {
-                writeln!(out, "{}", serde_json::to_string(entry)?)
+            if as_json {
+                writeln!(out, "{}", serde_json::to_string(entry)?)?;
             } else {
                 if first {
                     writeln!(out, "{:>9}  {:>9}  {:>11}  {:<11} {:<14} key / reason", "document", "record", "byte", "outcome", "collection")?;
@@ -238,18 +238,14 @@ pub fn journal(place: &Place, job: u64, errors: bool, limit: Option<usize>, as_j
                     entry.outcome.name(),
                     entry.collection.as_deref().unwrap_or_default(),
                     entry.key.as_deref().unwrap_or_default(),
-                )
-            };
-            first = false;
-            // a reader that has seen enough (`| head`) is no failure
-            if written.is_err() {
-                return Ok(0);
+                )?;
             }
+            first = false;
         }
         if left == 0 {
             break;
         }
     }
-    let _ = out.flush();
+    out.flush()?;
     Ok(0)
 }

@@ -66,7 +66,7 @@ pub fn lab(command: &Lab) -> Outcome {
             })
         }
         Lab::Schema => {
-            print!("{}", stook_lab::measure::run::SCHEMA);
+            say!("{}", stook_lab::measure::run::SCHEMA.trim_end());
             Ok(0)
         }
         Lab::Limits { folder, postgres, output, json } => {
@@ -80,7 +80,7 @@ pub fn lab(command: &Lab) -> Outcome {
         Lab::Kpi { logs, form, json } => {
             let logs = logs.iter().map(|path| Stages::read(path)).collect::<Result<Vec<_>, _>>()?;
             if *json {
-                println!("{}", serde_json::to_string(&logs)?);
+                say!("{}", serde_json::to_string(&logs)?);
                 return Ok(0);
             }
             put(&kpi::report(&logs), form)
@@ -131,7 +131,7 @@ fn compare_runs(runs: &[String], fail_on: Option<&str>, form: &LabForm, json: bo
                 "chance": own.chance, "real": own.is_real(), "worse": own.worse, "changed_at": own.changed_at.map(|at| &names[at]),
             })
         };
-        println!("{}", serde_json::Value::Array(all.iter().map(shown).collect()));
+        say!("{}", serde_json::Value::Array(all.iter().map(shown).collect()));
     } else {
         put(&compare::report(&names, &groups, &all), form)?;
     }
@@ -156,7 +156,7 @@ fn put(report: &Report, form: &LabForm) -> Outcome {
     };
     match output {
         Some(path) => write(path, &text).map(|()| eprintln!("written: {}", path.display()))?,
-        None => print!("{text}"),
+        None => say!("{}", text.trim_end()),
     }
     Ok(0)
 }
@@ -182,9 +182,9 @@ fn said(run: &Run, output: Option<&Path>, json: bool) -> Outcome {
         eprintln!("written: {}; stook lab show {0} --html -o report.html", path.display());
     }
     if json {
-        println!("{}", serde_json::to_string(&run)?);
+        say!("{}", serde_json::to_string(&run)?);
     } else {
-        print!("{}", show::report(run).text());
+        say!("{}", show::report(run).text().trim_end());
     }
     Ok(0)
 }

@@ -2,6 +2,11 @@
 //!
 //! Exit codes: 0 all well, 1 failed, 2 finished but some documents failed, 64 wrong usage.
 
+#![deny(clippy::print_stdout, reason = "`say!` knows that nobody may read it")]
+
+#[macro_use]
+mod output;
+
 mod arguments;
 mod ask;
 mod collect;
@@ -9,7 +14,6 @@ mod definition;
 mod import;
 mod lab;
 mod open;
-mod output;
 mod queue;
 mod serve;
 mod settle;
@@ -34,9 +38,10 @@ pub struct Failure {
     pub code: u8,
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self { message: error.to_string(), code: 1 }
+        // a reader that has seen enough (`| head`) is no failure
+        Self { message: error.to_string(), code: u8::from(!output::is_unread(&error)) }
     }
 }
 
@@ -65,6 +70,7 @@ fn main() -> ExitCode {
     };
     match run(&arguments) {
         Ok(code) => ExitCode::from(code),
+        Err(failure) if failure.code == 0 => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{}", output::failure(&failure.message));
             ExitCode::from(failure.code)
@@ -82,7 +88,7 @@ fn run(arguments: &Arguments) -> Outcome {
         Command::Schema => definition::schema(),
         Command::Prepare => {
             place.store(&place.catalogue()?, true)?;
-            println!("the store is ready");
+            say!("the store is ready");
             Ok(0)
         }
         Command::Import(import) => import::import(&place, import),

@@ -1,7 +1,9 @@
 //! Words, numbers and tables for people.
 
 use serde_json::Value as Json;
-use std::io::IsTerminal;
+use std::error::Error;
+use std::io::{self, IsTerminal, Write};
+use stook_engine::EngineError;
 
 /// Whether standard error understands colours.
 pub fn colours() -> bool {
@@ -11,6 +13,31 @@ pub fn colours() -> bool {
 /// A failure as it is printed: definitions and queries bring their own head line.
 pub fn failure(message: &str) -> String {
     if message.contains("error") && message.contains("-->") { message.to_owned() } else { format!("stook: {message}") }
+}
+
+/// Whether something failed only because nobody reads any more what is printed.
+pub fn is_unread(error: &(dyn Error + 'static)) -> bool {
+    let output = match error.downcast_ref() {
+        Some(EngineError::File { error, .. }) => Some(error),
+        _ => error.downcast_ref::<io::Error>(),
+    };
+    output.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Prints a line. Where nobody reads it, the work goes on and ends as it would.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::output::say(format_args!($($words)*)) };
+}
+
+/// As `say!`.
+pub fn say(words: std::fmt::Arguments<'_>) {
+    match writeln!(io::stdout(), "{words}") {
+        Err(error) if !is_unread(&error) => {
+            eprintln!("{}", failure(&format!("the output: {error}")));
+            std::process::exit(1);
+        }
+        _ => {}
+    }
 }
 
 /// 1234567 as 1 234 567.

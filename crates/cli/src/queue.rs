@@ -14,27 +14,24 @@ pub fn run(place: &Place, command: &Queue) -> Outcome {
         Queue::Ls { job, json } => {
             let chunks = store.chunks(*job)?;
             if *json {
-                println!("{}", serde_json::to_string(&chunks)?);
+                say!("{}", serde_json::to_string(&chunks)?);
             } else if chunks.is_empty() {
-                println!("nothing waits");
+                say!("nothing waits");
             } else {
-                println!(
-                    "{}",
-                    table(&["chunk", "state", "attempts", "documents", "size", "reason"], &rows(&chunks), &[false, false, true, true, true])
-                );
+                say!("{}", table(&["chunk", "state", "attempts", "documents", "size", "reason"], &rows(&chunks), &[false, false, true, true, true]));
             }
         }
         Queue::Retry { chunk } => {
             let (job, ordinal) = place_of(chunk)?;
             let retried = store.retry(job, ordinal)?;
-            println!("{} wait again; stook work or stook import --resume {job} does them", count(retried, "chunk"));
+            say!("{} wait again; stook work or stook import --resume {job} does them", count(retried, "chunk"));
         }
         Queue::Rechunk { chunk, documents } => {
             let (job, Some(ordinal)) = place_of(chunk)? else {
                 return Err(Failure::usage("say which chunk: JOB.CHUNK, as `stook queue ls` shows it"));
             };
             let parts = queue::rechunk(&catalogue, &*store, ChunkId { job, ordinal }, *documents)?;
-            println!("chunk {chunk} is now {}; stook work or stook import --resume {job} does them", count(parts as u64, "chunk"));
+            say!("chunk {chunk} is now {}; stook work or stook import --resume {job} does them", count(parts as u64, "chunk"));
         }
         Queue::Dump { chunk, output } => {
             let (job, ordinal) = place_of(chunk)?;
@@ -59,7 +56,7 @@ pub fn run(place: &Place, command: &Queue) -> Outcome {
                 queue::load(&*store, &serde_json::from_str(&line)?)?;
                 loaded += 1;
             }
-            println!("loaded {}", count(loaded, "chunk"));
+            say!("loaded {}", count(loaded, "chunk"));
         }
     }
     Ok(0)

@@ -89,10 +89,10 @@ pub fn token(place: &Place, command: &Token) -> Outcome {
             let (secret, token) = new_token(tenant, role, name.clone()).map_err(|error| Failure::new(error.to_string()))?;
             let id = store.create_token(token)?;
             if *json {
-                println!("{}", json!({ "id": id, "token": secret }));
+                say!("{}", json!({ "id": id, "token": secret }));
             } else {
                 eprintln!("token {id}, shown this once; send it as `Authorization: Bearer TOKEN`");
-                println!("{secret}");
+                say!("{secret}");
             }
         }
         Token::Ls { json } => {
@@ -106,7 +106,7 @@ pub fn token(place: &Place, command: &Token) -> Outcome {
                         json!({ "id": token.id, "tenant": tenant(token), "role": token.token.role.name(), "name": token.token.name, "created": created })
                     })
                     .collect();
-                println!("{}", json!(shown));
+                say!("{}", json!(shown));
             } else {
                 let rows: Vec<Vec<String>> = tokens
                     .iter()
@@ -115,14 +115,14 @@ pub fn token(place: &Place, command: &Token) -> Outcome {
                         vec![token.id.to_string(), tenant(token), own.role.name().to_owned(), own.name.clone(), show_timestamp(token.created)]
                     })
                     .collect();
-                println!("{}", table(&["token", "tenant", "role", "name", "created"], &rows, &[true]));
+                say!("{}", table(&["token", "tenant", "role", "name", "created"], &rows, &[true]));
             }
         }
         Token::Revoke { id } => {
             if !store.revoke_token(*id)? {
                 return Err(Failure::new(format!("there is no token {id}")));
             }
-            println!("token {id} is revoked");
+            say!("token {id} is revoked");
         }
     }
     Ok(0)

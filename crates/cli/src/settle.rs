@@ -31,9 +31,9 @@ pub fn settle(place: &Place, as_json: bool) -> Outcome {
     let began = Instant::now();
     let passed = drain(&catalogue, &*store)?;
     if as_json {
-        println!("{}", json!({ "answered": passed.answered, "changed": passed.rows }));
+        say!("{}", json!({ "answered": passed.answered, "changed": passed.rows }));
     } else {
-        println!("settled in {}: {} answered, {} changed", seconds(began.elapsed()), count(passed.answered, "mark"), count(passed.rows, "record"));
+        say!("settled in {}: {} answered, {} changed", seconds(began.elapsed()), count(passed.answered, "mark"), count(passed.rows, "record"));
     }
     Ok(0)
 }
@@ -44,10 +44,10 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
     let damage = store.damage()?;
     if !damage.is_empty() {
         if as_json {
-            println!("{}", json!({ "sound": false, "damage": damage }));
+            say!("{}", json!({ "sound": false, "damage": damage }));
         } else {
-            println!("the store is damaged: put a copy of it in its place, or import into a new one (--store)");
-            damage.iter().for_each(|line| println!("  {line}"));
+            say!("the store is damaged: put a copy of it in its place, or import into a new one (--store)");
+            damage.iter().for_each(|line| say!("  {line}"));
         }
         return Ok(1);
     }
@@ -55,30 +55,27 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
     let of = |(tenant, collection, key): &(Tenant, String, Key)| json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str() });
     if as_json {
         let shown: Vec<_> = wrong.iter().take(SHOWN).map(of).collect();
-        println!("{}", json!({ "sound": wrong.is_empty(), "records": records, "changed": wrong.len(), "wrong": shown, "undecided": undecided }));
+        say!("{}", json!({ "sound": wrong.is_empty(), "records": records, "changed": wrong.len(), "wrong": shown, "undecided": undecided }));
         return Ok(u8::from(!wrong.is_empty()));
     }
     let records = count(records, "record");
     if wrong.is_empty() {
-        println!("everything that follows from {records} is what it must be ({})", seconds(began.elapsed()));
+        say!("everything that follows from {records} is what it must be ({})", seconds(began.elapsed()));
     } else {
-        println!("{} of what follows from {records} were not what they must be; now they are", number(wrong.len() as u64));
+        say!("{} of what follows from {records} were not what they must be; now they are", number(wrong.len() as u64));
         for (tenant, collection, key) in wrong.iter().take(SHOWN) {
-            println!(
+            say!(
                 "  {collection} {}{}",
                 key.as_str(),
                 if tenant.as_str() == DEFAULT_TENANT { String::new() } else { format!(" of {}", tenant.as_str()) }
             );
         }
         if let more @ 1.. = wrong.len().saturating_sub(SHOWN) {
-            println!("  and {} more", number(more as u64));
+            say!("  and {} more", number(more as u64));
         }
     }
     if undecided > 0 {
-        println!(
-            "{} were changed while imports were on their way: whether those explain it is not known; check again behind them",
-            number(undecided)
-        );
+        say!("{} were changed while imports were on their way: whether those explain it is not known; check again behind them", number(undecided));
     }
     Ok(u8::from(!wrong.is_empty()))
 }

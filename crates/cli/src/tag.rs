@@ -64,10 +64,10 @@ pub fn tag(place: &Place, command: &Tag) -> Outcome {
             let found = tags::show(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, name)?;
             let found = found.ok_or_else(|| Failure::new(format!("there is no tag `{name}`")))?;
             if of.json {
-                println!("{found}");
+                say!("{found}");
             } else {
                 let rows: Vec<Vec<String>> = found.as_object().into_iter().flatten().map(|(name, value)| vec![name.clone(), shown(value)]).collect();
-                println!("{}", table(&["", ""], &rows, &[]));
+                say!("{}", table(&["", ""], &rows, &[]));
             }
             Ok(0)
         }
@@ -77,7 +77,7 @@ pub fn tag(place: &Place, command: &Tag) -> Outcome {
 }
 
 fn answer(as_json: bool, json: Json, words: impl FnOnce() -> String) {
-    println!("{}", if as_json { json.to_string() } else { words() });
+    say!("{}", if as_json { json.to_string() } else { words() });
 }
 
 fn shown(value: &Json) -> String {
@@ -177,7 +177,7 @@ fn evaluated(desk: &Desk, job: JobId, waits: bool, as_json: bool) -> Outcome {
 fn ls(desk: &Desk, as_json: bool) -> Outcome {
     let tags = tags::list(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of)?;
     if as_json {
-        println!("{}", json!(tags));
+        say!("{}", json!(tags));
         return Ok(0);
     }
     let row = |tag: &Json| {
@@ -192,7 +192,7 @@ fn ls(desk: &Desk, as_json: bool) -> Outcome {
         vec![shown(&tag["name"]), shown(&tag["kind"]), tag.get("records").map(shown).unwrap_or_default(), evaluation, definition]
     };
     let rows: Vec<Vec<String>> = tags.iter().map(row).collect();
-    println!("{}", table(&["tag", "kind", "records", "evaluation", "definition"], &rows, &[false, false, true]));
+    say!("{}", table(&["tag", "kind", "records", "evaluation", "definition"], &rows, &[false, false, true]));
     Ok(0)
 }
 

@@ -52,7 +52,7 @@ pub fn work(place: &Place, arguments: &Work) -> Outcome {
             worst.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);
             let took = Duration::from_micros((job.finished.unwrap_or(job.created) - job.created).max(0) as u64);
             if report(&*store, &job, 0, took, arguments.json).is_err() {
-                println!("job {}: {}", job.id, words(job.state));
+                say!("job {}: {}", job.id, words(job.state));
             }
         }),
         Event::Trouble(error) => bar.suspend(|| eprintln!("{}", crate::output::failure(&format!("{error}; trying again")))),
