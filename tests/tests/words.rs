@@ -548,7 +548,7 @@ fn an_output_that_takes_nothing_is_a_failure() {
 }
 
 /// Commands that print something, each in its way.
-const PRINTING: [&[&str]; 11] = [
+const PRINTING: [&[&str]; 12] = [
     &["journal", "1"],
     &["journal", "1", "--json"],
     &["jobs"],
@@ -560,4 +560,5 @@ const PRINTING: [&[&str]; 11] = [
     &["export", "authority", "--format", "marc"],
     &["schema"],
     &["check", "--deep", "--json"],
+    &["completions", "bash"],
 ];

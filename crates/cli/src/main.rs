@@ -116,7 +116,9 @@ fn run(arguments: &Arguments) -> Outcome {
             definition::sample(*name, size, *seed, *keys, *first, output.as_deref())
         }
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Arguments::command(), "stook", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "stook", &mut script);
+            say!("{}", String::from_utf8_lossy(&script).trim_end());
             Ok(0)
         }
     }
