@@ -548,7 +548,7 @@ fn an_output_that_takes_nothing_is_a_failure() {
 }
 
 /// Commands that print something, each in its way.
-const PRINTING: [&[&str]; 12] = [
+const PRINTING: [&[&str]; 15] = [
     &["journal", "1"],
     &["journal", "1", "--json"],
     &["jobs"],
@@ -561,4 +561,7 @@ const PRINTING: [&[&str]; 12] = [
     &["schema"],
     &["check", "--deep", "--json"],
     &["completions", "bash"],
+    &["get", "authority", "n  00000007 "],
+    &["get", "authority", "n  00000007 ", "--format", "marc"],
+    &["get", "authority", "n  00000007 ", "--format", "marcxml"],
 ];

@@ -2,7 +2,7 @@
 
 use crate::arguments::{ExportFormat, Get, GetFormat, Query, QueryFormat};
 use crate::open::{self, Place};
-use crate::output::{colours, count, number, seconds, table, yaml};
+use crate::output::{colours, count, number, seconds, stream, table, yaml};
 use crate::{Failure, Outcome};
 use serde_json::{Map, Value as Json, json};
 use std::io::Write;
@@ -52,7 +52,7 @@ pub fn get(place: &Place, arguments: &Get) -> Outcome {
                 return Err(Failure::new("the record has no document (its collection needs `raw: keep`)"));
             };
             let syntax = if format == GetFormat::Marc { Syntax::Marc } else { Syntax::MarcXml };
-            let mut out = std::io::stdout().lock();
+            let mut out = stream();
             let mut writer = MarcWriter::new(&mut out, syntax);
             writer.write(bytes, Syntax::from_number(number).unwrap_or(Syntax::Marc))?;
             writer.finish()?;
@@ -225,7 +225,7 @@ fn show_answer(catalogue: &Catalogue, store: &dyn Store, mut compiled: Compiled,
 
 /// Rows one by one as they are read.
 fn stream_rows(store: &dyn Store, compiled: &Compiled, format: QueryFormat) -> Outcome {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = stream();
     let mut first = true;
     let mut written = Ok(());
     if format == QueryFormat::Csv {
@@ -238,6 +238,7 @@ fn stream_rows(store: &dyn Store, compiled: &Compiled, format: QueryFormat) -> O
             _ => write!(out, "{}{}", if first { "[\n" } else { ",\n" }, row_json(&compiled.headings, &row)),
         };
         first = false;
+        // where it cannot be written, nothing more is read
         written.as_ref().map_err(|error| StoreError::Wrong(error.to_string())).copied()
     });
     written?;
@@ -283,7 +284,7 @@ fn show_rows(headings: &[Heading], rows: Vec<Vec<Value>>, format: QueryFormat, t
             }
         }
         QueryFormat::Csv => {
-            let mut out = std::io::stdout().lock();
+            let mut out = stream();
             csv_line(&mut out, headings.iter().map(|heading| heading.name.clone()))?;
             for row in &rows {
                 csv_line(&mut out, row.iter().zip(headings).map(|(value, heading)| value.show(&heading.ty)))?;

@@ -2,7 +2,7 @@
 
 use crate::arguments::{KeyOrder, SampleName};
 use crate::open::Place;
-use crate::output::count;
+use crate::output::{count, stream};
 use crate::{Failure, Outcome};
 use serde_json::json;
 use std::fs::{self, File};
@@ -128,6 +128,6 @@ pub fn writer(output: Option<&Path>) -> Result<Box<dyn Write>, Failure> {
         Some(path) => {
             Box::new(BufWriter::with_capacity(1 << 20, File::create(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?))
         }
-        None => Box::new(BufWriter::new(std::io::stdout().lock())),
+        None => Box::new(stream()),
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Import, Wait};
 use crate::open::{self, Place};
-use crate::output::{bytes, count, number, seconds, table};
+use crate::output::{bytes, count, number, seconds, stream, table};
 use crate::work::{stop_signal, threads};
 use crate::{Failure, Outcome};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -212,7 +212,7 @@ pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) ->
 
 pub fn journal(place: &Place, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> Outcome {
     let (_, store) = place.open_existing()?;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = stream();
     let mut after = 0;
     let mut left = limit.unwrap_or(usize::MAX);
     let mut first = true;

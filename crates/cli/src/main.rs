@@ -38,10 +38,9 @@ pub struct Failure {
     pub code: u8,
 }
 
-impl<E: std::error::Error + 'static> From<E> for Failure {
+impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
-        // a reader that has seen enough (`| head`) is no failure
-        Self { message: error.to_string(), code: u8::from(!output::is_unread(&error)) }
+        Self { message: error.to_string(), code: 1 }
     }
 }
 
@@ -70,7 +69,6 @@ fn main() -> ExitCode {
     };
     match run(&arguments) {
         Ok(code) => ExitCode::from(code),
-        Err(failure) if failure.code == 0 => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{}", output::failure(&failure.message));
             ExitCode::from(failure.code)

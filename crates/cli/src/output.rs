@@ -1,9 +1,7 @@
 //! Words, numbers and tables for people.
 
 use serde_json::Value as Json;
-use std::error::Error;
 use std::io::{self, IsTerminal, Write};
-use stook_engine::EngineError;
 
 /// Whether standard error understands colours.
 pub fn colours() -> bool {
@@ -15,15 +13,6 @@ pub fn failure(message: &str) -> String {
     if message.contains("error") && message.contains("-->") { message.to_owned() } else { format!("stook: {message}") }
 }
 
-/// Whether something failed only because nobody reads any more what is printed.
-pub fn is_unread(error: &(dyn Error + 'static)) -> bool {
-    let output = match error.downcast_ref() {
-        Some(EngineError::File { error, .. }) => Some(error),
-        _ => error.downcast_ref::<io::Error>(),
-    };
-    output.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
 /// Prints a line. Where nobody reads it, the work goes on and ends as it would.
 macro_rules! say {
     ($($words:tt)*) => { $crate::output::say(format_args!($($words)*)) };
@@ -32,11 +21,37 @@ macro_rules! say {
 /// As `say!`.
 pub fn say(words: std::fmt::Arguments<'_>) {
     match writeln!(io::stdout(), "{words}") {
-        Err(error) if !is_unread(&error) => {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("{}", failure(&format!("the output: {error}")));
             std::process::exit(1);
         }
         _ => {}
+    }
+}
+
+/// Standard output for what only reads and prints: a reader that has seen enough (`| head`) ends the program, which is no failure.
+pub fn stream() -> impl Write {
+    io::BufWriter::new(Stream(io::stdout()))
+}
+
+struct Stream(io::Stdout);
+
+impl Stream {
+    fn read_on<T>(done: io::Result<T>) -> io::Result<T> {
+        if done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+            std::process::exit(0);
+        }
+        done
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::read_on(self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Self::read_on(self.0.flush())
     }
 }
 
