@@ -1,14 +1,15 @@
 //! What records say about each other: links, what is read through them, rollups, coverage.
 //!
-//! A link belongs to the collection of the *child* and leads to one record of the *target*'s collection. The child's field of
-//! the link's name holds the target's key. A child tells its target through an *edge*, which carries what the target's rules
+//! A link belongs to the collection of the *child* and leads to one record of the *target*'s collection, or to several. The child's
+//! field of the link's name holds the target's key, or a list of keys. A child tells its target through an *edge*, which carries what the target's rules
 //! need; so a target is settled from its edges alone. Where targets have no rules about children the field is all there is to
 //! tell. Children may only tell what documents said of them, never what was read through a link: that is what keeps settling
 //! finite.
 
-use crate::expr::{Expression, Member};
-use crate::key::Template;
-use crate::value::FieldType;
+use crate::definition::Collection;
+use crate::expr::{Evaluator, Expression, Member};
+use crate::key::{Key, Template};
+use crate::value::{FieldType, SmolStr, Value};
 use regex::Regex;
 
 /// A link.
@@ -22,8 +23,10 @@ pub struct Link {
     pub from: usize,
     /// The target's collection.
     pub to: usize,
-    /// The child's field that holds the target's key.
+    /// The child's field that holds the target's key, or the keys of all targets.
     pub field: usize,
+    /// Whether a child has all records as targets that the rule finds; else one.
+    pub many: bool,
     /// Only children for which this holds have a target.
     pub when: Option<Expression>,
     /// Which record is the target.
@@ -40,6 +43,8 @@ pub struct Link {
     pub told: Vec<usize>,
     /// The target's fields that the child's fields read.
     pub reads: Vec<usize>,
+    /// Whether the child's fields read if the target exists.
+    pub asks: bool,
 }
 
 impl Link {
@@ -63,11 +68,82 @@ impl Link {
         self.create || !self.conditions.is_empty()
     }
 
+    /// Whether children read anything of the target.
+    pub fn is_read(&self) -> bool {
+        self.asks || !self.reads.is_empty()
+    }
+
     /// Whether children read the target, which asks nothing of them: then edges would say no more than the children's field, which
     /// is indexed instead.
     pub fn is_only_read(&self) -> bool {
-        !self.is_measured() && !self.reads.is_empty()
+        !self.is_measured() && self.is_read()
     }
+
+    /// The keys of a child's targets.
+    pub fn leads_to<'v>(&self, values: &'v [Value]) -> impl Iterator<Item = &'v SmolStr> {
+        values[self.field].elements().iter().filter_map(|value| match value {
+            Value::Text(key) => Some(key),
+            _ => None,
+        })
+    }
+
+    /// Whether lists take part in finding the target.
+    pub fn speaks_of_lists(&self, collections: &[Collection]) -> bool {
+        let is_list = |collection: usize, field: usize| collections[collection].fields[field].golden_type().is_list();
+        self.many
+            || matches!(&self.rule, LinkRule::Same { fields, .. } if fields.iter().any(|(own, other)| is_list(self.from, *own) || is_list(self.to, *other)))
+    }
+
+    /// How many elements of a list, or combinations of elements of several, are looked for, or found, by equal fields.
+    pub fn most_equal(&self, collection: &Collection, fields: impl Iterator<Item = usize>) -> usize {
+        let is_timed = matches!(self.rule, LinkRule::Same { overlap: Some(_), .. });
+        let lists = fields.filter(|field| collection.fields[*field].golden_type().is_list()).count();
+        if is_timed || lists > 1 { MOST_COMBINED } else { MOST_TARGETS }
+    }
+}
+
+/// Most targets of a record by one link.
+pub const MOST_TARGETS: usize = 10_000;
+
+/// Most combinations of elements where several lists must be equal, and most elements where intervals overlap: each is registered once
+/// for every part of a long interval.
+pub const MOST_COMBINED: usize = 64;
+
+/// The field of a link by key: the key of the target, or, where the key has the elements of a list, the keys of all targets, each once, in
+/// their order. A key that no record can have is nobody's.
+pub fn keyed(evaluator: &Evaluator, collection: &Collection, when: Option<&Expression>, key: &Template, values: &[Value]) -> Value {
+    if !when.is_none_or(|when| evaluator.holds_of(when, collection, values)) {
+        return Value::Null;
+    }
+    let filled = |element: Option<&Value>| {
+        let filled = key.fill(|name| {
+            let (index, field) = collection.field(name)?;
+            let ty = field.golden_type();
+            let value = element.filter(|_| ty.is_list()).or(values.get(index)).filter(|value| !value.is_null())?;
+            Some(value.show(if element.is_some() { ty.element() } else { ty }).into())
+        });
+        filled.filter(|key| Key::new(key.as_str()).is_ok())
+    };
+    match listed(collection, key) {
+        None => filled(None).map_or(Value::Null, Value::text),
+        Some(list) => {
+            let keys = values[list].elements().iter().filter(|element| !element.is_null()).filter_map(|element| filled(Some(element)));
+            in_order(keys.map(SmolStr::from).collect())
+        }
+    }
+}
+
+/// The list whose elements a key has, one for each target.
+pub fn listed(collection: &Collection, key: &Template) -> Option<usize> {
+    key.names().filter_map(|name| collection.field(name)).find(|(_, field)| field.golden_type().is_list()).map(|(index, _)| index)
+}
+
+/// Keys of targets as a link's field holds them: each once, in their order, as many as there may be.
+pub fn in_order(mut keys: Vec<SmolStr>) -> Value {
+    keys.sort_unstable();
+    keys.dedup();
+    keys.truncate(MOST_TARGETS);
+    if keys.is_empty() { Value::Null } else { Value::List(keys.into_iter().map(Value::Text).collect()) }
 }
 
 /// The number of a name in a store: it must not change when others are added beside it. The last two bits are free.
@@ -112,13 +188,13 @@ pub struct Overlap {
 pub enum Derivation {
     /// From golden values of the same record.
     Own(Expression),
-    /// The key of a link's target, from golden values of the same record: index of the link, condition, key.
+    /// The key of a link's target, or keys, from golden values of the same record: index of the link, condition, key.
     Key(usize, Option<Expression>, Template),
     /// A member of the structs in a list of the same record, one value for each that has one: indexes of the field and of the member.
     Member(usize, usize),
     /// The names of the sources that say something of the record: of one that is asked, its service's.
     Sources,
-    /// Settled: the key of the target of the link with this index.
+    /// Settled: the key of the target of the link with this index, or the keys.
     Found(usize),
     /// Settled: from golden values, some of them settled or of linked records.
     Through(Expression),

@@ -5,8 +5,7 @@
 
 use crate::definition::{API_NAME, Catalogue, Collection, Exists, Field, Survivorship};
 use crate::expr::{Evaluator, Expression};
-use crate::key::Key;
-use crate::links::Derivation;
+use crate::links::{Derivation, keyed};
 use crate::parts;
 use crate::record::{Contribution, Retired, Said};
 use crate::value::{FieldType, Member, Value, member_of};
@@ -216,16 +215,7 @@ impl<'c> Consolidator<'c> {
         match &field.derive {
             Some(Derivation::Own(expression)) => self.evaluator.value_of(expression, &field.ty, self.collection, values),
             Some(Derivation::Member(..)) => self.collection.member(index).map_or(Value::Null, |(list, member)| members_of(&values[list], member)),
-            Some(Derivation::Key(_, when, key)) => {
-                let holds = when.as_ref().is_none_or(|when| self.evaluator.holds_of(when, self.collection, values));
-                let text = |name: &str| {
-                    let (read, field) = self.collection.field(name)?;
-                    values.get(read).filter(|value| !value.is_null()).map(|value| value.show(field.golden_type()).into())
-                };
-                // a key that no record can have is nobody's
-                let filled = if holds { key.fill(text) } else { None };
-                filled.filter(|key| Key::new(key.as_str()).is_ok()).map_or(Value::Null, Value::text)
-            }
+            Some(Derivation::Key(_, when, key)) => keyed(self.evaluator, self.collection, when.as_ref(), key, values),
             _ => Value::Null,
         }
     }

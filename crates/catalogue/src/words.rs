@@ -350,7 +350,7 @@ pub const FIELD: &[Word] = &[
     word(
         "derive",
         CEL,
-        "Computed from the golden values of other fields, and of linked records: `LINK.FIELD`. `sources` is who says something of the record.",
+        "Computed from the golden values of other fields, and of linked records: `LINK.FIELD`, `LINK.exists`. `sources` is who says something of the record.",
     ),
     word("rollup", r##"{"$ref":"#/$defs/rollup"}"##, "Computed from the records that link here."),
     word("survivorship", SURVIVORSHIP, "Which contribution's value becomes golden; default: the collection's."),
@@ -411,11 +411,11 @@ pub const TAG_DOCUMENT: &[Word] = &[
 pub const LINK: &[Word] = &[
     word("to", r##"{"$ref":"#/$defs/name"}"##, "The collection of the linked record."),
     word("when", CEL, "Only records for which this holds have one."),
-    word("key", TEXT, "The linked record's key: a field, or a template such as {satellite}-{number}."),
+    word("key", TEXT, "The linked record's key: a field, or a template such as {satellite}-{number}; of a list a record for each element."),
     word(
         "same",
         r##"{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}},{"type":"object","minProperties":1,"additionalProperties":{"type":"string"}}]}"##,
-        "Fields that are equal: own to the linked record's; of lists any element.",
+        "Fields that are equal: own to the linked record's; of lists any element. By an own list all such records are linked.",
     ),
     word("overlap", r##"{"$ref":"#/$defs/overlap"}"##, "Intervals that overlap, too; the nearest is linked."),
     word("create", BOOLEAN, "The linked record exists because of this one; for keys that are a field."),

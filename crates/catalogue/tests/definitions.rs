@@ -145,6 +145,74 @@ fn what_is_settled_first_cannot_depend_on_what_is_settled_later() {
     }
 }
 
+/// What a link leads to by a list is a list; what cannot be meant is told.
+#[test]
+fn a_link_of_a_list_is_a_list() {
+    let with = |fields: &str, link: &str| {
+        format!(
+            "catalogue: a\nsources: {{ s: {{ format: json, into: work, as_of: meta.received }}, p: {{ format: json, into: person, as_of: meta.received }} }}\ncollections:\n  work:\n    key: id\n    fields:\n      \
+             id: text\n      name: text\n      names: [text]\n      sides: [text]\n      from: timestamp\n      to: timestamp\n      spots: {{ type: [{{ at: text, of: text }}], index: {{ of: equal }} }}\n{fields}    \
+             links: {{ authors: {{ to: person, {link} }} }}\n  person:\n    key: id\n    fields: {{ id: text, name: text, born: integer, aliases: [text], from: timestamp, to: timestamp }}\n"
+        )
+    };
+    for (link, many) in [
+        ("same: { names: name }", true),
+        ("same: { names: aliases }", true),
+        ("same: { name: aliases }", false),
+        ("same: { name: name }", false),
+        ("same: { spots.of: name }", true),
+        ("same: { names: name }, overlap: { mine: [from, to], theirs: [from, to] }", false),
+        ("key: names", true),
+        ("key: \"{name}:{names}\"", true),
+        ("key: \"{spots.of}\"", true),
+        ("key: name", false),
+    ] {
+        let found = parse(&with("", link)).unwrap_or_else(|problems| panic!("{link}: {problems:?}"));
+        let field = &found.collections[0].fields[found.links[0].field];
+        assert_eq!((found.links[0].many, field.ty.is_list()), (many, many), "{link}");
+    }
+    for (fields, link, expected) in [
+        ("", "key: \"{names}:{sides}\"", "a key has the elements of one list, `names` and `sides` are two"),
+        ("", "key: \"{spots}\"", "`spots` has structs; a link speaks of one of their members: `spots.at`"),
+        ("", "key: \"{spots.at}\"", "a link by `spots.at` needs an index on that member: `index: { at: equal }`"),
+        ("", "same: { spots.at: name }", "a link by `spots.at` needs an index on that member"),
+        ("      born: { type: integer, derive: authors.born }\n", "key: names", "`authors.born` is a list: `type: [integer]`"),
+        ("      keys: { type: text, derive: authors.key }\n", "key: names", "`authors.key` is a list: `type: [text]`"),
+        ("      all: { type: text, derive: authors }\n", "key: names", "`authors.exists`"),
+    ] {
+        let found = errors(&with(fields, link));
+        assert!(found.contains(expected), "{found}");
+    }
+    assert!(
+        parse(&with(
+            "      known: { type: boolean, derive: authors.exists }\n      first: { type: integer, derive: min(authors.born) }\n",
+            "key: names"
+        ))
+        .is_ok()
+    );
+}
+
+/// Whatever is settled by other rules from now on is settled again, in stores made before.
+#[test]
+fn rules_that_change_are_told_from_those_that_stay() {
+    let with = |person: &str, work: &str| {
+        let text = format!(
+            "catalogue: a\nsources: {{ s: {{ format: json, into: work, as_of: meta.received }}, p: {{ format: json, into: person, as_of: meta.received }} }}\ncollections:\n  work:\n    key: id\n    \
+             fields: {{ id: text, name: text, names: [text] }}\n    links: {{ authors: {{ to: person, {work} }} }}\n  person:\n    key: id\n    fields: {{ id: text{person} }}\n"
+        );
+        let found = parse(&text).unwrap_or_else(|problems| panic!("{problems:?}"));
+        (found.settling, found.hash)
+    };
+    let rolled = |what: &str| format!(", works: {{ type: integer, rollup: {{ over: work.authors, {what} }} }}");
+    let plain = with("", "key: name");
+    assert_eq!(with(", more: text", "key: name").0, plain.0, "a field of documents");
+    for (person, work) in [("", "key: names"), (&*rolled("count: true"), "key: name"), (&rolled("where: \"name == 'x'\", count: true"), "key: name")]
+    {
+        assert_ne!(with(person, work).0, plain.0, "{person} {work}");
+    }
+    assert_ne!(with(&rolled("count: true"), "key: name").0, with(&rolled("where: \"name == 'x'\", count: true"), "key: name").0);
+}
+
 #[test]
 fn cel_is_cel() {
     let text = "catalogue: a\ncollections: { x: { key: k, fields: { k: text, a: { type: text, derive: \"k ?? 'x'\" } } } }";

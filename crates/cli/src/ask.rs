@@ -77,7 +77,9 @@ fn explain_table(explained: &Json) {
             Some(derived) => {
                 let failed = field.get("failed").map(|reason| format!(" (failed: {})", text(reason))).unwrap_or_default();
                 let stale = if field["stale"] == Json::Bool(true) { " (stale)" } else { "" };
-                ("derived".to_owned(), format!("{}{failed}{stale}", text(derived)))
+                let planned = field.get("planned").map(|keys| format!(" (no such record yet: {})", text(keys))).unwrap_or_default();
+                let most = field.get("most").map(|most| format!(" ({} at most, there may be more)", text(most))).unwrap_or_default();
+                ("derived".to_owned(), format!("{}{failed}{stale}{planned}{most}", text(derived)))
             }
             None => (text(&field["from"]), format!("{}{conflict}", text(&field["rule"]))),
         };
@@ -90,6 +92,9 @@ fn explain_table(explained: &Json) {
         rows.push(vec![name, text(&state["value"]), text(&state["from"]), "state".to_owned()]);
     }
     say!("{}", table(&["field", "value", "from", "rule"], &rows, &[]));
+    for reason in explained["left_out"].as_array().into_iter().flatten() {
+        say!("\n{}", text(reason));
+    }
     say!("");
     let contributions: Vec<Vec<String>> = explained["contributions"]
         .as_array()

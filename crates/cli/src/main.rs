@@ -85,7 +85,9 @@ fn run(arguments: &Arguments) -> Outcome {
         Command::Settle { json } => settle::settle(&place, *json),
         Command::Schema => definition::schema(),
         Command::Prepare => {
-            place.store(&place.catalogue()?, true)?;
+            let catalogue = place.catalogue()?;
+            let store = place.store(&catalogue, true)?;
+            settle::bring_up(&catalogue, &*store)?;
             say!("the store is ready");
             Ok(0)
         }

@@ -26,6 +26,22 @@ pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<Passed, Fa
     Ok(settle::drain(store, &pass, &AtomicBool::new(false))?)
 }
 
+/// Settles everything again if the store was settled by other rules.
+pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Failure> {
+    let rules = Arc::new(Rules::new(catalogue));
+    if !rules.any() {
+        return Ok(());
+    }
+    let marked = settle::bring_up(store, &rules, &|_| ())?;
+    if marked > 0 {
+        eprintln!("note: links or rules about them have changed, so what follows from {} is settled again", count(marked, "record"));
+        let pass: Arc<dyn Pass> = rules;
+        let passed = settle::drain(store, &pass, &AtomicBool::new(false))?;
+        eprintln!("note: {} changed", count(passed.rows, "record"));
+    }
+    Ok(())
+}
+
 pub fn settle(place: &Place, as_json: bool) -> Outcome {
     let (catalogue, store) = place.open_existing()?;
     let began = Instant::now();

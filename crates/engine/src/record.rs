@@ -1,14 +1,15 @@
 //! Questions about one record: its values, and why they are what they are.
 
+use crate::settle::left_out;
 use crate::{EngineError, Result};
 use serde_json::{Map, Value as Json, json};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
-use stook_catalogue::links::Derivation;
+use stook_catalogue::links::{Derivation, Link, MOST_TARGETS};
 use stook_catalogue::record::{Contribution, Said, UNKNOWN_TIME, unpack};
 use stook_catalogue::survivorship::{Consolidator, Golden};
-use stook_catalogue::value::show_timestamp;
+use stook_catalogue::value::{Value, show_timestamp};
 use stook_store::{Detail, Store, StoredRecord, Tenant};
 
 /// A record with its contributions.
@@ -120,6 +121,17 @@ impl WholeRecord<'_> {
                 entry.insert("failed".into(), json!(reason));
             }
             entry.insert("value".into(), value.to_json(field.golden_type()));
+            if let Some(Derivation::Key(link, ..) | Derivation::Found(link)) = &field.derive
+                && let Some(link) = catalogue.links.get(*link)
+            {
+                let planned = planned(store, tenant, link, &self.stored.golden)?;
+                if !planned.is_empty() {
+                    entry.insert("planned".into(), json!(planned));
+                }
+                if link.many && value.elements().len() >= MOST_TARGETS {
+                    entry.insert("most".into(), json!(MOST_TARGETS));
+                }
+            }
             match &field.derive {
                 Some(derive) => {
                     entry.insert("derived".into(), json!(describe(catalogue, derive)));
@@ -188,12 +200,27 @@ impl WholeRecord<'_> {
         whole.insert("changed".into(), json!(show_timestamp(self.stored.version.revision)));
         whole.insert("created_by_job".into(), json!(self.stored.created_job));
         whole.insert("fields".into(), Json::Object(fields));
+        let left_out = catalogue.collection(&self.collection.name).map(|(own, _)| left_out(catalogue, own, &self.stored.golden)).unwrap_or_default();
+        if !left_out.is_empty() {
+            whole.insert("left_out".into(), json!(left_out));
+        }
         if !state.is_empty() {
             whole.insert("state".into(), Json::Object(state));
         }
         whole.insert("contributions".into(), Json::Array(contributions));
         Ok(Json::Object(whole))
     }
+}
+
+/// Keys of targets that are known before their records.
+fn planned(store: &dyn Store, tenant: &Tenant, link: &Link, values: &[Value]) -> Result<Vec<String>> {
+    let keys: Vec<Key> = link.leads_to(values).filter_map(|key| Key::new(key.clone()).ok()).collect();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = store.read(tenant, link.to, &keys, Detail::Head)?;
+    let missing = keys.iter().zip(found).filter(|(_, record)| record.as_ref().is_none_or(|record| !record.alive));
+    Ok(missing.map(|(key, _)| key.to_string()).collect())
 }
 
 fn show_as_of(as_of: i64) -> Json {
@@ -205,6 +232,7 @@ fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
     match derive {
         Derivation::Own(expression) | Derivation::Through(expression) => expression.source().to_owned(),
         Derivation::Key(link, ..) | Derivation::Found(link) => match catalogue.links.get(*link) {
+            Some(link) if link.many => format!("all linked records of {}", catalogue.collections[link.to].name),
             Some(link) => format!("the linked {}", catalogue.collections[link.to].name),
             None => "linked".into(),
         },

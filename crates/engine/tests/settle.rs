@@ -79,7 +79,8 @@ collections:
       length: { type: duration, derive: \"to - from\" }
       mode: { type: text, derive: \"coalesce(own_mode, found.mode)\", index: equal }
       weight: { type: integer, derive: \"box.number\" }
-      colour: { type: text, derive: \"bag.colour + '/' + string(coalesce(weight, 0))\" }
+      colour: { type: [text], derive: bag.colour }
+      shade: { type: text, derive: \"colour == null ? null : string(size(colour)) + '/' + string(coalesce(weight, 0))\" }
     links:
       found:
         to: plan
@@ -308,9 +309,13 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
         {
             item["found"] = plan.into();
         }
-        let bag = bags.iter().find(|(_, bag)| words(bag, "labels").iter().any(|label| words(item, "words").contains(label)));
-        if let Some((key, _)) = bag {
-            item["bag"] = key.clone().into();
+        let own: Vec<&String> = bags
+            .iter()
+            .filter(|(_, bag)| words(bag, "labels").iter().any(|label| words(item, "words").contains(label)))
+            .map(|(key, _)| key)
+            .collect();
+        if !own.is_empty() {
+            item["bag"] = json!(own);
         }
         let box_id = text(item, "box_id").to_owned();
         if !box_id.is_empty() {
@@ -329,8 +334,9 @@ fn expected(steps: &[Step]) -> BTreeMap<String, Records> {
         if let Some(record) = boxes.get(text(item, "box_id")) {
             item["weight"] = record["number"].clone();
         }
-        if let Some(bag) = bags.get(text(item, "bag")) {
-            item["colour"] = format!("{}/{}", text(bag, "colour"), number(item, "weight")).into();
+        let colours: Vec<&str> = words(item, "bag").iter().filter_map(|bag| Some(text(bags.get(*bag)?, "colour"))).collect();
+        if !colours.is_empty() {
+            (item["colour"], item["shade"]) = (json!(colours), format!("{}/{}", colours.len(), number(item, "weight")).into());
         }
     }
     let (mut local, mut sum, mut kinds, mut status) = (Records::new(), Records::new(), Records::new(), Records::new());

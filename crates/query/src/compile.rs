@@ -50,7 +50,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
     if let Some((_, problem)) = query.lookup.also.first() {
         return Err((**problem).clone());
     }
-    let mut resolver = Resolver { collection, each: None, now };
+    let mut resolver = Resolver { catalogue, collection, each: None, now };
     let mut plan = Plan::all(tenant.clone(), index);
     plan.columns.clear();
     let mut columns = Vec::new();
@@ -126,6 +126,7 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
 }
 
 struct Resolver<'c> {
+    catalogue: &'c Catalogue,
     collection: &'c Collection,
     /// The list of structs, by the field's index, that rows are of.
     each: Option<usize>,
@@ -172,6 +173,20 @@ impl<'c> Resolver<'c> {
         }
         if let Some((index, state)) = self.collection.state(name) {
             return Ok((Column::State(index), state.ty.clone()));
+        }
+        let links = || self.catalogue.links.iter().enumerate().filter(|(_, link)| self.catalogue.collections[link.from].name == self.collection.name);
+        if let Some(link) = name.strip_suffix(".exists")
+            && let Some((index, _)) = links().find(|(_, own)| own.name == link)
+        {
+            return Ok((Column::Linked(index), FieldType::Boolean));
+        }
+        if let Some((link, member)) = name.split_once('.')
+            && let Some((_, own)) = links().find(|(_, own)| own.name == link)
+        {
+            let (of, to) = (&self.collection.name, &self.catalogue.collections[own.to].name);
+            let problem = Diagnostic::new(path.span.clone(), format!("`{of}` has no field `{name}`: `{link}` is a link to `{to}`"));
+            let help = format!("a field with `derive: {name}` has it; `{link}.exists` asks whether there is such a record, `{link}=KEY` for one");
+            return Err(problem.help(if member == "key" { format!("`{link}` is the key itself") } else { help }));
         }
         let known = || {
             let fields = self.collection.fields.iter().map(|field| field.name.as_str());

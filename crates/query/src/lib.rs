@@ -10,7 +10,7 @@
 //! stage      = "grep" item { "," item } | "sort" path ["-"] { "," path ["-"] } | "unique" | "each" path | aggregate { "," aggregate }
 //! item       = path | condition
 //! aggregate  = ( "sum" | "count" | "min" | "max" | "avg" | "median" ) "(" path ")"
-//! path       = [ COLLECTION "." ] ( FIELD [ "." MEMBER ] | "key" | "tag" | "conflict" ) | COLLECTION       the collection's name stands for its key
+//! path       = [ COLLECTION "." ] ( FIELD [ "." MEMBER ] | LINK ".exists" | "key" | "tag" | "conflict" ) | COLLECTION       the collection's name stands for its key
 //! list       = "[" value { "," value } "]"
 //! value      = bare | "text in double quotes" | 'text in single quotes'
 //! ```
@@ -30,6 +30,7 @@
 //! * A member of a list of structs is a list: `replica.site=T1_* replica.size>5` holds where any replica is at such a site and any has such a
 //!   size. Behind `each replica` there is a row for each replica, and conditions, order and aggregates are about that one. Of ranges, one
 //!   number in them decides, and `count` counts numbers.
+//! * `planned.exists` of a link is true where all records exist whose keys it has, false where one does not, and absent where it has none.
 //! * `tag` is the list of the names of a record's tags. A tag that is a query stands for its conditions; it is asked for with `=`.
 //! * Text of a `fold` field is compared and sorted in its folded form, and so are the values and patterns it is compared with;
 //!   a blank beside `*` stays a blank. `unique`, `min` and `max` take texts as they are written.

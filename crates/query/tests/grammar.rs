@@ -1610,3 +1610,45 @@ proptest! {
         survives(&definition(FILES), &text)?;
     }
 }
+
+const LINKED: &str = "
+catalogue: grammar
+collections:
+  work:
+    key: id
+    fields: { id: text, names: [text] }
+    links: { authors: { to: person, key: names } }
+  person:
+    key: id
+    fields: { id: text, born: integer }
+";
+
+#[test]
+fn whether_linked_records_are_there_is_a_condition_a_column_and_an_order() {
+    let catalogue = definition(LINKED);
+    let found = compiled(&catalogue, "work authors.exists=false | grep authors, authors.exists | sort authors.exists-");
+    let test = Test::Equal(Value::Bool(false));
+    assert_eq!(found.plan.conditions, [Condition { column: Column::Linked(0), test }]);
+    assert_eq!(found.plan.columns[1], Column::Linked(0));
+    assert_eq!((found.plan.sort[0].column, &found.headings[1].ty), (Column::Linked(0), &FieldType::Boolean));
+    assert_eq!(found.headings[1].name, "authors.exists");
+    // any of several
+    let found = compiled(&catalogue, "work authors=p1");
+    let column = Column::Field(catalogue.links[0].field);
+    assert_eq!(found.plan.conditions, [Condition { column, test: Test::Equal(Value::text("p1")) }]);
+}
+
+#[test]
+fn what_linked_records_have_is_asked_for_by_a_field() {
+    for (query, help) in [
+        (
+            "work authors.born=1900",
+            "a field with `derive: authors.born` has it; `authors.exists` asks whether there is such a record, `authors=KEY` for one",
+        ),
+        ("work | grep authors.key", "`authors` is the key itself"),
+    ] {
+        let problem = try_compile(&definition(LINKED), query).err().unwrap_or_else(|| panic!("accepted: {query}"));
+        let shown = render("query", query, &[problem], false);
+        assert!(shown.contains("`authors` is a link to `person`") && shown.contains(help), "{shown}");
+    }
+}

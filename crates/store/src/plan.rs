@@ -1,8 +1,9 @@
 //! What can be asked of a store: conditions, order, page, columns, aggregates.
 
 use crate::{Result, Store, StoreError, Tenant};
-use stook_catalogue::definition::{Collection, Field};
+use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::key::Key;
+use stook_catalogue::links::Link;
 use stook_catalogue::value::{FieldType, Member, Value};
 
 /// A question about the records of one collection.
@@ -65,6 +66,8 @@ pub enum Column {
     Conflict,
     /// The names of the tags it was given; those of queries are not among them.
     Tag,
+    /// Whether all records exist that a link of it leads to, by the link's index in the definition; nothing where it leads nowhere.
+    Linked(usize),
 }
 
 /// A condition on one column. On a list it holds when it holds for any element.
@@ -180,6 +183,12 @@ impl Function {
     pub fn name(self) -> &'static str {
         FUNCTIONS.iter().find(|(known, _)| *known == self).map_or("?", |(_, name)| name)
     }
+}
+
+/// The link of a collection with this index, if it is one of its own.
+pub(crate) fn link_of<'c>(catalogue: &'c Catalogue, collection: &Collection, index: usize) -> Result<&'c Link> {
+    let own = catalogue.links.get(index).filter(|link| catalogue.collections[link.from].name == collection.name);
+    own.ok_or_else(|| StoreError::Wrong("there is no such link".into()))
 }
 
 /// The list of structs that rows are of: [`Plan::each`].

@@ -48,12 +48,37 @@ pub struct FieldShape {
     /// Index of a link's children.
     #[serde(default)]
     pub linked: bool,
+    /// Whether values are settled, all of them again where the rules change.
+    #[serde(default)]
+    pub settled: bool,
 }
 
 impl FieldShape {
     /// Its indexes.
     pub fn index(&self) -> Index {
         Index { ordered: self.ordered, contains: self.contains, linked: self.linked }
+    }
+
+    /// Whether values are lists.
+    pub fn is_list(&self) -> bool {
+        self.ty.starts_with('[')
+    }
+
+    /// Whether no contributor has ever given a value: the rule ends in how it is derived, and whether contributors are compared.
+    fn is_derived(&self) -> bool {
+        let rule = self.rule.trim_end_matches(" false").trim_end_matches(" true");
+        !rule.is_empty() && !rule.ends_with(" None")
+    }
+
+    /// Whether a field of this shape becomes one of another, whose values are settled again and were never contributed.
+    fn becomes(&self, wanted: &Self) -> bool {
+        self.is_derived() && wanted.settled
+    }
+
+    /// Whether its values must become lists, or stop being some.
+    pub fn is_reshaped(&self, wanted: &Self) -> bool {
+        let keys = ["text", "[text]"];
+        self.ty != wanted.ty && self.becomes(wanted) && keys.contains(&&*self.ty) && keys.contains(&&*wanted.ty)
     }
 }
 
@@ -87,6 +112,7 @@ impl Shape {
                     ordered: field.index.ordered,
                     contains: field.index.contains,
                     linked: field.index.linked,
+                    settled: field.is_settled() || field.is_link(),
                 };
                 (field.name.clone(), shape)
             });
@@ -141,10 +167,10 @@ impl Shape {
                         reasons.push(format!("{kind} `{name}.{field}` is not in the definition any more"));
                         continue;
                     };
-                    if old.ty != new.ty {
+                    if old.ty != new.ty && !old.is_reshaped(new) {
                         reasons.push(format!("{kind} `{name}.{field}` was of type {} and is now {}", old.ty, new.ty));
                     }
-                    if old.rule != new.rule {
+                    if old.rule != new.rule && !old.becomes(new) {
                         reasons.push(format!("how `{name}.{field}` gets its golden value changed"));
                     }
                     if old.fold != new.fold {
@@ -158,6 +184,12 @@ impl Shape {
         }
         reasons
     }
+}
+
+/// Says that a link leads to several records from now on, or to one.
+pub(crate) fn report_reshaped(changes: &mut Vec<String>, collection: &str, field: &str, is_list: bool) {
+    let what = if is_list { "a list of keys" } else { "one key" };
+    changes.push(format!("`{collection}.{field}` is {what} now, and is settled again"));
 }
 
 /// Says what happened to the index of a field that was there before.

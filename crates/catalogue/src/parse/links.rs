@@ -63,7 +63,11 @@ impl Reader<'_> {
         }
         for link in links.iter().filter(|link| link.is_only_read()) {
             let index = &mut collections[link.from].fields[link.field].index;
-            index.linked = !index.ordered;
+            match link.many {
+                // the index of elements answers questions, too
+                true => index.ordered = true,
+                false => index.linked = !index.ordered,
+            }
         }
         for link in &mut links {
             // another meaning is another link: what was built with the old one is not read any more
@@ -85,7 +89,7 @@ impl Reader<'_> {
         let group = node.get("group").and_then(|node| self.cel(node, &own));
         let span = node.get("span").and_then(|node| self.span(node, &collections[from]));
         let rule = match (node.get("key"), node.get("same")) {
-            (Some(key), None) => LinkRule::Key(self.link_key(key, &own)?),
+            (Some(key), None) => LinkRule::Key(self.link_key(key, &collections[from], &own)?),
             (None, Some(same)) => {
                 let fields = self.same(same, &collections[from], &collections[to])?;
                 let overlap = match node.get("overlap") {
@@ -107,15 +111,25 @@ impl Reader<'_> {
             self.problem(name_node, "`create` goes with `key`, and with a collection whose key is a field");
         }
         let id = id_of(&format!("{}.{name}", collections[from].name));
+        let many = match &rule {
+            LinkRule::Key(key) => listed(&collections[from], key).is_some(),
+            LinkRule::Same { overlap: Some(_), .. } => false,
+            LinkRule::Same { fields, .. } => fields.iter().any(|(own, _)| collections[from].fields[*own].golden_type().is_list()),
+        };
+        if many {
+            let ty = FieldType::List(Box::new(FieldType::Text));
+            collections[from].fields[field].index = self.index(node.get("index"), &ty);
+            collections[from].fields[field].ty = ty;
+        }
         collections[from].fields[field].derive = Some(match &rule {
             LinkRule::Key(key) => Derivation::Key(usize::MAX, when.clone(), key.clone()),
             LinkRule::Same { .. } => Derivation::Found(usize::MAX),
         });
-        let (conditions, told, reads) = (Vec::new(), Vec::new(), Vec::new());
-        Some(Link { name: name.to_owned(), id, from, to, field, when, rule, create, group, span, conditions, told, reads })
+        let (conditions, told, reads, asks) = (Vec::new(), Vec::new(), Vec::new(), false);
+        Some(Link { name: name.to_owned(), id, from, to, field, many, when, rule, create, group, span, conditions, told, reads, asks })
     }
 
-    fn link_key(&mut self, node: &Node, own: &[&str]) -> Option<Template> {
+    fn link_key(&mut self, node: &Node, collection: &Collection, own: &[&str]) -> Option<Template> {
         let text = self.text_of(node, "a key")?.to_owned();
         let braced = if text.contains('{') { text.clone() } else { format!("{{{text}}}") };
         match Template::parse(&braced) {
@@ -124,12 +138,36 @@ impl Reader<'_> {
                     let at = text.find(name).unwrap_or(0);
                     self.problems.push(crate::diagnostic::Diagnostic::new(self.inside(node, at), format!("there is no field `{name}`")));
                 }
+                let mut lists: Vec<&str> = template.names().filter(|name| own.contains(name)).collect();
+                lists.retain(|name| collection.field(name).is_some_and(|(_, field)| field.golden_type().is_list()));
+                lists.dedup();
+                for name in &lists {
+                    self.is_looked_into(node, collection, name);
+                }
+                if let [first, second, ..] = lists.as_slice() {
+                    let message = format!("a key has the elements of one list, `{first}` and `{second}` are two");
+                    self.problem(node, message);
+                }
                 Some(template)
             }
             Err((at, message)) => {
                 self.problems.push(crate::diagnostic::Diagnostic::new(self.inside(node, at), message));
                 None
             }
+        }
+    }
+
+    /// The elements of a list that a link speaks of must be known: those of structs are where an index asks for them.
+    fn is_looked_into(&mut self, node: &Node, collection: &Collection, name: &str) {
+        let Some((_, field)) = collection.field(name) else { return };
+        if !field.golden_type().members().is_empty() {
+            let member = &field.golden_type().members()[0].name;
+            self.problem(node, format!("`{name}` has structs; a link speaks of one of their members: `{name}.{member}`"));
+        } else if field.is_member() && !field.index.ordered {
+            self.problem(
+                node,
+                format!("a link by `{name}` needs an index on that member: `index: {{ {}: equal }}`", name.rsplit('.').next().unwrap_or(name)),
+            );
         }
     }
 
@@ -175,6 +213,8 @@ impl Reader<'_> {
             Kind::Scalar { .. } => fields.push((self.field_of(node, mine)?, self.field_of(node, theirs)?)),
         }
         for (own, other) in &fields {
+            self.is_looked_into(node, mine, &mine.fields[*own].name);
+            self.is_looked_into(node, theirs, &theirs.fields[*other].name);
             let (own, other) = (&mine.fields[*own], &theirs.fields[*other]);
             if own.ty.element() != other.ty.element() || own.ty.element() == &FieldType::Json {
                 self.problem(node, format!("`{}` is {} and `{}` is {}: they are never equal", own.name, own.ty, other.name, other.ty));
@@ -318,12 +358,23 @@ impl Reader<'_> {
                     let target = &collections[link.to];
                     let members: Vec<&str> = members_of(expression, variable).map(|member| member.name.as_str()).collect();
                     if members.is_empty() {
-                        self.problem(derive, format!("`{variable}` is a linked record: write `{variable}.key` or `{variable}.FIELD`"));
+                        self.problem(
+                            derive,
+                            format!("`{variable}` is a linked record: write `{variable}.key`, `{variable}.exists` or `{variable}.FIELD`"),
+                        );
+                    }
+                    let is_whole = |member: &&str| expression.source().trim() == format!("{variable}.{member}");
+                    if let Some(member) = members.iter().copied().find(|member| link.many && is_whole(member) && !field.ty.is_list())
+                        && (member != "exists" || target.field(member).is_some())
+                    {
+                        let ty = target.field(member).map_or(&FieldType::Text, |(_, field)| field.golden_type().element());
+                        self.problem(derive, format!("`{variable}` leads to several records, so `{variable}.{member}` is a list: `type: [{ty}]`"));
                     }
                     for member in members {
                         match target.field(member) {
                             Some((read, _)) if !link.reads.contains(&read) => link.reads.push(read),
                             Some(_) => {}
+                            None if member == "exists" => link.asks = true,
                             None if member == "key" => {}
                             None => {
                                 let at = derive.text().and_then(|text| text.find(member)).unwrap_or(0);
@@ -563,7 +614,8 @@ impl Link {
         };
         let span = self.span.map(|(start, stop)| (name(self.from, start), name(self.from, stop)));
         let text = |expression: &Option<Expression>| expression.as_ref().map(|expression| expression.source().to_owned());
-        format!("{} {rule} {:?} {:?} {span:?} {}", collections[self.to].name, text(&self.when), text(&self.group), self.create)
+        let many = if self.many { " many" } else { "" };
+        format!("{} {rule} {:?} {:?} {span:?} {}{many}", collections[self.to].name, text(&self.when), text(&self.group), self.create)
     }
 }
 

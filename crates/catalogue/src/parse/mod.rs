@@ -13,7 +13,7 @@ use crate::definition::*;
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::expr::{Entry, Expression, Table, Tables};
 use crate::key::Template;
-use crate::links::{Derivation, id_of};
+use crate::links::{Derivation, Link, id_of};
 use crate::path::{Path, PathLanguage};
 use crate::value::{FieldType, Member, TYPE_NAMES, Value, from_text};
 use crate::words::{self, Word};
@@ -419,8 +419,10 @@ impl<'t> Reader<'t> {
             serve.get("error").and_then(|node| self.text_of(node, "the member of errors")).map(str::to_owned)
         });
         let routes = if self.problems.is_empty() { self.routes(root.get("routes"), &collections) } else { Vec::new() };
-        let hash = blake3::hash(canonical(root, &[]).as_bytes()).to_hex().to_string();
-        let settling = blake3::hash(settling_text(root, &collection_nodes).as_bytes()).to_hex().to_string();
+        // links of lists lead to one record once: stores are prepared again for those
+        let lists = if links.iter().any(|link| link.many) { "\nlinks of lists" } else { "" };
+        let hash = blake3::hash((canonical(root, &[]) + lists).as_bytes()).to_hex().to_string();
+        let settling = blake3::hash(settling_text(root, &collection_nodes, &links, &collections).as_bytes()).to_hex().to_string();
         Some(Catalogue {
             name,
             hash,
@@ -1421,16 +1423,21 @@ fn placeholder(name: &str) -> Field {
 }
 
 /// Everything by which records are settled, as text.
-fn settling_text(root: &Node, collections: &[(&str, &Node, &Node)]) -> String {
+fn settling_text(root: &Node, nodes: &[(&str, &Node, &Node)], links: &[Link], collections: &[Collection]) -> String {
     let part = |node: Option<&Node>| node.map(|node| canonical(node, &[])).unwrap_or_default();
     let mut text = String::new();
-    for (name, _, node) in collections {
+    for (name, _, node) in nodes {
         let Some(Node { kind: Kind::Map(fields), .. }) = node.get("fields") else { continue };
         let derived = fields.iter().filter(|(_, field)| field.get("derive").is_some() || field.get("rollup").is_some());
         let derived: Vec<String> = derived.map(|(name, field)| format!("{} {}", part(Some(name)), part(Some(field)))).collect();
-        if node.get("links").is_some() || node.get("coverage").is_some() {
+        let is_rolled_up = fields.iter().any(|(_, field)| field.get("rollup").is_some());
+        if is_rolled_up || node.get("links").is_some() || node.get("coverage").is_some() {
             text.push_str(&format!("{name} {} {} {derived:?}\n", part(node.get("links")), part(node.get("coverage"))));
         }
+    }
+    // links of lists were settled otherwise once: what of them changes is settled again
+    for link in links.iter().filter(|link| link.speaks_of_lists(collections)) {
+        text.push_str(&format!("{} {} lists\n", collections[link.from].name, link.name));
     }
     if text.is_empty() { text } else { text + &part(root.get("lookups")) }
 }

@@ -5,7 +5,7 @@ use super::map::{Envelope, Mapper};
 use super::read;
 use crate::import::UPLOADED;
 use crate::settle::snapshot::{self, Ledger, Part};
-use crate::settle::{AtOnce, By, Changed, Followed, Rules, at_once};
+use crate::settle::{AtOnce, By, Changed, Followed, Rules, at_once, left_out};
 use crate::tags::{Changing, Tagger};
 use crate::{EngineError, Result, split};
 use bytes::Bytes;
@@ -547,6 +547,14 @@ impl MappedChunk {
                     let (document, file, key, reason) = (own.document, self.file, Some(key.to_string()), reason.clone());
                     troubles.push(Trouble { document, file, record, offset, key, failed: true, reason });
                 }
+            }
+            // what a record's links leave out, it leaves out of all that was said of it: the last one is told
+            let values = decision.after.as_deref().unwrap_or_default();
+            let left_out = if values.is_empty() { Vec::new() } else { left_out(&self.context.rules.catalogue, *collection, values) };
+            if let Some(document) = statements.last().map(|own| own.document) {
+                let ((record, offset), key) = (place(document), Some(key.to_string()));
+                let trouble = |reason| Trouble { document, file: self.file, record, offset, key: key.clone(), failed: false, reason };
+                troubles.extend(left_out.into_iter().map(trouble));
             }
             for (document, from, to) in &decision.corrections {
                 counts.add(*from, -1);

@@ -2,14 +2,14 @@
 
 use super::edges::{interval, tuples};
 use super::fan::{candidates, merge};
-use super::{By, Jobs, Rules, Work, key_in};
+use super::{By, Jobs, Rules, Work, keys_of};
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Collection, Field};
-use stook_catalogue::expr::{Evaluator, from_cel, text_to_cel, to_cel};
+use stook_catalogue::expr::{Evaluator, Expression, from_cel, to_cel};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, members_of};
+use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, in_order, keyed, members_of};
 use stook_catalogue::plain::Lean;
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 use stook_store::{Detail, Edge, Inside, ReadRange, Reliance, Result, Store, StoredRecord, Tenant};
@@ -47,6 +47,17 @@ impl Work<'_> {
         let mut golden: Vec<Arc<[Value]>> = records.iter().map(|record| Arc::from(&*record.golden)).collect();
         let own = &self.rules.relations[collection];
         self.missing = false;
+        let definition = &self.rules.catalogue.collections[collection];
+        // documents have given these; a rule that has changed since gives others
+        for link in own.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
+            let LinkRule::Key(key) = &link.rule else { continue };
+            for values in &mut golden {
+                let found = keyed(self.evaluator, definition, link.when.as_ref(), key, values);
+                if values[link.field] != found {
+                    Arc::make_mut(values)[link.field] = found;
+                }
+            }
+        }
         for link in &own.finds {
             let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| desk.between(link, ranges, usize::MAX >> 1);
             find(self.rules, self.evaluator, *link, &mut golden, &mut between)?;
@@ -63,10 +74,10 @@ impl Work<'_> {
         let mut targets: HashMap<usize, HashMap<Key, Vec<Value>>> = HashMap::new();
         for index in &own.from {
             let link = &self.rules.catalogue.links[*index];
-            if link.reads.is_empty() {
+            if !link.is_read() {
                 continue;
             }
-            let keys: BTreeSet<Key> = golden.iter().filter_map(|values| key_in(&values[link.field])).collect();
+            let keys: BTreeSet<Key> = golden.iter().flat_map(|values| keys_of(link, values)).collect();
             let keys: Vec<Key> = keys.into_iter().collect();
             let records = if keys.is_empty() { Vec::new() } else { desk.read(link.to, &keys)? };
             self.missing |= records.iter().any(|record| record.as_ref().is_none_or(|record| !record.alive));
@@ -92,23 +103,23 @@ fn read_through<'t>(
     let definition = &rules.catalogue.collections[collection];
     let of = |index: &usize| {
         let link = &rules.catalogue.links[*index];
-        (link, key_in(&values[link.field]).and_then(|key| target(*index, &key)))
+        let keys = if link.is_read() { keys_of(link, values) } else { Vec::new() };
+        let targets = keys.iter().map(|key| target(*index, key)).collect();
+        Linked { link, of: &rules.catalogue.collections[link.to], key: values[link.field].clone(), targets }
     };
-    let linked: Vec<(&Link, Option<&[Value]>)> = own.from.iter().map(of).collect();
+    let linked: Vec<Linked<'_>> = own.from.iter().map(of).collect();
     for field in &own.through {
         let Field { derive: Some(Derivation::Through(expression)), ty, .. } = &definition.fields[*field] else { continue };
+        let read: Vec<(&Linked<'_>, Vec<Read<'_>>)> = linked.iter().map(|own| (own, own.read_by(expression))).collect();
         let value = {
             let values = &*values;
-            let linked_by = |name: &str| {
-                let (link, target) = linked.iter().find(|(link, _)| link.name == name)?;
-                Some((&rules.catalogue.collections[link.to], &values[link.field], *target))
-            };
+            let linked_by = |name: &str| read.iter().find(|(own, _)| own.link.name == name);
             let plain = evaluator.lean(expression, &mut |name, member| match (member, linked_by(name)) {
-                (Some(member), Some((of, key, target))) => match (of.field(member), target) {
-                    (None, _) => Some(Lean::of(key, &FieldType::Text)),
-                    (Some((index, field)), Some(target)) => Some(Lean::of(&target[index], field.golden_type())),
-                    (Some(_), None) => Some(Lean::Null),
-                },
+                (Some(member), Some((own, members))) => {
+                    let (name, made) = members.iter().find(|(name, _)| *name == member)?;
+                    let (value, ty) = own.member(name, made.as_ref());
+                    Some(Lean::of(value, ty))
+                }
                 (None, None) => definition.field(name).map(|(index, field)| Lean::of(&values[index], field.golden_type())),
                 _ => None,
             });
@@ -116,8 +127,12 @@ fn read_through<'t>(
                 Some(value) => value,
                 None => {
                     let found = evaluator.evaluate(expression, |name| match linked_by(name) {
-                        Some((of, key, target)) => {
-                            members(of, key.as_text(), target, members_of(expression, name).map(|member| member.name.as_str()))
+                        Some((own, members)) => {
+                            let member = |(name, made): &Read<'_>| {
+                                let (value, ty) = own.member(name, made.as_ref());
+                                (CelKey::String(Arc::new((*name).to_owned())), to_cel(value, ty))
+                            };
+                            cel::Value::Map(CelMap { map: Arc::new(members.iter().map(member).collect()) })
                         }
                         None => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type())),
                     });
@@ -126,6 +141,58 @@ fn read_through<'t>(
             }
         };
         values[*field] = value;
+    }
+}
+
+/// A link of a record, with what there is of its targets.
+struct Linked<'t> {
+    link: &'t Link,
+    of: &'t Collection,
+    /// The key of its target, or the keys of all.
+    key: Value,
+    /// Their values, in the order of their keys; nothing of those that do not exist.
+    targets: Vec<Option<&'t [Value]>>,
+}
+
+/// Most values that are read of several targets by one name: of lists there may be many.
+const MOST_VALUES: usize = 100_000;
+
+/// A name by which an expression reads a link, and what is made of the targets for it.
+type Read<'e> = (&'e str, Option<(Value, FieldType)>);
+
+impl Linked<'_> {
+    fn read_by<'l>(&'l self, expression: &'l Expression) -> Vec<Read<'l>> {
+        members_of(expression, &self.link.name).map(|member| (member.name.as_str(), self.made(&member.name))).collect()
+    }
+
+    /// What is read of it by this name, where that is no value of one record: whether all targets exist; the values of several, one
+    /// after the other.
+    fn made(&self, name: &str) -> Option<(Value, FieldType)> {
+        match self.of.field(name) {
+            None if name == "exists" => {
+                let all = self.targets.iter().all(Option::is_some);
+                Some((if self.targets.is_empty() { Value::Null } else { Value::Bool(all) }, FieldType::Boolean))
+            }
+            None if self.link.many => Some((self.key.clone(), FieldType::List(Box::new(FieldType::Text)))),
+            Some((index, field)) if self.link.many => {
+                let values = self.targets.iter().flatten().flat_map(|target| target[index].elements());
+                let values: Vec<Value> = values.filter(|value| !value.is_null()).take(MOST_VALUES + 1).cloned().collect();
+                let has_none = values.is_empty() || values.len() > MOST_VALUES;
+                let ty = FieldType::List(Box::new(field.golden_type().element().clone()));
+                Some((if has_none { Value::Null } else { Value::List(values) }, ty))
+            }
+            _ => None,
+        }
+    }
+
+    /// What is read of it by this name, null where there is no record.
+    fn member<'l>(&'l self, name: &str, made: Option<&'l (Value, FieldType)>) -> (&'l Value, &'l FieldType) {
+        match (made, self.of.field(name), self.targets.first()) {
+            (Some((value, ty)), ..) => (value, ty),
+            (_, None, _) => (&self.key, &FieldType::Text),
+            (_, Some((index, field)), Some(Some(target))) => (&target[index], field.golden_type()),
+            (_, Some((_, field)), _) => (&Value::Null, field.golden_type()),
+        }
     }
 }
 
@@ -152,6 +219,11 @@ fn find(rules: &Rules, evaluator: &Evaluator, link: usize, golden: &mut [Arc<[Va
     let edges = if ranges.is_empty() { Vec::new() } else { between(link.targets(), &ranges)? };
     let candidates = candidates(&edges);
     for (values, sought) in golden.iter_mut().zip(&wanted) {
+        if link.many {
+            let near = sought.iter().flat_map(|sought| &sought.tuples).filter_map(|tuple| candidates.get(tuple.as_str()));
+            Arc::make_mut(values)[link.field] = in_order(near.flatten().map(|(.., key)| (*key).into()).collect());
+            continue;
+        }
         let best = sought.as_ref().and_then(|Sought { tuples, span }| {
             let near = tuples.iter().filter_map(|tuple| candidates.get(tuple.as_str()));
             near.filter_map(|own| nearest(own, overlap.as_ref(), *span)).min()
@@ -176,7 +248,7 @@ fn sought(rules: &Rules, evaluator: &Evaluator, link: &Link, values: &[Value]) -
     }
     let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
     let span = interval(overlap.as_ref(), |overlap| overlap.mine, values)?;
-    Some(Sought { tuples: tuples(child, &mine, values), span }).filter(|sought| !sought.tuples.is_empty())
+    Some(Sought { tuples: tuples(link, child, &mine, values), span }).filter(|sought| !sought.tuples.is_empty())
 }
 
 /// A record that needs no pass: its settled values, and what they follow from.
@@ -221,10 +293,10 @@ pub fn at_once<'t>(
         reliance.ranges.push(read);
     }
     let mut outside: HashMap<(usize, Key), Option<Vec<Value>>> = HashMap::new();
-    for link in own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| !link.reads.is_empty()) {
+    for link in own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read()) {
         let mut keys: BTreeSet<Key> = BTreeSet::new();
         for (values, waits) in golden.iter().zip(&mut waits) {
-            if let Some(key) = key_in(&values[link.field]).filter(|key| written(link.to, key).is_none()) {
+            for key in keys_of(link, values).into_iter().filter(|key| written(link.to, key).is_none()) {
                 *waits |= store.is_none();
                 keys.insert(key);
             }
@@ -243,8 +315,8 @@ pub fn at_once<'t>(
             settled.push(None);
             continue;
         }
-        let reads = own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| !link.reads.is_empty());
-        let targets = reads.filter_map(|link| Some((link.to, key_in(&values[link.field])?))).collect();
+        let reads = own.from.iter().map(|link| &rules.catalogue.links[*link]).filter(|link| link.is_read());
+        let targets = reads.flat_map(|link| keys_of(link, &values).into_iter().map(|key| (link.to, key))).collect();
         let target = |link: usize, key: &Key| {
             let to = rules.catalogue.links[link].to;
             match written(to, key) {
@@ -256,17 +328,6 @@ pub fn at_once<'t>(
         settled.push(Some(AtOnce { values, targets, ranges }));
     }
     Ok(settled)
-}
-
-/// A linked record as expressions see it: the members they read, null where there is no record.
-fn members<'m>(collection: &Collection, key: Option<&str>, values: Option<&[Value]>, members: impl Iterator<Item = &'m str>) -> cel::Value {
-    let member = |name: &str| match (collection.field(name), values) {
-        (None, _) => key.map_or(cel::Value::Null, text_to_cel),
-        (Some((index, field)), Some(values)) => to_cel(&values[index], field.golden_type()),
-        (Some(_), None) => cel::Value::Null,
-    };
-    let map: HashMap<CelKey, cel::Value> = members.map(|name| (CelKey::String(Arc::new(name.to_owned())), member(name))).collect();
-    cel::Value::Map(CelMap { map: Arc::new(map) })
 }
 
 /// The nearest of candidates to an interval, if any is near enough: its distance, start and key.

@@ -3,19 +3,17 @@
 use super::fan::Bounds;
 use super::measure::Child;
 use super::{CHILD, FOUND, PARENT, READ, Rules};
-use std::collections::{BTreeMap, BTreeSet};
-use stook_catalogue::definition::Collection;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::{Evaluator, Expression};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap};
+use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, listed};
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, Mark, Settling};
 
 /// Most rows for an interval that is longer than its link's `reach`.
 const MOST_STEPS: i64 = 1_000;
-/// Most combinations of the elements of lists that must be equal.
-const MOST_TUPLES: usize = 64;
 
 /// Who changed a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +121,8 @@ impl Followed {
             self.mark(own.depth << 2 | CHILD, own.id, key(), "", changed.job);
         }
         for link in own.to.iter().map(|link| &rules.catalogue.links[*link]) {
-            if link.reads.iter().any(|field| differs(*field)) {
+            let comes_or_goes = changed.before.is_some() != changed.after.is_some();
+            if link.reads.iter().any(|field| differs(*field)) || link.asks && comes_or_goes {
                 let stratum = rules.relations[link.from].depth << 2 | READ;
                 if changed.before.is_none() {
                     self.new.insert((stratum, link.id, key(), SmolStr::default(), changed.job));
@@ -192,17 +191,21 @@ impl Teller<'_> {
         let own = &self.rules.relations[self.collection];
         let child = self.key.shared();
         for link in own.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
-            if let Value::Text(target) = &values[link.field]
+            let mut targets = link.leads_to(values).peekable();
+            if targets.peek().is_some()
                 && let Some((group, start, payload)) = self.told(link, values)
             {
-                edges.insert(EdgeId { link: link.edges(), target: target.clone(), group, start, child: child.clone() }, payload);
+                for target in targets {
+                    let id = EdgeId { link: link.edges(), target: target.clone(), group: group.clone(), start, child: child.clone() };
+                    edges.insert(id, payload.clone());
+                }
             }
             let LinkRule::Same { fields, overlap } = &link.rule else { continue };
             if !self.holds(link.when.as_ref(), values) {
                 continue;
             }
             let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
-            for target in tuples(self.definition(), &mine, values) {
+            for target in tuples(link, self.definition(), &mine, values) {
                 for start in steps(overlap.as_ref(), |overlap| overlap.mine, values) {
                     let id = EdgeId { link: link.children(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
                     edges.insert(id, Vec::new());
@@ -213,7 +216,7 @@ impl Teller<'_> {
             let LinkRule::Same { fields, overlap } = &link.rule else { continue };
             let theirs: Vec<usize> = fields.iter().map(|(_, other)| *other).collect();
             let span = interval(overlap.as_ref(), |overlap| overlap.theirs, values);
-            for target in tuples(self.definition(), &theirs, values) {
+            for target in tuples(link, self.definition(), &theirs, values) {
                 for start in steps(overlap.as_ref(), |overlap| overlap.theirs, values) {
                     let id = EdgeId { link: link.targets(), target: target.clone(), group: SmolStr::default(), start, child: child.clone() };
                     let (from, to) = span.unwrap_or_default();
@@ -238,7 +241,7 @@ impl Teller<'_> {
             let holds = condition.source() == "true" || self.holds(Some(condition), values);
             conditions |= u64::from(holds) << bit;
         }
-        if conditions == 0 && !link.create && link.reads.is_empty() {
+        if conditions == 0 && !link.create && !link.is_read() {
             return None;
         }
         let group = link.group.as_ref().map(|group| self.text(group, values)).unwrap_or_default();
@@ -259,19 +262,19 @@ impl Teller<'_> {
     }
 }
 
-/// What must be equal, as texts: one for each combination of elements of lists; none where a value is missing.
-pub(super) fn tuples(collection: &Collection, fields: &[usize], values: &[Value]) -> Vec<SmolStr> {
+/// What must be equal, as texts: one for each combination of elements of lists, as many as there may be; none where a value is missing.
+pub(super) fn tuples(link: &Link, collection: &Collection, fields: &[usize], values: &[Value]) -> Vec<SmolStr> {
     if let [only] = fields
         && let Value::Text(text) = &values[*only]
     {
         return vec![text.clone()];
     }
+    let most = link.most_equal(collection, fields.iter().copied());
     let mut tuples: Vec<Vec<String>> = vec![Vec::new()];
     for field in fields {
-        let ty = collection.fields[*field].golden_type().element();
-        let elements: Vec<String> = values[*field].elements().iter().filter(|value| !value.is_null()).map(|value| value.show(ty)).collect();
-        tuples = tuples.iter().flat_map(|tuple| elements.iter().map(|element| [tuple.as_slice(), std::slice::from_ref(element)].concat())).collect();
-        tuples.truncate(MOST_TUPLES);
+        let elements = elements(collection, *field, values);
+        let longer = tuples.iter().flat_map(|tuple| elements.iter().map(|element| [tuple.as_slice(), std::slice::from_ref(element)].concat()));
+        tuples = longer.take(most).collect();
     }
     // one text is itself, several are JSON
     let text = |tuple: Vec<String>| match tuple.as_slice() {
@@ -279,6 +282,42 @@ pub(super) fn tuples(collection: &Collection, fields: &[usize], values: &[Value]
         several => serde_json::Value::from(several).to_string().into(),
     };
     tuples.into_iter().map(text).collect()
+}
+
+/// The elements of a field, or its value, as texts: each once.
+fn elements(collection: &Collection, field: usize, values: &[Value]) -> Vec<String> {
+    let ty = collection.fields[field].golden_type().element();
+    let mut seen = HashSet::new();
+    let elements = values[field].elements().iter().filter(|value| !value.is_null()).map(|value| value.show(ty));
+    elements.filter(|element| seen.insert(element.clone())).collect()
+}
+
+/// What links of a record leave out because there is more of it than they take, in sentences.
+pub(crate) fn left_out(catalogue: &Catalogue, collection: usize, values: &[Value]) -> Vec<String> {
+    let definition = &catalogue.collections[collection];
+    let mut left_out = Vec::new();
+    for link in &catalogue.links {
+        // of a link to its own collection both ends are here
+        for is_target in [false, true].into_iter().filter(|is_target| collection == if *is_target { link.to } else { link.from }) {
+            let fields: Vec<usize> = match &link.rule {
+                LinkRule::Same { fields, .. } => fields.iter().map(|(own, other)| if is_target { *other } else { *own }).collect(),
+                LinkRule::Key(key) if !is_target => listed(definition, key).into_iter().collect(),
+                LinkRule::Key(_) => continue,
+            };
+            let most = link.most_equal(definition, fields.iter().copied());
+            // lists that are short, which nearly all are, are not looked into
+            if fields.iter().map(|field| values[*field].elements().len()).fold(1, usize::saturating_mul) <= most {
+                continue;
+            }
+            let number = fields.iter().map(|field| elements(definition, *field, values).len()).fold(1, usize::saturating_mul);
+            if number > most {
+                let names: Vec<&str> = fields.iter().map(|field| definition.fields[*field].name.as_str()).collect();
+                let (of, names, rest) = (&catalogue.collections[link.from].name, names.join("`, `"), number - most);
+                left_out.push(format!("link `{of}.{}` takes {most} values of `{names}`, the other {rest} are left out", link.name));
+            }
+        }
+    }
+    left_out
 }
 
 /// A record's interval for an overlap; every time where there is none to compare, nothing where the record has none.

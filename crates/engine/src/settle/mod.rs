@@ -22,6 +22,7 @@ mod remake;
 pub mod snapshot;
 
 pub use child::{AtOnce, at_once};
+pub(crate) use edges::left_out;
 pub use edges::{By, Changed, Followed};
 pub use measured::{Measured, measured};
 pub(crate) use parent::carry_settled;
@@ -34,7 +35,7 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::{Evaluator, Expression};
 use stook_catalogue::key::Key;
-use stook_catalogue::links::{CoverageKind, Derivation, LinkRule, id_of};
+use stook_catalogue::links::{CoverageKind, Derivation, Link, LinkRule, id_of};
 use stook_catalogue::value::Value;
 use stook_store::queue::JobId;
 use stook_store::{
@@ -180,7 +181,7 @@ impl Rules {
     /// Whether records of a collection read those of another one.
     pub fn reads_of(&self, collection: usize, other: usize) -> bool {
         let mut links = self.relations[collection].from.iter().map(|link| &self.catalogue.links[*link]);
-        links.any(|link| link.to == other && !link.reads.is_empty())
+        links.any(|link| link.to == other && link.is_read())
     }
 
     /// Whether a record that changes stays settled as a child.
@@ -302,7 +303,11 @@ impl Work<'_> {
             let changed = Changed { collection, key: &stored.key, before: Some(&stored.golden), after: Some(&golden), job: *job, by };
             self.followed.follow(self.rules, self.evaluator, &changed);
         }
-        let change = Change::Settle(Box::new(content_of(stored, golden)));
+        // what a link by key gives stands among what documents say
+        let links = self.rules.relations[collection].from.iter().map(|link| &self.rules.catalogue.links[*link]);
+        let is_keyed = links.filter(|link| matches!(link.rule, LinkRule::Key(_))).any(|link| golden[link.field] != stored.golden[link.field]);
+        let content = Box::new(content_of(stored, golden));
+        let change = if is_keyed { Change::Put(content) } else { Change::Settle(content) };
         self.write(RecordWrite { collection, key: stored.key.clone(), expect: Some(stored.version), change }, jobs);
     }
 
@@ -354,12 +359,9 @@ pub(crate) fn number(payload: &[u8]) -> i64 {
     payload.try_into().map_or(0, i64::from_le_bytes)
 }
 
-/// The text of a value that is a key.
-fn key_in(value: &Value) -> Option<Key> {
-    match value {
-        Value::Text(text) => Key::new(text.clone()).ok(),
-        _ => None,
-    }
+/// The keys of a child's targets.
+fn keys_of(link: &Link, values: &[Value]) -> Vec<Key> {
+    link.leads_to(values).filter_map(|key| Key::new(key.clone()).ok()).collect()
 }
 
 /// Whether a coverage measures children of a link.

@@ -86,6 +86,8 @@ const UNDECIDED: &str = "undecided";
 /// When the store fails.
 pub fn check(store: &dyn Store, rules: &Arc<Rules>, stop: &AtomicBool, show: &dyn Fn(u64)) -> Result<Checked> {
     let pass: Arc<dyn Pass> = rules.clone();
+    // what other rules have settled is not wrong, it is to be settled by these
+    bring_up(store, rules, show)?;
     let began = Instant::now();
     answer(store, &pass, stop, &|| Ok(began.elapsed() >= PATIENCE || store.owing()?.is_empty()))?;
     let mut checked = Checked { records: mark_all(store, rules, CHECK, show)?, ..Checked::default() };
@@ -149,6 +151,10 @@ impl Remake {
             let changed = Changed { collection, key: &record.key, before: None, after: Some(&record.golden), job, by: By::Outside };
             let mut own = Followed::default();
             own.follow(rules, &evaluator, &changed);
+            // those whose targets' keys follow from documents alone are looked at, too: the rule may be another one
+            if !rules.relations[collection].from.is_empty() {
+                own.ask(rules, collection, &record.key, job);
+            }
             followed.push(own);
             reliance.records.push((collection, record.key, Some(record.version)));
         }

@@ -8,12 +8,19 @@ use axum::http::Method;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde_json::{Map, Value as Json};
+use std::collections::HashSet;
 use std::sync::Arc;
 use stook_query::as_value;
 use stook_store::access::Role;
 
 /// Collections that are asked what belongs to a record.
 const MOST_LINKS: usize = 24;
+/// Keys of linked records that are shown at once; others are folded.
+const MOST_AT_ONCE: usize = 20;
+/// Folded ones.
+const MOST_AT_ALL: usize = 1_000;
+/// Characters of such a key.
+const MOST_KEY: usize = 160;
 /// Documents that are shown; of others there is a way to keep them.
 const MOST_DOCUMENTS: usize = 8;
 
@@ -38,6 +45,7 @@ pub async fn page(visit: Arc<Visit>) -> Answer<View> {
             }
         }
         (states(&visit, own, &explained, collection, key))
+        @for reason in items(&explained["left_out"]) { p.quiet { (plain(reason)) } }
         (fields(&visit, own, &explained))
         (belonging(&visit, all, collection, key).await)
         (history(&log))
@@ -126,8 +134,8 @@ fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
                             tr class=[(field["conflict"] == true).then_some("conflict")] {
                                 th scope="row" { (name) }
                                 td {
-                                    @match own["links"][name.as_str()].as_str().zip(field["value"].as_str()) {
-                                        Some((target, key)) => a href=(visit.record(target, key)) { (text(key)) },
+                                    @match own["links"][name.as_str()].as_str() {
+                                        Some(target) => (linked(visit, target, &field["value"], items(&field["planned"]))),
                                         None => (value(&field["value"])),
                                     }
                                 }
@@ -151,6 +159,31 @@ fn fields(visit: &Visit, own: &Json, explained: &Json) -> Markup {
     }
 }
 
+/// Keys of linked records: a way to each of them. Some are `planned`, known before there is such a record.
+pub(super) fn linked(visit: &Visit, target: &str, keys: &Json, planned: &[Json]) -> Markup {
+    let all = match keys {
+        Json::Array(keys) => keys.as_slice(),
+        Json::Null => return value(keys),
+        one => std::slice::from_ref(one),
+    };
+    let planned: HashSet<&str> = planned.iter().filter_map(Json::as_str).collect();
+    let one = |key: &Json| {
+        let key = plain(key);
+        html! { a href=(visit.record(target, &key)) { bdi { (short(&key, MOST_KEY)) } } @if planned.contains(key.as_str()) { " " span.quiet { "(no such record yet)" } } }
+    };
+    let (first, rest) = all.split_at(all.len().min(MOST_AT_ONCE));
+    html! {
+        @for (place, key) in first.iter().enumerate() { @if place > 0 { "; " } (one(key)) }
+        @if !rest.is_empty() {
+            details {
+                summary { "and " (count(rest.len() as u64)) " more" }
+                @for key in rest.iter().take(MOST_AT_ALL) { (one(key)) "; " }
+                @if rest.len() > MOST_AT_ALL { span.quiet { (count((rest.len() - MOST_AT_ALL) as u64)) " are not shown here" } }
+            }
+        }
+    }
+}
+
 fn why(field: &Json) -> String {
     let word = |name: &str| field[name].as_str();
     let rule = match (word("derived"), word("rule")) {
@@ -160,8 +193,9 @@ fn why(field: &Json) -> String {
     };
     let failed = word("failed").map(|reason| format!("it fails: {reason}"));
     let stale = (field["stale"] == true).then(|| "it is being settled".to_owned());
+    let most = field["most"].as_u64().map(|most| format!("a link has {} records at most, there may be more", count(most)));
     let disagree = (field["conflict"] == true).then(|| "sources disagree".to_owned());
-    std::iter::once(rule).chain(disagree).chain(failed).chain(stale).collect::<Vec<_>>().join("; ")
+    std::iter::once(rule).chain(disagree).chain(failed).chain(stale).chain(most).collect::<Vec<_>>().join("; ")
 }
 
 /// Records of other collections whose links name this one.

@@ -1,6 +1,7 @@
 //! Search: a query, its rows, its mistakes under a caret, and what was perhaps meant.
 
 use super::layout::trouble;
+use super::record::linked;
 use super::shown::{count, items, named, plain, short, value};
 use super::visit::{TOO_LONG, View, Visit, bytes_of, place_of};
 use crate::problem::{Answer, Problem};
@@ -227,6 +228,7 @@ fn table(visit: &Visit, overview: &Json, answer: &Json, rows: &[Json], all: bool
     let is_prose = |name: &str| rows.iter().any(|row| is_long(&row[name]) || items(&row[name]).iter().any(is_long));
     let kind = |name: &&str| if is_number(name) { Some("number") } else { is_prose(name).then_some("prose") };
     let kinds: Vec<Option<&str>> = shown.iter().map(kind).collect();
+    let links = items(&overview["collections"]).iter().find(|own| own["name"] == answer["collection"]).map_or(&Json::Null, |own| &own["links"]);
     html! {
         div.wide tabindex="0" {
             table {
@@ -239,7 +241,10 @@ fn table(visit: &Visit, overview: &Json, answer: &Json, rows: &[Json], all: bool
                                     @match (*name, collection) {
                                         ("key", None) if row["collection"].is_string() => a href=(visit.record(named(row, "collection"), &plain(&row["key"]))) { (value(&row["key"])) },
                                         ("key", Some(collection)) => a href=(visit.record(collection, &plain(&row["key"]))) { (value(&row["key"])) },
-                                        _ => (value(&row[*name])),
+                                        _ => @match links[*name].as_str() {
+                                            Some(target) => (linked(visit, target, &row[*name], &[])),
+                                            None => (value(&row[*name])),
+                                        },
                                     }
                                 }
                             }

@@ -5,7 +5,7 @@ use super::tables::{INDEXED, indexed, name};
 use super::values::{Bound, bare_type, column_type, read};
 use crate::StoreError;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
-use crate::plan::{Aggregate, Column, Function, Plan, Test, mean_of, member, middle_of, structs};
+use crate::plan::{Aggregate, Column, Function, Plan, Test, link_of, mean_of, member, middle_of, structs};
 use ::tokio_postgres::types::ToSql;
 use stook_catalogue::definition::{Catalogue, Collection, Field, Index};
 use stook_catalogue::fold::fold;
@@ -71,7 +71,7 @@ struct Known {
     tags: Option<u32>,
 }
 
-fn known(collection: &Collection, each: Option<usize>, column: Column) -> Attempt<Known> {
+fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, column: Column) -> Attempt<Known> {
     let plain = |sql: &str, ty: FieldType| {
         let (sql, compared, name) = (sql.to_owned(), sql.to_owned(), sql.to_owned());
         Known { sql: format!("r.{sql}"), compared: format!("r.{compared}"), ty, fold: false, index: Index::default(), name, tags: None }
@@ -104,6 +104,18 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Attemp
             let sql = format!("{value}::{}", column_type(&member.ty));
             let ty = member.ty.clone();
             Ok(Known { compared: sql.clone(), sql, ty, fold: false, index: Index::default(), name: member.name.clone(), tags: None })
+        }
+        Column::Linked(index) => {
+            let link = link_of(catalogue, collection, index)?;
+            let (to, field) = (name(&["r", &catalogue.collections[link.to].name]), name(&["f", &collection.fields[link.field].name]));
+            let exists = |key: &str| format!("EXISTS (SELECT 1 FROM {to} lt WHERE lt.tenant = r.tenant AND lt.key = {key} AND lt.alive)");
+            let all = match link.many {
+                false => exists(&format!("r.{field}")),
+                true => format!("NOT EXISTS (SELECT 1 FROM unnest(r.{field}) AS le(value) WHERE NOT {})", exists("le.value")),
+            };
+            let sql = format!("(CASE WHEN r.{field} IS NOT NULL THEN {all} END)");
+            let (ty, name) = (FieldType::Boolean, format!("{}.exists", link.name));
+            Ok(Known { compared: sql.clone(), sql, ty, fold: false, index: Index::default(), name, tags: None })
         }
         Column::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
@@ -310,6 +322,7 @@ impl Comparison<'_> {
 }
 
 struct Builder<'a> {
+    catalogue: &'a Catalogue,
     collection: &'a Collection,
     tenant: i64,
     conditions: Vec<String>,
@@ -338,6 +351,7 @@ impl<'a> Builder<'a> {
         let collection = catalogue.collections.get(plan.collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
         let each = each(collection, plan.each)?;
         let mut builder = Self {
+            catalogue,
             collection,
             tenant,
             conditions: Vec::new(),
@@ -352,11 +366,14 @@ impl<'a> Builder<'a> {
         };
         let tenant = builder.parameters.push(Given::Number(tenant), "bigint");
         builder.conditions = vec![format!("r.tenant = {tenant}"), "r.alive".into()];
-        let conditions: Vec<(Known, &Test)> =
-            plan.conditions.iter().map(|condition| Ok((known(collection, plan.each, condition.column)?, &condition.test))).collect::<Attempt<_>>()?;
+        let conditions: Vec<(Known, &Test)> = plan
+            .conditions
+            .iter()
+            .map(|condition| Ok((known(catalogue, collection, plan.each, condition.column)?, &condition.test)))
+            .collect::<Attempt<_>>()?;
         let finds = |(known, test): &(Known, &Test)| known.finds(test);
         builder.finds = conditions.iter().any(finds);
-        let first = known(collection, plan.each, plan.sort.first().map_or(Column::Key, |sort| sort.column))?;
+        let first = known(catalogue, collection, plan.each, plan.sort.first().map_or(Column::Key, |sort| sort.column))?;
         // the field that is the key says the same once more; what stands inside of it is found better by that
         let key_field = collection.key_field().map(|index| collection.fields[index].name.as_str()).filter(|_| first.name == "key");
         let repeats =
@@ -450,7 +467,7 @@ impl<'a> Builder<'a> {
     fn among_first(mut self, plan: &Plan, records: u64) -> Attempt<Self> {
         let mut first = vec!["r.tenant = $1".to_owned()];
         for condition in plan.conditions.iter().filter(|condition| condition.column == Column::Key) {
-            let known = known(self.collection, None, Column::Key)?;
+            let known = known(self.catalogue, self.collection, None, Column::Key)?;
             let mut key = Comparison { sql: "r.key", known: &known, held: None, contains: false, parameters: &mut self.parameters };
             first.push(key.test(&condition.test)?);
         }
@@ -504,12 +521,13 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
 }
 
 fn rows_of(builder: Builder<'_>, plan: &Plan) -> Attempt<(String, Parameters)> {
-    let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
+    let columns: Vec<Known> =
+        plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
     let selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
     let (mut order, mut sorted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let hidden = builder.finds && !builder.walks && builder.first.is_none();
     for sort in &plan.sort {
-        let column = known(builder.collection, plan.each, sort.column)?;
+        let column = known(builder.catalogue, builder.collection, plan.each, sort.column)?;
         let held = (column.index.ordered && column.ty == FieldType::Text).then(|| indexed(&column.compared, &column.ty));
         let direction = if sort.descending { " DESC NULLS LAST" } else { " ASC NULLS FIRST" };
         order.extend(held.filter(|_| !plan.distinct && !hidden).map(|held| format!("{held} COLLATE \"C\"{direction}")));
@@ -579,7 +597,7 @@ fn smallest(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Pl
     let is_one = plan.limit == Some(1) && plan.offset == 0 && plan.any_order && !plan.distinct && plan.each.is_none();
     let Some(place) = plan.columns.iter().position(|column| *column == sort.column).filter(|_| is_one) else { return Ok(None) };
     let builder = Builder::new(catalogue, tenant, plan)?;
-    let column = known(builder.collection, None, sort.column)?;
+    let column = known(builder.catalogue, builder.collection, None, sort.column)?;
     if !builder.walks || !column.index.ordered || column.ty != FieldType::Text {
         return Ok(None);
     }
@@ -605,7 +623,7 @@ fn read_rows(
     visit: &mut dyn FnMut(Vec<Value>) -> crate::Result<()>,
 ) -> Attempt<()> {
     let collection = &catalogue.collections[plan.collection];
-    let types: Vec<FieldType> = plan.columns.iter().map(|column| Ok(known(collection, plan.each, *column)?.ty)).collect::<Attempt<_>>()?;
+    let types: Vec<FieldType> = plan.columns.iter().map(|column| Ok(known(catalogue, collection, plan.each, *column)?.ty)).collect::<Attempt<_>>()?;
     parameters.with(|parameters| {
         session.visit(&sql, parameters, |row| {
             let values = types.iter().enumerate().map(|(index, ty)| read(row, index, ty)).collect::<Attempt<_>>()?;
@@ -629,7 +647,7 @@ fn may_glance(builder: &Builder<'_>, plan: &Plan) -> Attempt<bool> {
     }
     for condition in &plan.conditions {
         // what lists have is found better in their own tables
-        let is_list = known(builder.collection, None, condition.column)?.ty.is_list();
+        let is_list = known(builder.catalogue, builder.collection, None, condition.column)?.ty.is_list();
         let is_unique = matches!(condition.column, Column::Field(index) if builder.collection.fields[index].unique);
         if is_list || (is_unique && matches!(condition.test, Test::Equal(_))) {
             return Ok(false);
@@ -680,12 +698,13 @@ pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &P
 pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Attempt<Value> {
     let plan = all_rows(plan);
     let builder = Builder::new(catalogue, tenant, &plan)?;
-    let column = known(builder.collection, plan.each, aggregate.column)?;
+    let column = known(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
     let rows = if plan.distinct {
         let Some(wanted) = plan.columns.iter().position(|other| *other == aggregate.column) else {
             return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)).into());
         };
-        let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
+        let columns: Vec<Known> =
+            plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
         let name = |index: usize| if index == wanted { "v".to_owned() } else { format!("c{index}") };
         let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();
         format!("SELECT DISTINCT {} FROM {}", selected.join(", "), builder.from())

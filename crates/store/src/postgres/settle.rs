@@ -123,20 +123,38 @@ struct ByField<'t> {
     link: u32,
     table: &'t str,
     column: String,
+    /// Where the elements of the field are, if it is a list.
+    elements: Option<&'t str>,
 }
 
 impl<'t> ByField<'t> {
     fn of(tables: &'t Tables, link: u32) -> Option<Self> {
         let found = tables.catalogue().link_by_field(link)?;
         let field = &tables.catalogue().collections[found.from].fields[found.field].name;
-        Some(Self { link, table: &tables.collections[found.from].table, column: name(&["f", field]) })
+        let own = &tables.collections[found.from];
+        let elements = own.lists.iter().find(|(list, _)| *list == found.field).map(|(_, side)| side.as_str());
+        Some(Self { link, table: &own.table, column: name(&["f", field]), elements })
     }
 
     /// Children of a target, or those behind a key, in the order of the index, so that no more are read than are wanted, and so that the
     /// planner takes that index also where it knows nothing of the table yet.
     fn of_target(&self, what: &str, target: &str, behind: Option<&str>) -> String {
         let Self { table, column, .. } = self;
-        let (own, wanted) = (indexed(column, &FieldType::Text), indexed(target, &FieldType::Text));
+        let wanted = indexed(target, &FieldType::Text);
+        if let Some(elements) = self.elements {
+            let own = indexed("i.value", &FieldType::Text);
+            let from = match behind {
+                Some(key) => format!("({own}, i.key) > ({wanted}, {key})"),
+                None => format!("{own} >= {wanted}"),
+            };
+            // those who lead there one after the other, by their keys: however few the planner believes there are
+            let lives = format!("(SELECT r.alive FROM {table} r WHERE r.tenant = $1 AND r.key = i.key)");
+            return format!(
+                "SELECT {what} FROM {elements} i WHERE i.tenant = $1 AND {from} AND {own} <= {wanted} AND i.value = {target} AND {lives} \
+                 ORDER BY {own}, i.key"
+            );
+        }
+        let own = indexed(column, &FieldType::Text);
         let from = match behind {
             Some(key) => format!("({own}, key) > ({wanted}, {key})"),
             None => format!("{own} >= {wanted}"),

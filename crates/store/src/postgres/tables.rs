@@ -352,8 +352,14 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
             if existed.is_none() && ty.is_list() && !field.is_member() && !(spread && known.is_some()) {
                 session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {} SET STATISTICS 0", name(&["f", &field.name])))?;
             }
-            let had = existed.map(FieldShape::index).unwrap_or_default();
-            if existed.is_some() {
+            let wanted = tables.shape.collections.get(of).and_then(|shape| shape.fields.get(&field.name));
+            let reshaped = existed.zip(wanted).filter(|(existed, wanted)| existed.is_reshaped(wanted));
+            let mut had = existed.map(FieldShape::index).unwrap_or_default();
+            if let Some((existed, wanted)) = reshaped {
+                reshape(session, (table, of, &field.name), existed, ty)?;
+                crate::shape::report_reshaped(&mut changes, of, &field.name, wanted.is_list());
+                had = Index::default();
+            } else if existed.is_some() {
                 crate::shape::report_index(&mut changes, of, &field.name, field.index, had);
             }
             if ty.is_list() {
@@ -407,6 +413,21 @@ fn apply(session: &mut Session, tables: &Tables, old: &Shape) -> Attempt<Vec<Str
         }
     }
     Ok(changes)
+}
+
+/// Makes lists of a link's keys, or one key of each list, until they are settled again. Indexes of what they were are gone then.
+fn reshape(session: &mut Session, (table, of, field): (&str, &str, &str), had: &FieldShape, ty: &FieldType) -> Attempt<()> {
+    let column = name(&["f", field]);
+    if had.is_list() && had.ordered {
+        session.batch(&format!("DROP TABLE {}", name(&["i", of, field])))?;
+    } else if !had.is_list() {
+        plain_index(session, table, &["o", of, column.trim_matches('"')], "", false, had.ordered || had.linked)?;
+        if had.contains {
+            session.batch(&format!("DROP INDEX {}", name(&["t", of, field])))?;
+        }
+    }
+    let value = if ty.is_list() { format!("CASE WHEN {column} IS NOT NULL THEN ARRAY[{column}] END") } else { format!("{column}[1]") };
+    session.batch(&format!("ALTER TABLE {table} ALTER COLUMN {column} TYPE {} USING {value}", column_type(ty)))
 }
 
 fn plain_index(session: &mut Session, table: &str, parts: &[&str], what: &str, wanted: bool, had: bool) -> Attempt<()> {

@@ -8,7 +8,7 @@ use super::failure;
 use super::records::{bind, bind_element, unbind};
 use super::tables::{conflict_index, ordered_index};
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
-use crate::plan::{Aggregate, Column, Condition, Function, Plan, Test, mean_of, member, middle_of, structs};
+use crate::plan::{Aggregate, Column, Condition, Function, Plan, Test, link_of, mean_of, member, middle_of, structs};
 use crate::{Result, StoreError};
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, ToSql};
@@ -52,7 +52,7 @@ fn key(collection: &Collection) -> String {
     format!("packed(\"r_{}\".key)", collection.name)
 }
 
-fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result<Known> {
+fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, column: Column) -> Result<Known> {
     let plain = |sql: &str, ty: FieldType| Known {
         sql: sql.to_owned(),
         compared: sql.to_owned(),
@@ -124,6 +124,20 @@ fn known(collection: &Collection, each: Option<usize>, column: Column) -> Result
             let value = format!("el.value ->> '{}'", member.name);
             let sql = if member.ty == FieldType::Uuid { format!("unhex({value})") } else { format!("({value})") };
             Ok(Known { name: member.name.clone(), is_key: false, ..plain(&sql, member.ty.clone()) })
+        }
+        Column::Linked(index) => {
+            let link = link_of(catalogue, collection, index)?;
+            let (to, field) = (&catalogue.collections[link.to].name, &collection.fields[link.field].name);
+            let own = format!("\"r_{}\"", collection.name);
+            let exists = |key: &str| {
+                format!("EXISTS (SELECT 1 FROM \"r_{to}\" AS lt WHERE lt.tenant = {own}.tenant AND packed(lt.key) = packed({key}) AND lt.alive)")
+            };
+            let all = match link.many {
+                false => exists(&format!("{own}.\"f_{field}\"")),
+                true => format!("NOT EXISTS (SELECT 1 FROM json_each({own}.\"f_{field}\") AS le WHERE NOT {})", exists("le.value")),
+            };
+            let sql = format!("(CASE WHEN {own}.\"f_{field}\" IS NOT NULL THEN {all} END)");
+            Ok(Known { name: format!("{}.exists", link.name), ..plain(&sql, FieldType::Boolean) })
         }
         Column::State(index) => {
             let state = collection.states.get(index).ok_or_else(|| StoreError::Wrong("there is no such state field".into()))?;
@@ -259,7 +273,8 @@ fn collection_of<'a>(catalogue: &'a Catalogue, plan: &Plan) -> Result<&'a Collec
 /// The condition whose index finds fewest records.
 fn driver(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Result<Option<(usize, Way)>> {
     let collection = collection_of(catalogue, plan)?;
-    let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, plan.each, condition.column)).collect::<Result<_>>()?;
+    let knowns: Vec<Known> =
+        plan.conditions.iter().map(|condition| known(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
     let mut candidates: Vec<(u32, usize, Way)> = Vec::new();
     for (index, (condition, known)) in plan.conditions.iter().zip(&knowns).enumerate() {
         candidates.extend(way(collection, known, &condition.test).map(|(rank, way)| (rank, index, way)));
@@ -322,6 +337,7 @@ fn probe(connection: &Connection, collection: &Collection, tenant: i64, test: &T
 const ALIVE: &str = "alive = 1";
 
 struct Builder<'a> {
+    catalogue: &'a Catalogue,
     collection: &'a Collection,
     tenant: i64,
     conditions: Vec<String>,
@@ -346,6 +362,7 @@ impl<'a> Builder<'a> {
     fn driven(catalogue: &'a Catalogue, tenant: i64, plan: &Plan, driver: Option<(usize, Way)>) -> Result<Self> {
         let collection = collection_of(catalogue, plan)?;
         let mut builder = Self {
+            catalogue,
             collection,
             tenant,
             conditions: vec![format!("\"r_{}\".tenant = ?", collection.name), ALIVE.into()],
@@ -355,14 +372,15 @@ impl<'a> Builder<'a> {
             each: each(collection, plan.each)?,
             access: "reads every record of the collection".into(),
         };
-        let knowns: Vec<Known> = plan.conditions.iter().map(|condition| known(collection, plan.each, condition.column)).collect::<Result<_>>()?;
+        let knowns: Vec<Known> =
+            plan.conditions.iter().map(|condition| known(catalogue, collection, plan.each, condition.column)).collect::<Result<_>>()?;
         let mut answered = None;
         if let Some((index, way)) = driver {
             builder.drive(&plan.conditions[index].test, &knowns[index], &way)?;
             // asking the elements leaves nothing to check
             answered = matches!(way, Way::Elements).then_some(index);
         } else if let Some(sort) = plan.sort.first() {
-            let column = known(collection, plan.each, sort.column)?;
+            let column = known(catalogue, collection, plan.each, sort.column)?;
             if let Some(index) = column.ordered_index(collection) {
                 builder.index = format!(" INDEXED BY {index}");
                 builder.access = format!("walks the index on {}", column.name);
@@ -608,11 +626,12 @@ fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, p
 }
 
 fn select(builder: Builder<'_>, plan: &Plan) -> Result<(Statement, String)> {
-    let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Result<_>>()?;
+    let columns: Vec<Known> =
+        plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Result<_>>()?;
     let selected: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
     let mut order: Vec<String> = Vec::new();
     for sort in &plan.sort {
-        let column = known(builder.collection, plan.each, sort.column)?;
+        let column = known(builder.catalogue, builder.collection, plan.each, sort.column)?;
         order.push(format!("{}{}", column.compared, if sort.descending { " DESC" } else { "" }));
     }
     let mut sql = if plan.distinct {
@@ -676,7 +695,7 @@ fn glance(
     }
     let collection = collection_of(catalogue, plan)?;
     let Condition { column, test } = &plan.conditions[*index];
-    let driving = known(collection, None, *column)?;
+    let driving = known(catalogue, collection, None, *column)?;
     let most = LOOKED_AT as i64;
     // keys are found in their order anyway, and so is who carries a tag
     let is_ordered = driving.is_key || (driving.tags.is_some() && matches!(test, Test::Equal(_)));
@@ -714,7 +733,7 @@ fn read(
     visit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
 ) -> Result<()> {
     let collection = &catalogue.collections[plan.collection];
-    let columns: Vec<Known> = plan.columns.iter().map(|column| known(collection, plan.each, *column)).collect::<Result<_>>()?;
+    let columns: Vec<Known> = plan.columns.iter().map(|column| known(catalogue, collection, plan.each, *column)).collect::<Result<_>>()?;
     let mut prepared = connection.prepare_cached(&statement.sql).map_err(failure)?;
     let mut rows = prepared.query(statement.bound().as_slice()).map_err(failure)?;
     while let Some(row) = rows.next().map_err(failure)? {
@@ -751,12 +770,13 @@ pub fn count(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: 
 pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, plan: &Plan, aggregate: Aggregate) -> Result<Value> {
     let plan = all_rows(plan);
     let builder = Builder::new(connection, catalogue, tenant, &plan)?;
-    let column = known(builder.collection, plan.each, aggregate.column)?;
+    let column = known(builder.catalogue, builder.collection, plan.each, aggregate.column)?;
     let rows = if plan.distinct {
         if !plan.columns.contains(&aggregate.column) {
             return Err(StoreError::Wrong(format!("unique rows have no `{}`", column.name)));
         }
-        let columns: Vec<Known> = plan.columns.iter().map(|column| known(builder.collection, plan.each, *column)).collect::<Result<_>>()?;
+        let columns: Vec<Known> =
+            plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Result<_>>()?;
         let wanted = plan.columns.iter().position(|other| *other == aggregate.column);
         let name = |index: usize| if Some(index) == wanted { "v".to_owned() } else { format!("c{index}") };
         let selected: Vec<String> = columns.iter().enumerate().map(|(index, column)| format!("{} AS {}", column.sql, name(index))).collect();

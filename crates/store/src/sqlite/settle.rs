@@ -151,27 +151,34 @@ pub fn edges(
 struct ByField<'t> {
     link: u32,
     table: &'t str,
-    /// What is equal of children of the target `?2`.
-    same: String,
+    /// Records `r`, and what is equal of children of the target `?2`.
+    found: String,
+    /// What is their id; rows of the elements of lists have it, too, in its order.
+    id: &'static str,
 }
 
 impl<'t> ByField<'t> {
     fn of(tables: &'t Tables, link: u32) -> Option<Self> {
         let found = tables.catalogue().link_by_field(link)?;
         let field = &tables.catalogue().collections[found.from].fields[found.field];
-        let name = &field.name;
-        let same = if field.index.linked { format!("digest(\"f_{name}\") = digest(?2) AND \"f_{name}\" = ?2") } else { format!("\"f_{name}\" = ?2") };
-        Some(Self { link, table: &tables.collections[found.from].table, same })
+        let (own, name) = (&tables.collections[found.from], &field.name);
+        let (table, is_one) = (&own.table, "r.tenant = ?1 AND");
+        let (found, id) = match own.lists.iter().find(|(list, _)| *list == found.field) {
+            Some((_, side)) => (format!("{side} AS i CROSS JOIN {table} AS r ON r.id = i.id WHERE i.tenant = ?1 AND i.value = ?2"), "i.id"),
+            None if field.index.linked => (format!("{table} AS r WHERE {is_one} digest(\"f_{name}\") = digest(?2) AND \"f_{name}\" = ?2"), "r.id"),
+            None => (format!("{table} AS r WHERE {is_one} \"f_{name}\" = ?2"), "r.id"),
+        };
+        Some(Self { link, table, found, id })
     }
 
     /// Children of a target, or those behind one of them, in the order of their ids, which is that of the index.
     fn children(&self, connection: &Connection, tenant: i64, target: &str, behind: Option<&str>, limit: usize) -> Result<Vec<Edge>> {
-        let Self { link, table, same } = self;
+        let Self { link, table, found, id } = self;
         let place = match behind {
-            Some(_) => format!(" AND id > ifnull((SELECT id FROM {table} WHERE tenant = ?1 AND packed(key) = packed(?4)), -1)"),
+            Some(_) => format!(" AND {id} > ifnull((SELECT id FROM {table} WHERE tenant = ?1 AND packed(key) = packed(?4)), -1)"),
             None => String::new(),
         };
-        let sql = format!("SELECT '', 0, key, x'' FROM {table} WHERE tenant = ?1 AND {same} AND alive{place} ORDER BY id LIMIT ?3");
+        let sql = format!("SELECT '', 0, r.key, x'' FROM {found} AND r.alive{place} ORDER BY {id} LIMIT ?3");
         let limit = limit as i64;
         let mut arguments: Vec<&dyn ToSql> = params![tenant, target, limit].to_vec();
         arguments.extend(behind.as_ref().map(|child| child as &dyn ToSql));

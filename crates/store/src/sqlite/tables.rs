@@ -336,8 +336,14 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
                 }
                 changes.push(format!("field `{name}.{}` is new; records get it when their documents are imported again", field.name));
             }
-            let had = existed.map(FieldShape::index).unwrap_or_default();
-            if existed.is_some() {
+            let wanted = tables.shape.collections.get(name).and_then(|shape| shape.fields.get(&field.name));
+            let reshaped = existed.zip(wanted).filter(|(existed, wanted)| existed.is_reshaped(wanted));
+            let mut had = existed.map(FieldShape::index).unwrap_or_default();
+            if let Some((existed, wanted)) = reshaped {
+                reshape(connection, (&own.table, name, &field.name), existed, wanted.is_list())?;
+                crate::shape::report_reshaped(&mut changes, name, &field.name, wanted.is_list());
+                had = Index::default();
+            } else if existed.is_some() {
                 crate::shape::report_index(&mut changes, name, &field.name, field.index, had);
             }
             let column = if field.fold && !field.ty.is_list() { format!("x_{}", field.name) } else { format!("f_{}", field.name) };
@@ -377,6 +383,22 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
         }
     }
     Ok(changes)
+}
+
+/// Makes lists of a link's keys, or one key of each list, until they are settled again. Indexes of what they were are gone then.
+fn reshape(connection: &Connection, (table, collection, field): (&str, &str, &str), had: &FieldShape, to_list: bool) -> Result<()> {
+    let column = format!("f_{field}");
+    if had.is_list() && had.ordered {
+        connection.execute_batch(&format!("DROP TABLE \"i_{collection}_{field}\"")).map_err(failure)?;
+    } else if !had.is_list() {
+        plain_index(connection, table, collection, &column, false, had.ordered)?;
+        linked_index(connection, table, collection, field, false, had.linked)?;
+        if had.contains {
+            connection.execute_batch(&format!("DROP TABLE \"t_{collection}_{field}\"")).map_err(failure)?;
+        }
+    }
+    let value = if to_list { format!("json_array(\"{column}\")") } else { format!("\"{column}\" ->> 0") };
+    connection.execute_batch(&format!("UPDATE {table} SET \"{column}\" = {value} WHERE \"{column}\" IS NOT NULL")).map_err(failure)
 }
 
 fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -> Result<()> {

@@ -3,6 +3,8 @@
 use super::support::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use stook_catalogue::value::Value;
+use stook_store::plan::{Column, Condition, Plan, Sort, Test};
 use stook_store::*;
 
 const PLAIN: &str = "
@@ -232,6 +234,134 @@ pub fn children_of_a_link_that_is_only_read_are_found_by_their_field(place: &Pla
     let pass: Arc<dyn Pass> = noting.clone();
     desk.store.settle(&desk.tenant, &pass).expect("it passes");
     assert_eq!(noting.taken().len(), 1);
+}
+
+/// A part of several wholes.
+fn of_lists(words: &str) -> String {
+    words.replace("whole: text\n      colour: { type: text,", "wholes: [text]\n      colour: { type: [text],").replace("key: whole", "key: wholes")
+}
+
+pub fn children_of_a_link_of_a_list_are_found_by_each_element(place: &Place) {
+    let desk = Desk::open(place, &of_lists(PARTS));
+    let (link, other) = (desk.catalogue.links[0].edges(), tenant("two"));
+    assert!(desk.catalogue.links[0].is_only_read() && desk.catalogue.links[0].many);
+    let long = "x".repeat(700);
+    let leading = |targets: &[&str]| desk.content(&[("of", Value::List(targets.iter().map(|target| text(target)).collect()))]);
+    let gone = Content { alive: false, ..leading(&["w"]) };
+    let parts: [(&str, &[&str]); 6] =
+        [("b", &["w"]), ("a", &["v", "w"]), ("c", &["v", "w", &long]), ("e", &["u", "w"]), ("d", &["w"]), ("f", &["v"])];
+    let parts = parts.map(|(name, targets)| put(0, name, None, leading(targets)));
+    desk.work().writes(parts.into_iter().chain([put(0, "g", None, gone), put(0, "h", None, desk.content(&[]))])).mark(1, "w").done(&*desk.store);
+    Work::of(&other).write(put(0, "z", None, leading(&["w"]))).done(&*desk.store);
+    let found = |tenant: &Tenant, target: &str| {
+        let edges = desk.store.edges(tenant, link, target).expect("reading works");
+        let mut children: Vec<String> = edges.into_iter().map(|edge| edge.child.to_string()).collect();
+        children.sort();
+        children.concat()
+    };
+    assert_eq!(["w", "v", "u", "", "x", &long, &long[1..]].map(|target| found(&desk.tenant, target)), ["abcde", "acf", "e", "", "", "c", ""]);
+    assert_eq!(found(&other, "w"), "z");
+    // a pass has them target by target, and page by page in whatever order, each once
+    let noting = Noting::new(true, |desk| {
+        let link = definition(&of_lists(PARTS)).links[0].edges();
+        let children = |edges: &[Edge]| edges.iter().map(|edge| edge.child.to_string()).collect::<Vec<String>>();
+        let both = desk.edges(link, &[("v".into(), None), ("w".into(), None)], 100).expect("edges");
+        assert_eq!(both.iter().map(|edge| edge.target.as_str()).collect::<String>(), "vvvwwwww");
+        assert_eq!(desk.edges(link, &[("v".into(), None), ("w".into(), None)], 4).expect("edges"), both[..4]);
+        let (mut place, mut pages) = (String::new(), Vec::new());
+        loop {
+            let page = desk.behind(link, "w", ("", 0, &place), 2).expect("edges");
+            let Some(last) = page.last() else { break };
+            place = last.child.to_string();
+            pages.push(children(&page));
+        }
+        assert_eq!(pages.concat(), children(&both[3..]));
+    });
+    let pass: Arc<dyn Pass> = noting.clone();
+    desk.store.settle(&desk.tenant, &pass).expect("it passes");
+    assert_eq!(noting.taken().len(), 1);
+    // one leads elsewhere from now on, one is gone
+    let (moved, gone) = (put(0, "a", desk.version("a"), leading(&["t", "v"])), delete(0, "c", desk.version("c")));
+    desk.work().writes([moved, gone]).done(&*desk.store);
+    assert_eq!(["w", "v", "u", "t", &long].map(|target| found(&desk.tenant, target)), ["bde", "af", "e", "a", ""]);
+}
+
+/// A link that leads to several records from now on has lists of the keys it had, until it is settled again; and the other way round. Indexes
+/// of all kinds come and go with that.
+pub fn a_link_becomes_a_list_of_keys_and_one_key_again(place: &Place) {
+    const BOTH: &str = "wholes: [text]\n      whole: text\n      colour: text\n      is_there: { type: boolean, derive: of.exists }";
+    let both = |words: &str| {
+        let words = words.replace("whole: text\n      colour: { type: text, derive: of.colour }", BOTH);
+        assert!(words.contains(BOTH));
+        words
+    };
+    let one = both(PARTS);
+    let several = one.replace("key: whole }", "key: wholes }");
+    let with = |words: &str, more: &str| words.replace("{ to: whole, ", &format!("{{ to: whole, {more}, "));
+    let (indexed, created) = (with(&several, "index: equal"), with(&several, "create: true"));
+    let (asked, searched) = (with(&one, "index: equal"), with(&one, "index: [equal, contains]"));
+    let desk = Desk::open(place, &one);
+    desk.work()
+        .write(put(0, "a", None, desk.content(&[("of", text("w")), ("whole", text("w"))])))
+        .write(put(0, "b", None, desk.content(&[])))
+        .done(&*desk.store);
+    let tenant = desk.tenant.clone();
+    drop(desk);
+    for words in [&several, &one, &indexed, &asked, &created, &searched, &indexed, &searched, &several, &one] {
+        let catalogue = definition(words);
+        let store = place.open(&catalogue);
+        let link = &catalogue.links[0];
+        let records = store.read(&tenant, 0, &["a", "b"].map(|name| key(name)), Detail::Values).expect("reading works");
+        let wanted = if link.many { Value::List(vec![text("w")]) } else { text("w") };
+        let seen: Vec<Value> = records.into_iter().flatten().map(|record| record.golden[link.field].clone()).collect();
+        assert_eq!(seen, [wanted, Value::Null], "{words}");
+        let plan =
+            Plan { conditions: vec![Condition { column: Column::Field(link.field), test: Test::Equal(text("w")) }], ..Plan::all(tenant.clone(), 0) };
+        assert_eq!(store.find(&plan).expect("rows").rows, [[text("a")]], "{words}");
+    }
+}
+
+pub fn whether_a_linked_record_is_there_is_asked(place: &Place) {
+    there(place, PARTS);
+}
+
+pub fn whether_all_linked_records_are_there_is_asked(place: &Place) {
+    there(place, &of_lists(PARTS));
+}
+
+fn there(place: &Place, words: &str) {
+    let desk = Desk::open(place, words);
+    let many = desk.catalogue.links[0].many;
+    let leading = |targets: &[&str]| {
+        let list = Value::List(targets.iter().map(|target| text(target)).collect());
+        desk.content(&[("of", if many { list } else { text(targets[0]) })])
+    };
+    let gone = Content { alive: false, ..content(&desk.catalogue, 1, &[]) };
+    desk.work()
+        .writes([put(0, "a", None, leading(&["v"])), put(0, "b", None, leading(&["w"])), put(0, "c", None, desk.content(&[]))])
+        .writes([put(0, "d", None, leading(&["v", "w"])), put(0, "e", None, leading(&["u", "v"]))])
+        .writes([put(1, "v", None, content(&desk.catalogue, 1, &[])), put(1, "w", None, gone), put(1, "u", None, content(&desk.catalogue, 1, &[]))])
+        .done(&*desk.store);
+    Work::of(&tenant("other")).write(put(1, "w", None, content(&desk.catalogue, 1, &[]))).done(&*desk.store);
+    let column = Column::Linked(0);
+    let found = |test: Test| {
+        let plan = Plan { conditions: vec![Condition { column, test }], ..Plan::all(desk.tenant.clone(), 0) };
+        assert_eq!(desk.store.count(&plan).expect("a number") as usize, desk.store.find(&plan).expect("rows").rows.len());
+        desk.store.find(&plan).expect("rows").rows.iter().filter_map(|row| row[0].as_text()).collect::<String>()
+    };
+    let (yes, no) = if many { ("ae", "bd") } else { ("ade", "b") };
+    let is = |is: bool| Test::Equal(Value::Bool(is));
+    assert_eq!([found(is(true)), found(is(false)), found(Test::Exists(false))], [yes, no, "c"]);
+    let not = found(Test::NotEqual(Value::Bool(true)));
+    assert_eq!(not, if many { "bcd" } else { "bc" });
+    // as a column, and in an order
+    let sort = vec![Sort { column, descending: true }];
+    let plan = Plan { columns: vec![Column::Key, column], sort, ..Plan::all(desk.tenant.clone(), 0) };
+    let rows = desk.store.find(&plan).expect("rows").rows;
+    let keys: String = rows.iter().filter_map(|row| row[0].as_text()).collect();
+    assert_eq!(keys, format!("{yes}{no}c"));
+    assert_eq!(rows[0][1], Value::Bool(true));
+    assert_eq!(rows[4][1], Value::Null);
 }
 
 pub fn links_that_are_only_read_from_now_on_find_the_children_that_are_there(place: &Place) {

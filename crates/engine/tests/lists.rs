@@ -1,0 +1,635 @@
+//! The law of links of lists: whatever the rule, and whatever came in whichever order, a link of a list leads to all records that it
+//! should, what is read through it is what all of these have, and each of these counts who leads to it, once. Definitions are
+//! generated; an oracle looks at all records at once.
+
+mod support;
+
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::links::{MOST_COMBINED, MOST_TARGETS};
+use stook_catalogue::parse::parse;
+use stook_catalogue::value::Value;
+use stook_engine::edit::{self, Action, Conditions, Edit, Edited, Fields};
+use stook_engine::record;
+use stook_engine::settle::{self, Rules};
+use stook_engine::work::{self, Options};
+use stook_store::plan::{Column, Condition, Plan, Test};
+use stook_store::{Pass, Store, Tenant};
+
+/// Who are the authors of a work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rule {
+    /// Those who have one of its names.
+    Name,
+    /// One who has an alias that is its name.
+    Alias,
+    /// Those who have an alias that is one of its names.
+    Both,
+    /// Those who have one of its names, and are on one of its sides.
+    Two,
+    /// Those whose key is one of its names.
+    Key,
+    /// Those whose key is made of its side and one of its names.
+    Template,
+    /// One whose key is its name.
+    One,
+}
+
+impl Rule {
+    const ALL: [Self; 7] = [Self::Name, Self::Alias, Self::Both, Self::Two, Self::Key, Self::Template, Self::One];
+
+    fn text(self) -> &'static str {
+        match self {
+            Rule::Name => "same: { names: name }",
+            Rule::Alias => "same: { name: aliases }",
+            Rule::Both => "same: { names: aliases }",
+            Rule::Two => "same: { names: aliases, sides: side }",
+            Rule::Key => "key: names",
+            Rule::Template => "key: \"{side}:{names}\"",
+            Rule::One => "key: name",
+        }
+    }
+
+    fn is_many(self) -> bool {
+        !matches!(self, Rule::Alias | Rule::One)
+    }
+
+    fn is_by_key(self) -> bool {
+        matches!(self, Rule::Key | Rule::Template | Rule::One)
+    }
+}
+
+/// A definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Design {
+    rule: Rule,
+    when: bool,
+    create: bool,
+    index: bool,
+    reads: bool,
+    rolls: bool,
+    covers: bool,
+}
+
+impl Design {
+    fn text(self) -> String {
+        let mut text = String::from(
+            "catalogue: lists\nsources:\n  work: &source\n    format: json\n    let: { made: { path: $.made, type: timestamp }, gone: { path: $.gone, type: boolean } }\n    \
+             as_of: made\n    gone: gone\n    into: work\n  person: { <<: *source, into: person }\ncollections:\n  work:\n    key: id\n    fields:\n      \
+             id: text\n      name: text\n      names: [text]\n      side: text\n      sides: [text]\n      kind: text\n      size: integer\n      refs: [text]\n      \
+             cited: { type: integer, rollup: { over: work.cites, count: true } }\n      cited_kinds: { type: [text], derive: cites.kind }\n",
+        );
+        if self.reads {
+            let born = if self.rule.is_many() { "[integer]" } else { "integer" };
+            let _ = write!(
+                text,
+                "      born: {{ type: {born}, derive: authors.born }}\n      labels: {{ type: [text], derive: authors.labels }}\n      \
+                 whole: {{ type: boolean, derive: authors.exists }}\n      some: {{ type: text, derive: \"authors.exists == false ? 'planned' : kind\" }}\n"
+            );
+            if self.rule.is_many() {
+                text.push_str("      eldest: { type: integer, derive: min(authors.born) }\n      keys: { type: [text], derive: authors.key }\n");
+            }
+            if self.rolls {
+                let fame = if self.rule.is_many() { "[integer]" } else { "integer" };
+                let _ = writeln!(text, "      fame: {{ type: {fame}, derive: authors.works }}");
+            }
+        }
+        let _ = write!(text, "    links:\n      cites: {{ to: work, key: refs }}\n      authors: {{ to: person, {}, group: kind", self.rule.text());
+        text.push_str(if self.when { ", when: \"kind != 'x'\"" } else { "" });
+        text.push_str(if self.create { ", create: true" } else { "" });
+        text.push_str(if self.index { ", index: equal" } else { "" });
+        text.push_str(" }\n  person:\n    key: id\n    fields:\n      id: text\n      name: text\n      aliases: [text]\n      side: text\n      born: integer\n      labels: [text]\n");
+        if self.rolls {
+            text.push_str(
+                "      works: { type: integer, rollup: { over: work.authors, count: true } }\n      \
+                 size: { type: integer, rollup: { over: work.authors, where: \"kind == 'a'\", sum: size } }\n",
+            );
+        }
+        if self.covers {
+            text.push_str("    coverage:\n      kinds: { over: work.authors, where: \"size > 0\", measure: count, expected: \"2\" }\n");
+        }
+        text
+    }
+}
+
+fn design() -> impl Strategy<Value = Design> {
+    let rule = prop::sample::select(Rule::ALL.to_vec());
+    (rule, any::<(bool, bool, bool)>(), 0..4_u8).prop_map(|(rule, (when, create, index), uses)| {
+        let create = create && rule.is_by_key();
+        Design { rule, when, create, index, reads: uses != 1, rolls: uses == 1 || uses == 3, covers: uses == 1 }
+    })
+}
+
+/// A change of one record.
+#[derive(Debug, Clone)]
+struct Step {
+    collection: &'static str,
+    key: String,
+    /// Nothing deletes.
+    fields: Option<Json>,
+}
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Keys of people, some of which the rules by key make.
+const PEOPLE: [&str; 8] = ["a", "b", "c", "d", "l:a", "l:b", "r:a", "p"];
+
+fn step() -> impl Strategy<Value = Step> {
+    let names = || prop::sample::subsequence(NAMES.to_vec(), 0..=4);
+    let side = || prop::sample::select(vec!["l", "r"]);
+    let works = || (0..5_usize).prop_map(|id| format!("w{id}"));
+    let work = (
+        works(),
+        (names(), prop::sample::select(NAMES.to_vec())),
+        (side(), prop::sample::subsequence(vec!["l", "r"], 0..=2)),
+        0..4_usize,
+        0..3_i64,
+        prop::collection::vec(works(), 0..3),
+    )
+        .prop_map(|(key, (mut names, name), (side, sides), kind, size, refs)| {
+            // the order in which elements stand says nothing, and what comes twice is one
+            names.reverse();
+            names.extend(names.first().copied());
+            let kind = ["a", "a", "b", "x"][kind];
+            let fields = json!({ "name": name, "names": names, "side": side, "sides": sides, "kind": kind, "size": size, "refs": refs });
+            Step { collection: "work", key, fields: Some(fields) }
+        });
+    let labels = prop::sample::subsequence(vec!["u", "v"], 0..=2);
+    let person = (prop::sample::select(PEOPLE.to_vec()), prop::sample::select(NAMES.to_vec()), names(), side(), 0..4_i64, labels).prop_map(
+        |(key, name, aliases, side, born, labels)| {
+            let mut fields = json!({ "name": name, "aliases": aliases, "side": side, "labels": labels });
+            if born > 0 {
+                fields["born"] = born.into();
+            }
+            Step { collection: "person", key: key.into(), fields: Some(fields) }
+        },
+    );
+    let gone = prop_oneof![
+        works().prop_map(|key| Step { collection: "work", key, fields: None }),
+        prop::sample::select(PEOPLE.to_vec()).prop_map(|key| Step { collection: "person", key: key.into(), fields: None }),
+    ];
+    prop_oneof![5 => work, 4 => person, 2 => gone]
+}
+
+impl Design {
+    /// Whether a step says something that does not depend on what was there: who exists because others name them is deleted by a
+    /// document only while they do.
+    fn takes(self, step: &Step) -> bool {
+        !(self.create && step.collection == "person" && step.fields.is_none())
+    }
+}
+
+// --- looking at all records at once -------------------------------------------------------------------------------------
+
+type Records = BTreeMap<String, Json>;
+
+fn text<'r>(record: &'r Json, name: &str) -> &'r str {
+    record.get(name).and_then(Json::as_str).unwrap_or_default()
+}
+
+fn texts<'r>(record: &'r Json, name: &str) -> BTreeSet<&'r str> {
+    record.get(name).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect()
+}
+
+fn put(record: &mut Json, name: &str, values: Vec<Json>) {
+    if !values.is_empty() {
+        record[name] = values.into();
+    }
+}
+
+/// What is said by documents.
+fn said(steps: &[Step]) -> [Records; 2] {
+    let mut all = [Records::new(), Records::new()];
+    for step in steps {
+        let own = &mut all[usize::from(step.collection == "person")];
+        match &step.fields {
+            Some(fields) => {
+                let mut record = fields.clone();
+                record["id"] = step.key.clone().into();
+                record.as_object_mut().expect("fields").retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
+                own.insert(step.key.clone(), record);
+            }
+            None => drop(own.remove(&step.key)),
+        }
+    }
+    all
+}
+
+/// The keys of the authors of a work.
+fn authors(design: Design, work: &Json, people: &Records) -> Vec<String> {
+    if design.when && text(work, "kind") == "x" {
+        return Vec::new();
+    }
+    let (names, sides) = (texts(work, "names"), texts(work, "sides"));
+    let with = |is_one: &dyn Fn(&Json) -> bool| people.iter().filter(|(_, person)| is_one(person)).map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    let mut found = match design.rule {
+        Rule::Name => with(&|person| names.contains(text(person, "name"))),
+        Rule::Alias => with(&|person| texts(person, "aliases").contains(text(work, "name"))),
+        Rule::Both => with(&|person| !texts(person, "aliases").is_disjoint(&names)),
+        Rule::Two => with(&|person| !texts(person, "aliases").is_disjoint(&names) && sides.contains(text(person, "side"))),
+        Rule::Key => names.iter().map(|name| (*name).to_owned()).collect(),
+        Rule::Template => names.iter().map(|name| format!("{}:{name}", text(work, "side"))).collect(),
+        Rule::One => vec![text(work, "name").to_owned()],
+    };
+    if !design.rule.is_many() {
+        found.truncate(1);
+    }
+    found
+}
+
+/// All records, settled.
+fn expected(design: Design, steps: &[Step]) -> BTreeMap<String, Records> {
+    let [mut works, mut people] = said(steps);
+    let led: BTreeMap<String, Vec<String>> = works.iter().map(|(key, work)| (key.clone(), authors(design, work, &people))).collect();
+    if design.create {
+        for key in led.values().flatten() {
+            people.entry(key.clone()).or_insert_with(|| json!({ "id": key }));
+        }
+    }
+    let kinds: BTreeMap<String, Json> = works.iter().map(|(key, work)| (key.clone(), work["kind"].clone())).collect();
+    let mut covered = Records::new();
+    for (key, person) in &mut people {
+        let own = || works.iter().filter(|(work, _)| led[*work].contains(key)).map(|(_, work)| work);
+        let size = |work: &Json| work["size"].as_i64().unwrap_or(0);
+        if design.rolls {
+            person["works"] = own().count().into();
+            person["size"] = own().filter(|work| text(work, "kind") == "a").map(size).sum::<i64>().into();
+        }
+        for kind in ["a", "b", "x"].into_iter().filter(|_| design.covers) {
+            let value = own().filter(|work| text(work, "kind") == kind && size(work) > 0).count();
+            if own().any(|work| text(work, "kind") == kind) && value > 0 {
+                let (adjusted, status) = (value.min(2), if value >= 2 { "Complete" } else { "Partial" });
+                let percentage = adjusted as f64 / 2.0 * 100.0;
+                let row = json!({ "person": key, "group": kind, "value": value, "expected": 2, "adjusted": adjusted, "percentage": percentage, "status": status });
+                covered.insert(format!("{key}#{kind}"), row);
+            }
+        }
+    }
+    let cites: BTreeMap<String, Vec<String>> =
+        works.iter().map(|(key, work)| (key.clone(), texts(work, "refs").into_iter().map(str::to_owned).collect())).collect();
+    for (key, work) in &mut works {
+        put(work, "cites", cites[key].iter().map(|own| own.as_str().into()).collect());
+        put(work, "cited_kinds", cites[key].iter().filter_map(|own| kinds.get(own).cloned()).collect());
+        work["cited"] = cites.values().filter(|own| own.contains(key)).count().into();
+        let led = &led[key];
+        match led.as_slice() {
+            [] => {}
+            [only] if !design.rule.is_many() => work["authors"] = only.as_str().into(),
+            several => work["authors"] = several.into(),
+        }
+        if !design.reads {
+            continue;
+        }
+        let there: Vec<&Json> = led.iter().filter_map(|own| people.get(own)).collect();
+        let read = |name: &str| there.iter().filter_map(|person| person.get(name).cloned()).collect::<Vec<Json>>();
+        let whole = (!led.is_empty()).then(|| there.len() == led.len());
+        if let Some(whole) = whole {
+            work["whole"] = whole.into();
+        }
+        work["some"] = if whole == Some(false) { json!("planned") } else { work["kind"].clone() };
+        let labels = read("labels").into_iter().flat_map(|list| list.as_array().cloned().unwrap_or_default()).collect();
+        put(work, "labels", labels);
+        let (born, fame) = (read("born"), read("works"));
+        if design.rule.is_many() {
+            if let Some(eldest) = born.iter().filter_map(Json::as_i64).min() {
+                work["eldest"] = eldest.into();
+            }
+            put(work, "keys", led.iter().map(|own| own.as_str().into()).collect());
+            put(work, "born", born);
+            put(work, "fame", fame);
+        } else {
+            for (name, values) in [("born", born), ("fame", fame)] {
+                if let Some(value) = values.into_iter().next() {
+                    work[name] = value;
+                }
+            }
+        }
+    }
+    let mut all = BTreeMap::from([("work".to_owned(), works), ("person".to_owned(), people)]);
+    if design.covers {
+        all.insert("person.kinds".into(), covered);
+    }
+    all
+}
+
+// --- stores -------------------------------------------------------------------------------------------------------------
+
+struct Desk {
+    catalogue: Arc<Catalogue>,
+    rules: Arc<dyn Pass>,
+    /// Openings of one store, as several processes have them.
+    stores: Vec<Box<dyn Store>>,
+}
+
+static FILES: LazyLock<Mutex<BTreeMap<Design, Arc<Desk>>>> = LazyLock::new(Mutex::default);
+
+fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::SeqCst)
+}
+
+fn tenant() -> Tenant {
+    Tenant::new(&format!("t{}", number())).expect("a tenant")
+}
+
+fn definition(text: &str) -> Arc<Catalogue> {
+    Arc::new(parse(text).unwrap_or_else(|problems| panic!("{problems:?}\n{text}")))
+}
+
+fn desk(catalogue: Arc<Catalogue>, stores: Vec<Box<dyn Store>>) -> Arc<Desk> {
+    Arc::new(Desk { rules: Arc::new(Rules::new(&catalogue)), catalogue, stores })
+}
+
+/// A store of its own for each definition.
+fn on_a_file(design: Design) -> Arc<Desk> {
+    let mut desks = FILES.lock().expect("nobody panicked");
+    let known = desks.entry(design).or_insert_with(|| {
+        let catalogue = definition(&design.text());
+        let folder = support::folder("lists").join(number().to_string());
+        std::fs::create_dir_all(&folder).expect("a folder");
+        desk(catalogue.clone(), support::on_a_file(&folder, &catalogue, 2))
+    });
+    known.clone()
+}
+
+/// A schema for each case: a server does not take connections of many stores at once.
+fn on_a_server(design: Design) -> Option<Arc<Desk>> {
+    let catalogue = definition(&design.text());
+    Some(desk(catalogue.clone(), support::on_a_server(&format!("lists{}", number()), &catalogue)?))
+}
+
+impl Desk {
+    fn apply(&self, turn: usize, tenant: &Tenant, step: &Step) {
+        let (collection, _) = self.catalogue.collection(step.collection).expect("a collection");
+        let action = match &step.fields {
+            Some(fields) => Action::Put(Fields { values: fields.as_object().expect("fields").clone(), ..Fields::default() }),
+            None => Action::Delete,
+        };
+        let evaluator = Evaluator::new(self.catalogue.tables.clone());
+        let key = Some(Key::new(step.key.as_str()).expect("a key"));
+        let edit = Edit { tenant: tenant.clone(), collection, key, action, conditions: Conditions::default(), caller: "test".into() };
+        let store = &*self.stores[turn % self.stores.len()];
+        let ended = edit::run(&Arc::new(Rules::new(&self.catalogue)), store, &evaluator, edit).expect("the store works");
+        assert!(matches!(ended, Edited::Done { .. } | Edited::Missing), "{step:?}: {ended:?}");
+    }
+
+    fn settle(&self, turn: usize) {
+        settle::drain(&*self.stores[turn % self.stores.len()], &self.rules, &AtomicBool::new(false)).expect("it settles");
+    }
+
+    fn find(&self, tenant: &Tenant, collection: usize, columns: Vec<Column>, conditions: Vec<Condition>) -> Vec<Vec<Value>> {
+        let plan = Plan { columns: [Column::Key].into_iter().chain(columns).collect(), conditions, ..Plan::all(tenant.clone(), collection) };
+        self.stores[0].find(&plan).expect("rows").rows
+    }
+
+    /// Every record of every collection as JSON: the collection, the key, its golden fields.
+    fn see(&self, tenant: &Tenant) -> BTreeMap<String, Records> {
+        let collections = self.catalogue.collections.iter().enumerate();
+        let records = collections.map(|(index, collection)| {
+            let rows = self.find(tenant, index, (0..collection.fields.len()).map(Column::Field).collect(), Vec::new());
+            let record = |row: Vec<Value>| {
+                let shown = collection.fields.iter().zip(&row[1..]).filter(|(_, value)| !value.elements().iter().all(Value::is_null));
+                let shown = shown.map(|(field, value)| (field.name.clone(), value.to_json(field.golden_type())));
+                (row[0].as_text().unwrap_or_default().to_owned(), Json::Object(shown.collect()))
+            };
+            (collection.name.clone(), rows.into_iter().map(record).collect())
+        });
+        records.collect()
+    }
+
+    /// Compares what is settled with what it should be, and what is asked with that.
+    fn compare(&self, design: Design, tenant: &Tenant, steps: &[Step]) {
+        let (seen, wanted) = (self.see(tenant), expected(design, steps));
+        for (collection, records) in &wanted {
+            for (key, record) in records {
+                let own = seen[collection].get(key);
+                assert_eq!(own.map(sorted), Some(sorted(record)), "{collection} {key}\n{}", design.text());
+            }
+            assert_eq!(seen[collection].len(), records.len(), "{collection}: {:?} {:?}", seen[collection].keys(), records.keys());
+        }
+        let (links, link) = (&self.catalogue.links, self.catalogue.links.iter().position(|link| link.name == "authors").expect("a link"));
+        let asked = |condition: Condition| -> Vec<String> {
+            let rows = self.find(tenant, links[link].from, vec![Column::Linked(link)], vec![condition]);
+            rows.iter().map(|row| row[0].as_text().unwrap_or_default().to_owned()).collect()
+        };
+        for person in PEOPLE {
+            let leading: Vec<&String> = wanted["work"].iter().filter(|(_, work)| leads(work, person)).map(|(key, _)| key).collect();
+            let test = Test::Equal(Value::text(person));
+            assert_eq!(asked(Condition { column: Column::Field(links[link].field), test }).iter().collect::<Vec<_>>(), leading, "authors={person}");
+        }
+        for wished in [true, false] {
+            let all_are_there = |work: &Json| {
+                let led: Vec<&str> = PEOPLE.into_iter().chain(["r:b", "l:c", "l:d", "r:c", "r:d"]).filter(|person| leads(work, person)).collect();
+                (!led.is_empty()).then(|| led.iter().all(|person| wanted["person"].contains_key(*person)))
+            };
+            let such: Vec<&String> = wanted["work"].iter().filter(|(_, work)| all_are_there(work) == Some(wished)).map(|(key, _)| key).collect();
+            let test = Test::Equal(Value::Bool(wished));
+            assert_eq!(asked(Condition { column: Column::Linked(link), test }).iter().collect::<Vec<_>>(), such, "authors.exists={wished}");
+        }
+    }
+}
+
+fn leads(work: &Json, person: &str) -> bool {
+    text(work, "authors") == person || texts(work, "authors").contains(person)
+}
+
+fn sorted(record: &Json) -> BTreeMap<String, Json> {
+    record.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+// --- laws ---------------------------------------------------------------------------------------------------------------
+
+/// One change after the other, settled now and then; a check finds nothing to mend.
+fn one_by_one(desk: &Desk, design: Design, steps: &[(Step, bool)]) {
+    let tenant = tenant();
+    let steps: Vec<&(Step, bool)> = steps.iter().filter(|(step, _)| design.takes(step)).collect();
+    for (turn, (step, settles)) in steps.iter().enumerate() {
+        desk.apply(turn, &tenant, step);
+        if *settles {
+            desk.settle(turn);
+        }
+    }
+    desk.settle(0);
+    let steps: Vec<Step> = steps.iter().map(|(step, _)| step.clone()).collect();
+    desk.compare(design, &tenant, &steps);
+}
+
+/// Deliveries of changes in chunks, in any order, by several workers at the same time.
+fn delivered(desk: &Desk, design: Design, (steps, order): (&[Step], &[usize]), chunk: u32, processes: usize) {
+    let tenant = tenant();
+    let order: Vec<usize> = order.iter().copied().filter(|place| design.takes(&steps[*place])).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    for turn in order.chunks(order.len().div_ceil(3).max(1)) {
+        for name in ["work", "person"] {
+            let own = turn.iter().filter(|place| steps[**place].collection == name);
+            let line = |place: &usize| {
+                let step = &steps[*place];
+                let mut document = step.fields.clone().unwrap_or_else(|| json!({ "gone": true }));
+                let made = stook_catalogue::value::show_timestamp((1_000_000 + *place as i64) * 1_000_000);
+                (document["id"], document["made"]) = (step.key.clone().into(), made.into());
+                format!("{document}\n")
+            };
+            let text: String = own.map(line).collect();
+            if !text.is_empty() {
+                let path = folder.path().join(format!("{}.ndjson", number()));
+                support::job(&desk.catalogue, &*desk.stores[0], &tenant, name, (&path, &text), chunk);
+            }
+        }
+        let options = Options { workers: 2, lease_seconds: 60, drain: true, settles: true };
+        std::thread::scope(|scope| {
+            for store in desk.stores.iter().cycle().take(processes) {
+                scope.spawn(|| work::run(&desk.catalogue, &**store, &options, &AtomicBool::new(false), &|_| ()).expect("it works"));
+            }
+        });
+    }
+    let steps: Vec<Step> = steps.iter().filter(|step| design.takes(step)).cloned().collect();
+    desk.compare(design, &tenant, &steps);
+}
+
+fn histories() -> impl Strategy<Value = Vec<(Step, bool)>> {
+    prop::collection::vec((step(), prop::bool::weighted(0.2)), 1..40)
+}
+
+fn orders() -> impl Strategy<Value = (Vec<Step>, Vec<usize>, u32)> {
+    prop::collection::vec(step(), 5..50).prop_flat_map(|steps| {
+        let order: Vec<usize> = (0..steps.len()).collect();
+        (Just(steps), Just(order).prop_shuffle(), 1..20_u32)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, max_shrink_iters: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn links_of_lists_lead_to_all_on_a_file(design in design(), steps in histories()) {
+        one_by_one(&on_a_file(design), design, &steps);
+    }
+
+    #[test]
+    fn chunks_of_a_file_settle_links_of_lists(design in design(), (steps, order, chunk) in orders()) {
+        delivered(&on_a_file(design), design, (&steps, &order), chunk, 1);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, max_shrink_iters: 20, ..ProptestConfig::default() })]
+
+    #[test]
+    fn links_of_lists_lead_to_all_on_a_server(design in design(), steps in histories()) {
+        if let Some(desk) = on_a_server(design) {
+            one_by_one(&desk, design, &steps);
+        }
+    }
+
+    #[test]
+    fn chunks_of_a_server_settle_links_of_lists(design in design(), (steps, order, chunk) in orders()) {
+        if let Some(desk) = on_a_server(design) {
+            delivered(&desk, design, (&steps, &order), chunk, 3);
+        }
+    }
+}
+
+// --- what links were ----------------------------------------------------------------------------------------------------
+
+/// One definition after the other on one store: a link becomes one of a list, stops being one, has another key, is only read, and each
+/// time everything is settled again as if the store had been made for it.
+fn redesigned(open: &dyn Fn(&Arc<Catalogue>) -> Vec<Box<dyn Store>>, designs: &[Design], steps: &[Step]) {
+    let tenant = tenant();
+    let mut done: Vec<Step> = Vec::new();
+    let most = steps.len().div_ceil(designs.len());
+    for (turn, design) in designs.iter().enumerate() {
+        let catalogue = definition(&design.text());
+        let desk = desk(catalogue.clone(), open(&catalogue));
+        let rules = Arc::new(Rules::new(&catalogue));
+        settle::bring_up(&*desk.stores[0], &rules, &|_| ()).expect("it is marked");
+        desk.settle(0);
+        desk.compare(*design, &tenant, &done);
+        for step in steps.iter().skip(turn * most).take(most).filter(|step| designs.iter().all(|design| design.takes(step))) {
+            desk.apply(0, &tenant, step);
+            done.push(step.clone());
+        }
+        desk.settle(0);
+        desk.compare(*design, &tenant, &done);
+        let found = settle::check(&*desk.stores[0], &rules, &AtomicBool::new(false), &|_| ()).expect("it looks");
+        assert_eq!((found.wrong, found.undecided), (Vec::new(), 0), "{}", design.text());
+    }
+}
+
+/// Fields of all are those of the first, so that none goes; who exists because of a link stays.
+fn redesigns() -> impl Strategy<Value = Vec<Design>> {
+    prop::collection::vec(design(), 2..4).prop_map(|designs| {
+        let (first, create) = (designs[0], designs.iter().all(|design| design.create));
+        designs.into_iter().map(|design| Design { reads: false, create, rolls: first.rolls, covers: first.covers, ..design }).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, max_shrink_iters: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_link_that_becomes_another_one_is_settled_again_on_a_file(designs in redesigns(), steps in prop::collection::vec(step(), 5..40)) {
+        let folder = support::folder("relinked").join(number().to_string());
+        std::fs::create_dir_all(&folder).expect("a folder");
+        redesigned(&|catalogue| support::on_a_file(&folder, catalogue, 1), &designs, &steps);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, max_shrink_iters: 10, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_link_that_becomes_another_one_is_settled_again_on_a_server(designs in redesigns(), steps in prop::collection::vec(step(), 5..40)) {
+        let schema = format!("relinked{}", number());
+        if support::on_a_server(&schema, &definition(&designs[0].text())).is_some() {
+            redesigned(&|catalogue| support::on_a_server(&schema, catalogue).expect("it was there"), &designs, &steps);
+        }
+    }
+}
+
+// --- limits -------------------------------------------------------------------------------------------------------------
+
+fn plain(rule: Rule) -> Design {
+    Design { rule, when: false, create: false, index: false, reads: false, rolls: true, covers: false }
+}
+
+#[test]
+fn what_a_link_does_not_take_is_said() {
+    for (rule, names, sides, left) in [
+        (Rule::Key, MOST_TARGETS + 2, 1, Some(2)),
+        (Rule::Name, MOST_TARGETS + 2, 1, Some(2)),
+        (Rule::Key, MOST_TARGETS, 1, None),
+        (Rule::Two, MOST_COMBINED / 2 + 1, 2, Some(2)),
+    ] {
+        let (design, tenant) = (plain(rule), tenant());
+        let desk = on_a_file(design);
+        let names: Vec<String> = (0..names).map(|name| format!("n{name:05}")).collect();
+        let sides: Vec<&str> = ["l", "r"].into_iter().take(sides).collect();
+        let document = json!({ "id": "w", "kind": "a", "names": names, "sides": sides, "made": "2026-01-01T00:00:00Z" });
+        let folder = tempfile::tempdir().expect("a folder");
+        let job = support::job(&desk.catalogue, &*desk.stores[0], &tenant, "work", (&folder.path().join("w.ndjson"), &document.to_string()), 10);
+        let options = Options { workers: 1, lease_seconds: 60, drain: true, settles: true };
+        work::run(&desk.catalogue, &*desk.stores[0], &options, &AtomicBool::new(false), &|_| ()).expect("it works");
+        let said: Vec<String> = desk.stores[0].journal(job, 0, 10, true).expect("troubles").into_iter().flat_map(|entry| entry.reasons).collect();
+        let explained = record::get(&desk.catalogue, &*desk.stores[0], &tenant, "work", "w", false).expect("it reads").expect("it is there");
+        let explained = explained.explain(&desk.catalogue, &*desk.stores[0], &tenant).expect("it explains");
+        match left {
+            Some(left) => {
+                assert!(said.len() == 1 && said[0].contains(&format!("the other {left} are left out")), "{said:?}");
+                assert_eq!(explained["left_out"], json!(said));
+            }
+            None => assert_eq!((said.len(), &explained["left_out"]), (0, &Json::Null)),
+        }
+        if rule == Rule::Key {
+            let led = explained["fields"]["authors"].clone();
+            assert_eq!((led["value"].as_array().map(Vec::len), &led["most"]), (Some(MOST_TARGETS), &json!(MOST_TARGETS)));
+            assert_eq!(led["planned"].as_array().map(Vec::len), Some(MOST_TARGETS), "nobody of these is there");
+        }
+    }
+}
