@@ -669,6 +669,8 @@ fn what_follows_from_something_undecided_is_not_wrong() {
     let item = json!({ "side": side, "kind": "a", "from": time(1), "to": time(2), "size": 1, "words": ["u"] });
     let steps = [plan("far", 1_000), Step { collection: "item", key: child, fields: Some(item) }, plan(&parent, 0)];
     steps[..2].iter().for_each(|step| desk.apply(0, &tenant, step));
+    // as a store in use is: settled by these rules
+    settle::bring_up(&*desk.stores[0], &rules, &|_| ()).expect("it is marked");
     desk.settle(0);
     let found = desk.catalogue.links.iter().find(|link| link.name == "found").expect("a link").id;
     let (before, behind) = (Hold::new(found), Hold::new(4));

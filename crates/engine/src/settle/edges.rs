@@ -296,7 +296,7 @@ fn elements(collection: &Collection, field: usize, values: &[Value]) -> Vec<Stri
 pub(crate) fn left_out(catalogue: &Catalogue, collection: usize, values: &[Value]) -> Vec<String> {
     let definition = &catalogue.collections[collection];
     let mut left_out = Vec::new();
-    for link in &catalogue.links {
+    for link in catalogue.links.iter().filter(|link| link.speaks_of_lists(&catalogue.collections)) {
         // of a link to its own collection both ends are here
         for is_target in [false, true].into_iter().filter(|is_target| collection == if *is_target { link.to } else { link.from }) {
             let fields: Vec<usize> = match &link.rule {
