@@ -289,7 +289,7 @@ fn expected(design: Design, steps: &[Step]) -> BTreeMap<String, Records> {
         }
         let there: Vec<&Json> = led.iter().filter_map(|own| people.get(own)).collect();
         let read = |name: &str| there.iter().filter_map(|person| person.get(name).cloned()).collect::<Vec<Json>>();
-        let whole = (!led.is_empty()).then(|| there.len() == led.len());
+        let whole = (!led.is_empty()).then_some(there.len() == led.len());
         if let Some(whole) = whole {
             work["whole"] = whole.into();
         }
@@ -538,9 +538,12 @@ proptest! {
 
 // --- what links were ----------------------------------------------------------------------------------------------------
 
+/// Opens one store for a definition.
+type Open<'o> = dyn Fn(&Arc<Catalogue>) -> Vec<Box<dyn Store>> + 'o;
+
 /// One definition after the other on one store: a link becomes one of a list, stops being one, has another key, is only read, and each
 /// time everything is settled again as if the store had been made for it.
-fn redesigned(open: &dyn Fn(&Arc<Catalogue>) -> Vec<Box<dyn Store>>, designs: &[Design], steps: &[Step]) {
+fn redesigned(open: &Open<'_>, designs: &[Design], steps: &[Step]) {
     let tenant = tenant();
     let mut done: Vec<Step> = Vec::new();
     let most = steps.len().div_ceil(designs.len());

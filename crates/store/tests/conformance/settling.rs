@@ -311,7 +311,7 @@ pub fn a_link_becomes_a_list_of_keys_and_one_key_again(place: &Place) {
         let catalogue = definition(words);
         let store = place.open(&catalogue);
         let link = &catalogue.links[0];
-        let records = store.read(&tenant, 0, &["a", "b"].map(|name| key(name)), Detail::Values).expect("reading works");
+        let records = store.read(&tenant, 0, &["a", "b"].map(key), Detail::Values).expect("reading works");
         let wanted = if link.many { Value::List(vec![text("w")]) } else { text("w") };
         let seen: Vec<Value> = records.into_iter().flatten().map(|record| record.golden[link.field].clone()).collect();
         assert_eq!(seen, [wanted, Value::Null], "{words}");
