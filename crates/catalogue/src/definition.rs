@@ -514,8 +514,10 @@ pub struct Source {
     pub name: String,
     /// Its format.
     pub family: Family,
-    /// The element (xml) or member (json) that holds the documents.
+    /// The element (xml; behind the one around it) or member (json) that holds the documents.
     pub records: Option<String>,
+    /// What says that a file without documents is empty.
+    pub empty: Option<Regex>,
     /// Prefixes used in XPath.
     pub namespaces: Vec<(String, String)>,
     /// Values computed once per document, in order.

@@ -162,7 +162,12 @@ pub const SOURCE: &[Word] = &[
     word(
         "records",
         TEXT,
-        "xml: the name of the element that is one document (default: children of the root). json: the member that holds the array of documents (`$.value`).",
+        "xml: the name of the element that is one document (default: children of the root), behind that of the element around them: `list/item`. json: the member that holds the array of documents (`$.value`). A file or an answer without that list is a failure.",
+    ),
+    word(
+        "empty",
+        TEXT,
+        "A regular expression: where it finds something in the first 64 KiB of a file or an answer without documents, that is an empty one and no failure.",
     ),
     word("namespaces", r#"{"type":"object","additionalProperties":{"type":"string"}}"#, "xml: prefixes used in paths."),
     word("into", r##"{"$ref":"#/$defs/name"}"##, "The one collection this source feeds; fields take their own paths."),

@@ -1,6 +1,7 @@
 //! Bytes to documents and back: MARC 21 (ISO 2709, MARCXML, MARC-in-JSON), XML, JSON and CSV.
 //!
 //! * [`scan`] finds where documents begin and end, in constant memory, whatever the input.
+//! * [`strange`] says what bytes without documents look like.
 //! * [`read`] opens files, also compressed ones, and hands out documents with number and offset.
 //! * [`Document::parse`] makes one document of its bytes; [`select()`] evaluates paths on it.
 //! * [`tree`] is XML as XPath sees it, [`xpath`] evaluates expressions on it.
@@ -12,6 +13,7 @@ pub mod marcxml;
 pub mod read;
 pub mod scan;
 mod select;
+pub mod strange;
 pub mod tree;
 pub mod write;
 pub mod xml;

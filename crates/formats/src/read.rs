@@ -32,6 +32,8 @@ pub struct Opened {
     pub compression: Compression,
     /// What it seems to hold; nothing for an empty file.
     pub syntax: Option<Syntax>,
+    /// The first of the bytes that are not white space, as many as are looked at.
+    pub beginning: Vec<u8>,
 }
 
 /// Opens a file.
@@ -54,9 +56,38 @@ pub fn open_bytes(mut input: Box<dyn Read + Send>) -> io::Result<Opened> {
         [0x28, 0xb5, 0x2f, 0xfd] => (Compression::Zstd, Box::new(zstd::stream::read::Decoder::new(whole)?)),
         _ => (Compression::None, Box::new(whole)),
     };
-    let beginning = take(&mut plain, LOOK_AHEAD)?;
+    let (blank, beginning) = behind_blanks(&mut plain)?;
     let syntax = detect(&beginning);
-    Ok(Opened { bytes: Box::new(io::Cursor::new(beginning).chain(plain)), compression, syntax })
+    // one line end stands for another: what is read keeps its place in the file
+    let (mark, text) = beginning.split_at(if beginning.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 });
+    let front = io::Cursor::new(mark.to_vec()).chain(io::repeat(b'\n').take(blank));
+    let bytes = front.chain(io::Cursor::new(text.to_vec())).chain(plain);
+    Ok(Opened { bytes: Box::new(bytes), compression, syntax, beginning: text.to_vec() })
+}
+
+/// Reads on until there is something else than white space, in constant memory. Returns how many blanks in front of the rest were
+/// given up, and the rest of the beginning: a byte order mark, the last blanks, and as much behind them as a syntax is recognised by.
+fn behind_blanks(input: &mut dyn Read) -> io::Result<(u64, Vec<u8>)> {
+    let mut beginning = take(input, LOOK_AHEAD)?;
+    let mark = if beginning.starts_with(&BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    let mut given_up = 0;
+    loop {
+        let blank = beginning[mark..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        if mark + blank < beginning.len() {
+            beginning.extend(take(input, blank)?);
+            return Ok((given_up, beginning));
+        }
+        // the last line is kept as it is: a header may begin with it
+        let lines = beginning[mark..].iter().rposition(|byte| matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);
+        let lines = if blank - lines > LOOK_AHEAD { blank } else { lines };
+        beginning.drain(mark..mark + lines);
+        given_up += lines as u64;
+        let more = take(input, LOOK_AHEAD)?;
+        if more.is_empty() {
+            return Ok((given_up, beginning));
+        }
+        beginning.extend(more);
+    }
 }
 
 fn take(input: &mut dyn Read, length: usize) -> io::Result<Vec<u8>> {
@@ -165,6 +196,16 @@ impl<R: Read> Documents<R> {
     /// The scanner's knowledge of what came before: what [`Scanner::resume`] needs to go on at [`Documents::offset`].
     pub fn head(&self) -> Vec<u8> {
         self.scanner.head()
+    }
+
+    /// Where the file has ended: what its documents should have stood in, if that was not there.
+    pub fn missing(&self) -> Option<String> {
+        self.scanner.missing(self.number)
+    }
+
+    /// Whether what was found is a document that was too long, of which nothing is kept.
+    pub fn gave_up(&self, found: &Found) -> bool {
+        found.problem.as_ref().is_some_and(|problem| *problem == self.scanner.too_long())
     }
 
     /// Position in the file behind the last document.

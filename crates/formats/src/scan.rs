@@ -67,7 +67,11 @@ impl Scanner {
         match &mut scanner {
             Scanner::Marc(_) => {}
             Scanner::Json(json) => json.mode = json_mode(head),
-            Scanner::Xml(xml) => (xml.level, xml.declarations) = xml_head(head),
+            Scanner::Xml(xml) => {
+                (xml.level, xml.declarations) = xml_head(head);
+                // what is behind the beginning of a file begins with a document
+                xml.is_inside = !head.is_empty();
+            }
             Scanner::Csv(csv) if head.is_empty() => csv.header = None,
             Scanner::Csv(csv) => csv.begin(head.to_vec()),
         }
@@ -141,6 +145,17 @@ impl Scanner {
         Some(reason.to_owned())
     }
 
+    /// Where a file has ended: what its documents should have stood in, if that was not there. `found` is what was found, problems too.
+    pub(crate) fn missing(&self, found: u64) -> Option<String> {
+        match self {
+            Scanner::Json(JsonScanner { member: Some(member), mode, .. }) if *mode == JsonMode::Missing || found == 0 && *mode == JsonMode::Start => {
+                Some(format!("there is no list `{member}` in its top object"))
+            }
+            Scanner::Xml(xml) if found == 0 => xml.missing(),
+            _ => None,
+        }
+    }
+
     /// It was told that the file has ended too early.
     pub(crate) fn end(&mut self) {
         match self {
@@ -151,7 +166,7 @@ impl Scanner {
     }
 
     /// What is wrong with a document beyond the limit.
-    pub(crate) fn too_long(&self) -> String {
+    pub fn too_long(&self) -> String {
         format!("the document is longer than {} bytes", self.limit())
     }
 
@@ -194,6 +209,9 @@ fn blanks(bytes: &[u8]) -> usize {
 
 // --- MARC ---------------------------------------------------------------------------------------------------------------
 
+/// Digits of the length that a record begins with.
+const LENGTH_DIGITS: usize = 5;
+
 /// Records end at their terminator; the length in the leader is checked when the record is parsed.
 #[derive(Debug, Clone, Default)]
 pub struct MarcScanner {
@@ -203,10 +221,16 @@ pub struct MarcScanner {
 impl MarcScanner {
     fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
         if self.scanned == 0 {
-            // line ends between records, and the control-Z some systems write at the end
-            let between = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n' | 0x1a)).count();
-            if between > 0 {
-                return Step::Skip(between);
+            // white space between records, and the control-Z some systems write at the end
+            let blank = bytes.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x1a).count();
+            let goes_on = bytes.get(blank).map_or(!at_end, |byte| !byte.is_ascii_digit());
+            // a leader may begin with blanks where its length should be
+            let own = if goes_on { bytes[..blank].iter().rev().take(LENGTH_DIGITS).take_while(|byte| **byte == b' ').count() } else { 0 };
+            if blank > own {
+                return Step::Skip(blank - own);
+            }
+            if blank == bytes.len() && !at_end {
+                return Step::More;
             }
         }
         if let Some(found) = memchr(crate::marc::RECORD_END, &bytes[self.scanned..]) {
@@ -233,6 +257,8 @@ impl MarcScanner {
 enum JsonMode {
     /// Nothing was read yet.
     Start,
+    /// What was read so far may be one value per line or values of any layout.
+    Undecided,
     /// One value per line.
     Lines,
     /// Values one after the other.
@@ -243,6 +269,8 @@ enum JsonMode {
     BehindArray,
     /// Behind the end of the member's array.
     Done,
+    /// There is no such array.
+    Missing,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -272,13 +300,15 @@ const MEMBER_LIMIT: usize = 16 << 20;
 /// Longest stretch of bytes that begin no value and are reported as one problem.
 const GARBAGE_LIMIT: usize = 4096;
 
-const JSON_HEADS: [(JsonMode, &[u8]); 6] = [
+const JSON_HEADS: [(JsonMode, &[u8]); 8] = [
     (JsonMode::Start, b""),
+    (JsonMode::Undecided, b"undecided"),
     (JsonMode::Lines, b"lines"),
     (JsonMode::Values, b"values"),
     (JsonMode::Elements, b"elements"),
     (JsonMode::BehindArray, b"behind array"),
     (JsonMode::Done, b"done"),
+    (JsonMode::Missing, b"missing"),
 ];
 
 fn json_mode(head: &[u8]) -> JsonMode {
@@ -319,9 +349,10 @@ impl JsonScanner {
         }
         match self.mode {
             JsonMode::Start => self.start(bytes, at_end),
+            JsonMode::Undecided => self.decide(bytes, at_end),
             JsonMode::Lines => self.line(bytes, at_end),
             JsonMode::Values | JsonMode::Elements | JsonMode::BehindArray => self.element(bytes, at_end),
-            JsonMode::Done => Step::Skip(bytes.len()),
+            JsonMode::Done | JsonMode::Missing => Step::Skip(bytes.len()),
         }
     }
 
@@ -333,10 +364,23 @@ impl JsonScanner {
             self.mode = JsonMode::Elements;
             return Step::Skip(1);
         }
+        self.mode = JsonMode::Undecided;
+        Step::Skip(0)
+    }
+
+    /// Tells one value per line from values of any layout.
+    fn decide(&mut self, bytes: &[u8], at_end: bool) -> Step {
         if !at_end && bytes.len() < JSON_WINDOW {
             return Step::More;
         }
-        self.mode = if one_value_per_line(&bytes[..bytes.len().min(JSON_WINDOW)]) { JsonMode::Lines } else { JsonMode::Values };
+        let window = &bytes[..bytes.len().min(JSON_WINDOW)];
+        if window.len() == JSON_WINDOW
+            && let Some(line) = only_line(window)
+        {
+            // what follows the blanks behind it decides
+            return Step::Document { bytes: 0..line, next: line };
+        }
+        self.mode = if one_value_per_line(window) { JsonMode::Lines } else { JsonMode::Values };
         Step::Skip(0)
     }
 
@@ -350,7 +394,7 @@ impl JsonScanner {
         if !at_end && window.len() < MEMBER_LIMIT {
             return Step::More;
         }
-        self.mode = JsonMode::Done;
+        self.mode = JsonMode::Missing;
         let reason = format!("the top value is not an object with a list \"{member}\"");
         Step::Problem { bytes: 0..bytes.len().min(80), next: bytes.len(), reason }
     }
@@ -416,23 +460,31 @@ fn closes(bytes: &[u8], end: usize) -> bool {
     end > 0 && matches!(bytes[end - 1], b'}' | b']' | b'"')
 }
 
+/// Whether a line is one object, with nothing else in it.
+fn is_whole(line: &[u8]) -> bool {
+    let line = line.trim_ascii_end();
+    line.starts_with(b"{") && value_end(line, &mut JsonState::default()) == Some(line.len())
+}
+
+/// The length of the only line of `window` that is not blank, if it is whole and ends there.
+fn only_line(window: &[u8]) -> Option<usize> {
+    let line = &window[..memchr(b'\n', window)?];
+    (window[line.len()..].trim_ascii_start().is_empty() && is_whole(line)).then(|| line.trim_ascii_end().len())
+}
+
 /// Whether a file that begins with `window` has one value per line. The first line may be broken; a value that spans lines
 /// and is sound as far as it is seen decides against it.
 fn one_value_per_line(window: &[u8]) -> bool {
     let mut lines = window.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-    let whole = |line: &[u8]| {
-        let line = line.trim_ascii_end();
-        line.starts_with(b"{") && value_end(line, &mut JsonState::default()) == Some(line.len())
-    };
     let first = lines.next().unwrap_or_default();
-    if whole(first) {
+    if is_whole(first) {
         return lines.next().is_some();
     }
     let sound = match serde_json::Deserializer::from_slice(window).into_iter::<serde_json::Value>().next() {
         Some(Err(error)) => error.is_eof(),
         _ => true,
     };
-    !sound && lines.any(whole)
+    !sound && lines.any(is_whole)
 }
 
 /// The position behind the `[` of the member called `member` of the top object.
@@ -508,7 +560,18 @@ fn value_end(bytes: &[u8], state: &mut JsonState) -> Option<usize> {
 /// Elements of one name, or the children of the root.
 #[derive(Debug, Clone)]
 pub struct XmlScanner {
+    /// What a document is called; without it those are all children of the root, or of `around`.
     name: Option<String>,
+    /// What the element around the documents is called.
+    around: Option<String>,
+    /// Whether that element was there.
+    is_inside: bool,
+    /// Whether an element was there in which documents stand, or something said that there are none.
+    is_list: bool,
+    /// What the outermost element is called.
+    root: Option<String>,
+    /// The number of what was found, as far as it was read.
+    number: Option<String>,
     /// Whether documents are MARCXML records: an unclosed one shows when the next begins, and one around another is a wrapper
     /// (OAI-PMH).
     marc: bool,
@@ -561,8 +624,17 @@ pub(crate) fn declarations_of_head(head: &[u8]) -> String {
 
 impl XmlScanner {
     fn new(name: Option<&str>, marc: bool) -> Self {
+        let (around, name) = match name.and_then(|name| name.rsplit_once('/')) {
+            Some((around, name)) => (Some(around), Some(name).filter(|name| *name != "*")),
+            None => (None, name),
+        };
         Self {
             name: name.map(str::to_owned),
+            around: around.map(str::to_owned),
+            is_inside: false,
+            is_list: false,
+            root: None,
+            number: None,
             marc,
             level: 0,
             declarations: Vec::new(),
@@ -598,6 +670,9 @@ impl XmlScanner {
         // text around documents is of no interest, text around the root is a sign of something else than XML
         let between = if self.level > 0 { text } else { blanks(bytes) };
         if between > 0 {
+            if let Some(number) = self.number.as_mut().filter(|number| number.len() < MOST_DIGITS) {
+                number.push_str(&String::from_utf8_lossy(&bytes[..between.min(MOST_DIGITS)]));
+            }
             return Step::Skip(between);
         }
         if start.is_none() && !at_end {
@@ -615,10 +690,15 @@ impl XmlScanner {
         };
         match tag {
             Tag::Open { name, empty, attributes } => {
-                let wanted = match &self.name {
-                    Some(wanted) => name == wanted.as_bytes() || local(name) == wanted.as_bytes(),
-                    None => self.level > 0,
+                let wanted = match (&self.name, &self.around) {
+                    (Some(wanted), None) => is_called(name, wanted),
+                    (Some(wanted), Some(_)) => self.is_inside && is_called(name, wanted),
+                    (None, None) => self.level > 0,
+                    (None, Some(_)) => self.is_inside,
                 };
+                if !wanted {
+                    self.passed(name, attributes);
+                }
                 if wanted && empty {
                     return Step::Document { bytes: 0..length, next: length };
                 }
@@ -633,10 +713,53 @@ impl XmlScanner {
                     self.enter(attributes);
                 }
             }
-            Tag::Close { .. } => self.leave(),
+            Tag::Close { .. } => {
+                // SRU: as many as nothing
+                self.is_list |= self.number.take().is_some_and(|number| number.trim() == "0");
+                self.leave();
+            }
             Tag::Other => {}
         }
         Step::Skip(length)
+    }
+
+    /// An element that is no document: what it says of whether there are any.
+    fn passed(&mut self, name: &[u8], attributes: &[u8]) {
+        let own = local(name);
+        let is_root = self.level == 0;
+        let root = self.root.get_or_insert_with(|| String::from_utf8_lossy(name).into_owned());
+        self.is_inside |= self.around.as_ref().is_some_and(|around| is_called(name, around));
+        self.is_list |= self.is_inside;
+        self.is_list |= match (local(root.as_bytes()), own) {
+            (b"OAI-PMH", b"error") => self::attributes(attributes).any(|(name, whole)| name == b"code" && is_value(whole, b"noRecordsMatch")),
+            (b"OAI-PMH", b"ListRecords" | b"ListIdentifiers" | b"GetRecord") => true,
+            (b"searchRetrieveResponse", b"numberOfRecords") => {
+                self.number = Some(String::new());
+                false
+            }
+            // a list of items is called items
+            _ => match &self.name {
+                Some(item) if is_root && self.around.is_none() => {
+                    own.strip_suffix(b"s") == Some(local(item.as_bytes())) || self.marc && own == b"collection"
+                }
+                _ => false,
+            },
+        };
+    }
+
+    /// What the file should have been a list of, if it is not.
+    fn missing(&self) -> Option<String> {
+        let item = self.name.as_deref().unwrap_or("*");
+        match (&self.root, &self.around) {
+            _ if self.is_list => None,
+            (None, _) => Some("there is no XML element in it".to_owned()),
+            (Some(root), Some(around)) => Some(format!("there is no element `{around}` in it, its outermost one is `{root}`")),
+            (Some(root), None) if self.marc => Some(format!("there is no record in it, and its outermost element `{root}` is no collection of them")),
+            (Some(root), None) => Some(format!(
+                "there is nothing in its outermost element `{root}` that is a document; where that is how it looks when it is empty, the source \
+                 should say so, with `records: {root}/{item}` or `empty:`"
+            )),
+        }
     }
 
     fn enter(&mut self, attributes: &[u8]) {
@@ -754,6 +877,20 @@ impl XmlScanner {
             }
         }
     }
+}
+
+/// Digits of a number of records that are looked at.
+const MOST_DIGITS: usize = 20;
+
+/// Whether an element is called so, with or without its prefix.
+fn is_called(name: &[u8], wanted: &str) -> bool {
+    name == wanted.as_bytes() || local(name) == wanted.as_bytes()
+}
+
+/// Whether an attribute as it is written has a value.
+fn is_value(attribute: &[u8], value: &[u8]) -> bool {
+    let quoted = memchr2(b'"', b'\'', attribute).map(|at| &attribute[at + 1..attribute.len() - 1]);
+    quoted.is_some_and(|own| own.trim_ascii() == value)
 }
 
 pub(crate) fn local(name: &[u8]) -> &[u8] {
@@ -899,9 +1036,10 @@ impl CsvScanner {
 
     fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
         if self.scanned == 0 {
-            let between = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-            if between > 0 {
-                return Step::Skip(between);
+            match self.blank_lines(bytes, at_end) {
+                Some(0) => {}
+                Some(blank) => return Step::Skip(blank),
+                None => return Step::More,
             }
             if bytes.is_empty() {
                 return if at_end { Step::End } else { Step::More };
@@ -919,6 +1057,25 @@ impl CsvScanner {
             return Step::Skip(next);
         }
         Step::Document { bytes: 0..length, next }
+    }
+
+    /// The length of the lines at the front that hold nothing but white space; nothing while that cannot be told.
+    fn blank_lines(&self, bytes: &[u8], at_end: bool) -> Option<usize> {
+        let mut end = 0;
+        for (at, byte) in bytes.iter().enumerate() {
+            match byte {
+                b'\n' | b'\r' => end = at + 1,
+                // a row of tabs has values, if only empty ones; a header has names
+                b' ' => {}
+                b'\t' if self.delimiter != Some(b'\t') => {}
+                _ => return Some(end),
+            }
+        }
+        match end {
+            _ if at_end => Some(bytes.len()),
+            0 if !bytes.is_empty() => None,
+            _ => Some(end),
+        }
     }
 
     /// Gives up one line: the lines the broken quote took in may be sound.

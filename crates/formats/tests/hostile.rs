@@ -737,3 +737,88 @@ fn paths_on_large_documents_finish() {
         assert_eq!(found.len(), expected);
     }
 }
+
+/// What is missed in a file of which nothing is a document, however it is read.
+fn missing(file: &[u8], syntax: Syntax, records: Option<&str>) -> Option<String> {
+    let of = |mut documents: Documents<&mut dyn Read>| {
+        while documents.next().expect("readable").is_some() {}
+        documents.missing()
+    };
+    let whole = of(Documents::new(&mut io::Cursor::new(file), syntax, records));
+    assert_eq!(of(Documents::new(&mut support::Trickle::new(file, 1), syntax, records)), whole, "{}", String::from_utf8_lossy(file));
+    whole
+}
+
+#[test]
+fn a_list_without_documents_is_told_from_something_else() {
+    let oai = |inner: &str| format!("<?xml version='1.0'?>\n<OAI-PMH xmlns='http://www.openarchives.org/OAI/2.0/'><request/>{inner}</OAI-PMH>");
+    let sru = |number: &str| {
+        format!("<zs:searchRetrieveResponse xmlns:zs='urn:z'><zs:numberOfRecords>{number}</zs:numberOfRecords></zs:searchRetrieveResponse>")
+    };
+    let xml = |text: &str, records: Option<&str>| missing(text.as_bytes(), Syntax::Xml, records);
+    let marc = |text: &str| missing(text.as_bytes(), Syntax::MarcXml, None);
+    let json = |text: &str, member: &str| missing(text.as_bytes(), Syntax::Json, Some(member));
+    for (text, records) in [
+        ("<list/>", Some("list/item")),
+        ("<?xml version='1.0'?><!-- none --><p:list xmlns:p='urn:p' a='1'>\n</p:list>", Some("list/item")),
+        ("<answer><head/><list></list></answer>", Some("list/item")),
+        ("<list/>", Some("list/*")),
+        ("<items/>", Some("item")),
+        ("<list><item/></list>", Some("item")),
+        ("<other><item/></other>", Some("item")),
+        ("<other><item/></other>", None),
+    ] {
+        assert_eq!(xml(text, records), None, "{text} {records:?}");
+    }
+    for text in [oai("<error code=\"noRecordsMatch\">none</error>"), oai("<ListRecords/>"), sru("0"), sru(" 0\n")] {
+        assert_eq!((xml(&text, Some("record")), marc(&text)), (None, None), "{text}");
+    }
+    assert_eq!(marc("<collection xmlns='http://www.loc.gov/MARC21/slim'/>"), None);
+    for (text, records) in [
+        ("<error/>", Some("list/item")),
+        ("<error/>", Some("item")),
+        ("<error/>", None),
+        ("<error>list</error>", Some("list/*")),
+        ("<html><head><title>list</title></head></html>", Some("list/item")),
+        ("<!-- <list/> -->", Some("list/item")),
+        (" \n", Some("list/item")),
+        ("<other><item/></other>", Some("list/item")),
+        ("<other><item/><list/></other>", Some("lists/item")),
+        ("<items2/>", Some("item")),
+    ] {
+        assert!(xml(text, records).is_some(), "{text} {records:?}");
+    }
+    for text in
+        [oai("<error code='badArgument'>noRecordsMatch</error>"), oai("<error code='badVerb' x='noRecordsMatch'/>"), oai(""), sru("7"), sru("00x")]
+    {
+        assert!(xml(&text, Some("record")).is_some() && marc(&text).is_some(), "{text}");
+    }
+    assert!(marc("<error/>").is_some());
+    for text in ["{\"rows\": []}", " { \"a\": {\"rows\": 1}, \"rows\" :\n[ ] } ", "{\"rows\": [{}]}"] {
+        assert_eq!(json(text, "rows"), None, "{text}");
+    }
+    for text in [
+        "{\"error\": \"rows\"}",
+        "{\"rows\": null}",
+        "{\"rows\": {}}",
+        "{\"a\": {\"rows\": []}}",
+        "[]",
+        "[{\"rows\": []}]",
+        "",
+        " \n",
+        "{\"a\": 1",
+        "\"rows\"",
+        "<rows/>",
+    ] {
+        assert!(json(text, "rows").is_some(), "{text}");
+    }
+    assert_eq!(missing(b"[]", Syntax::Json, None), None);
+    assert_eq!(missing(b"id,name\n", Syntax::Csv, None), None);
+    // an element is one of the list behind the beginning of the list only
+    assert_eq!(read_whole(b"<a><item/><list><item/></list></a>", Syntax::Xml, Some("list/item")).len(), 1);
+    assert_eq!(read_whole(b"<a><x/><list><item/><other/></list></a>", Syntax::Xml, Some("list/*")).len(), 2);
+    let file = b"<a><item/><list><item n='1'/><item n='2'/></list></a>";
+    let whole = read_whole(file, Syntax::Xml, Some("list/item"));
+    assert_eq!(read_in_chunks(file, Syntax::Xml, Some("list/item"), |_| true), whole);
+    assert_eq!(read_in_chunks_cut_in_front(file, Syntax::Xml, Some("list/item"), |_| true), whole);
+}

@@ -905,6 +905,7 @@ impl<'t> Reader<'t> {
                 None
             }
         };
+        let empty = node.get("empty").and_then(|node| self.regex(node, str::to_owned));
         let mut namespaces = Vec::new();
         if let Some(bindings) = node.get("namespaces") {
             for (prefix, _, uri) in self.named(Some(bindings), "namespaces") {
@@ -954,7 +955,7 @@ impl<'t> Reader<'t> {
         let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
         let asks = node.get("asks").and_then(|node| self.asks(name, node, (family, &as_of, replaces.is_some()), &feeds, context));
         let embeds = self.embeds(node, Format { family, namespaces: &namespaces }, &lets, context);
-        Some(Source { name: name.to_owned(), family, records, namespaces, lets, accept, gone, as_of, replaces, collect, asks, feeds, embeds })
+        Some(Source { name: name.to_owned(), family, records, empty, namespaces, lets, accept, gone, as_of, replaces, collect, asks, feeds, embeds })
     }
 
     fn collect(&mut self, source: &str, node: &Node, family: Family, records: Option<&str>) -> Option<Collect> {
@@ -1009,9 +1010,16 @@ impl<'t> Reader<'t> {
         let text = self.text_of(node, "records")?.to_owned();
         if family == Family::Xml {
             let local = text.trim_start_matches('/');
-            let valid = !local.is_empty() && local.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'));
+            let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'));
+            let valid = match local.rsplit_once('/') {
+                Some((around, own)) => is_name(around) && (is_name(own) || own == "*"),
+                None => is_name(local),
+            };
             if !valid {
-                self.problem(node, "`records` of xml is the name of an element, such as `record` or `marc:record`");
+                self.problem(
+                    node,
+                    "`records` of xml is the name of an element, such as `record` or `marc:record`, or behind the one around it: `list/record`",
+                );
                 return None;
             }
             return Some(local.to_owned());

@@ -1,0 +1,131 @@
+//! White space around documents and between them: however much there is, wherever it is cut, the documents are the same.
+
+mod support;
+
+use std::io;
+use stook_formats::Syntax;
+use stook_formats::read::{Documents, open_bytes};
+use support::{Document, Random, Trickle, collect, iso2709, read_in_chunks, read_in_chunks_cut_in_front, small_record};
+
+/// A file in pieces: what stands in front of its documents, they themselves, what stands between two of them and behind the last.
+struct Pieces {
+    name: &'static str,
+    syntax: Syntax,
+    records: Option<&'static str>,
+    front: &'static str,
+    documents: Vec<Vec<u8>>,
+    between: &'static str,
+    behind: &'static str,
+    /// White space that says nothing there.
+    blanks: &'static [&'static str],
+}
+
+const ANY: &[&str] = &["\n", "\r\n", " ", "\t", "\r"];
+/// Between lines of text only whole lines are blank.
+const LINES: &[&str] = &["\n", "\r\n", "\n  \n", "\r"];
+
+fn every_format() -> Vec<Pieces> {
+    let own = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
+    let pieces = |name, syntax, documents| Pieces { name, syntax, records: None, front: "", documents, between: "", behind: "", blanks: ANY };
+    let elements = own(&["<a n='1'/>", "<a n='2'>x  y</a>", "<a n='3'><b/></a>"]);
+    let objects = own(&["{\"a\": 1}", "{\"a\": \"x  y\"}", "{\"a\": [3]}", "{\"a\": 4}"]);
+    let record =
+        |number: &str| format!("<record><leader>00000nam a2200000   4500</leader><controlfield tag=\"001\">{number}</controlfield></record>");
+    let records: Vec<Vec<u8>> = ["1", "2", "3"].iter().map(|number| record(number).into_bytes()).collect();
+    vec![
+        pieces("ISO 2709", Syntax::Marc, (1..=4).map(|number| iso2709(&small_record(number))).collect()),
+        Pieces { front: "<collection>", behind: "</collection>", ..pieces("MARCXML", Syntax::MarcXml, records) },
+        Pieces { front: "<?xml version='1.0'?><all>", behind: "</all>", ..pieces("XML", Syntax::Xml, elements.clone()) },
+        Pieces { front: "<all><part>", behind: "</part></all>", records: Some("a"), ..pieces("XML, a chosen element", Syntax::Xml, elements) },
+        Pieces { front: "[", between: ",", behind: "]", ..pieces("JSON array", Syntax::Json, objects.clone()) },
+        Pieces {
+            front: "{\"more\": 1, \"rows\": [",
+            between: ",",
+            behind: "]}",
+            records: Some("rows"),
+            ..pieces("JSON member", Syntax::Json, objects.clone())
+        },
+        Pieces { between: "\n", blanks: LINES, ..pieces("JSON lines", Syntax::Json, objects) },
+        pieces("JSON values", Syntax::Json, own(&["{\n\"a\":\n1}", "{\"b\":\n[]}", "{}"])),
+        Pieces { front: "id,name\n", between: "\n", blanks: LINES, ..pieces("CSV", Syntax::Csv, own(&["1,one", "2,\"t  w\no\"", "3,"])) },
+        Pieces { front: "id\tname\n", between: "\n", blanks: LINES, ..pieces("CSV with tabs", Syntax::Csv, own(&["1\tone", "\t", "3\t "])) },
+    ]
+}
+
+/// The file with white space of up to `most` pieces in each of its gaps.
+fn spread(pieces: &Pieces, random: &mut Random, most: usize) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut blank = |file: &mut Vec<u8>| {
+        let count = if random.one_in(3) { 0 } else { random.below(most + 1) };
+        (0..count).for_each(|_| file.extend_from_slice(random.pick(pieces.blanks).as_bytes()));
+    };
+    blank(&mut file);
+    file.extend_from_slice(pieces.front.as_bytes());
+    for (place, document) in pieces.documents.iter().enumerate() {
+        if place > 0 {
+            blank(&mut file);
+            file.extend_from_slice(pieces.between.as_bytes());
+        }
+        blank(&mut file);
+        file.extend_from_slice(document);
+    }
+    blank(&mut file);
+    file.extend_from_slice(pieces.behind.as_bytes());
+    blank(&mut file);
+    file
+}
+
+#[track_caller]
+fn check(pieces: &Pieces, file: &[u8], told: &str) {
+    let opened = open_bytes(Box::new(io::Cursor::new(file.to_vec()))).expect("readable");
+    let told = format!("{}, {told}: {:?}", pieces.name, String::from_utf8_lossy(&file[..file.len().min(200)]));
+    assert_eq!(opened.syntax, Some(pieces.syntax), "{told}");
+    let found = collect(Documents::new(opened.bytes, pieces.syntax, pieces.records));
+    let texts: Vec<&[u8]> = found.iter().map(|(_, bytes)| &**bytes).collect();
+    assert_eq!(texts, pieces.documents, "{told}");
+    for (found, bytes) in &found {
+        assert!(found.problem.is_none(), "{told}: {found:?}");
+        assert_eq!(&file[found.offset as usize..][..bytes.len()], &**bytes, "{told}: where it stands");
+    }
+    let same = |other: Vec<Document>, way: &str| assert_eq!(other, found, "{told}, {way}");
+    same(collect(Documents::new(file, pieces.syntax, pieces.records)), "in one piece");
+    same(collect(Documents::new(Trickle::new(file, 3), pieces.syntax, pieces.records)), "piece by piece");
+    same(read_in_chunks(file, pieces.syntax, pieces.records, |_| true), "cut behind each");
+    same(read_in_chunks_cut_in_front(file, pieces.syntax, pieces.records, |_| true), "cut in front of each");
+    same(read_in_chunks_cut_in_front(file, pieces.syntax, pieces.records, |number| number == 2), "cut once");
+}
+
+#[test]
+fn white_space_never_changes_which_documents_there_are() {
+    for pieces in every_format() {
+        for seed in 0..40 {
+            check(&pieces, &spread(&pieces, &mut Random::new(seed), 6), &format!("seed {seed}"));
+        }
+        for seed in 0..4 {
+            check(&pieces, &spread(&pieces, &mut Random::new(seed), 40_000), &format!("seed {seed} of many"));
+        }
+    }
+}
+
+/// Around the length that is looked at to recognise a format.
+#[test]
+fn a_file_that_begins_with_white_space_is_recognised() {
+    for pieces in every_format() {
+        let mut random = Random::new(1);
+        let plain = spread(&pieces, &mut random, 0);
+        for count in [1, 65_535, 65_536, 65_537, 70_000, 200_000] {
+            for blank in ["\n", "\r\n"] {
+                check(&pieces, &[blank.repeat(count).as_bytes(), &plain].concat(), &format!("{count} {blank:?} in front"));
+            }
+        }
+        if pieces.blanks == ANY {
+            check(&pieces, &[" \t".repeat(100_000).as_bytes(), &plain].concat(), "no line end in front");
+        }
+        let marked = [b"\xef\xbb\xbf", "\n".repeat(70_000).as_bytes(), &plain].concat();
+        let opened = open_bytes(Box::new(io::Cursor::new(marked.clone()))).expect("readable");
+        assert_eq!(opened.syntax, Some(pieces.syntax), "{} behind a mark", pieces.name);
+        let found = collect(Documents::new(opened.bytes, pieces.syntax, pieces.records));
+        assert_eq!(found, collect(Documents::new(&marked[..], pieces.syntax, pieces.records)), "{}", pieces.name);
+        assert_eq!(found.len(), pieces.documents.len(), "{}", pieces.name);
+    }
+}
