@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::{FieldType, Value};
-use stook_engine::aggregate::by_source;
+use stook_engine::aggregate::{by_source, over};
 use stook_engine::ask::{Asker, Status, Wish};
 use stook_engine::export::{self, Format};
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
 use stook_formats::write::MarcWriter;
 use stook_query::{Compiled, Everywhere, Heading, Suggestion, Vocabulary, carried, everywhere, resolve};
+use stook_store::plan::Plan;
 use stook_store::{Store, StoreError};
 
 pub fn get(place: &Place, arguments: &Get) -> Outcome {
@@ -131,14 +132,11 @@ pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcom
     Ok(0)
 }
 
-/// Asks services for what a query needs, and says on standard error what they answered; false if anything is missing.
-fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, query: &Compiled, arguments: &Query) -> Result<bool, Failure> {
-    if catalogue.services.is_empty() {
-        return Ok(true);
-    }
+/// Asks services for what a query needs, and says on standard error what they answered; nothing where there is none to ask.
+fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, query: &Compiled, arguments: &Query) -> Result<Vec<Status>, Failure> {
     let asker = Asker::new(catalogue);
     if !asker.concerns(query.plan.collection) {
-        return Ok(true);
+        return Ok(Vec::new());
     }
     let said = asker.ask(store, &query.plan, &query.aggregates, Wish { when: arguments.ask, time: arguments.wait.map(Duration::from_secs) })?;
     asker.stop();
@@ -149,7 +147,17 @@ fn ask_services(catalogue: &Arc<Catalogue>, store: &Arc<dyn Store>, query: &Comp
             eprintln!("{}", status.to_json());
         }
     }
-    Ok(said.iter().all(|status| status.state() == "complete"))
+    Ok(said)
+}
+
+/// Says that nothing is known of what a query asks: no service has answered, which is no answer without rows.
+fn no_answer(said: &[Status], format: QueryFormat) -> Outcome {
+    let reasons: Vec<String> = said.iter().map(shown_state).collect();
+    let error = format!("nothing is known of this: no service has answered; {}", reasons.join("; "));
+    if matches!(format, QueryFormat::Json | QueryFormat::Ndjson) {
+        say!("{}", json!({ "error": error, "services": said.iter().map(Status::to_json).collect::<Vec<_>>() }));
+    }
+    Err(Failure::new(error))
 }
 
 pub fn shown_status(status: &Status) -> String {
@@ -161,10 +169,21 @@ fn shown_state(status: &Status) -> String {
     let name = format!("{} ({})", status.service, status.source);
     let documents = status.answer.as_ref().map_or(0, |answer| answer.documents);
     match (status.state(), status.reason()) {
-        ("complete", _) if status.cached => format!("{name}: {}, here since an earlier question", count(documents, "document")),
-        ("complete", _) => format!("{name}: {} in {}", count(documents, "document"), seconds(status.took())),
+        ("complete", _) if status.cached => format!("{name}: {}, here since an earlier question{}", count(documents, "document"), unreadable(status)),
+        ("complete", _) => format!("{name}: {} in {}{}", count(documents, "document"), seconds(status.took()), unreadable(status)),
         (state, Some(reason)) => format!("{name} is {state}: {reason}"),
         (state, None) => format!("{name} is {state}"),
+    }
+}
+
+/// How many values of an answer were left out.
+fn unreadable(status: &Status) -> String {
+    match &status.answer {
+        Some(answer) if answer.unreadable > 0 => {
+            let example = answer.example.as_ref().map(|example| format!(" (the first: {example})")).unwrap_or_default();
+            format!("; {} could not be read{example}", count(answer.unreadable, "value"))
+        }
+        _ => String::new(),
     }
 }
 
@@ -187,9 +206,32 @@ pub fn query(place: &Place, arguments: &Query) -> Outcome {
         }
         return Ok(0);
     }
-    let is_whole = ask_services(&catalogue, &store, &compiled, arguments)?;
+    let said = ask_services(&catalogue, &store, &compiled, arguments)?;
+    let has_answered = said.is_empty() || said.iter().any(|status| matches!(status.state(), "complete" | "partial"));
+    if !has_answered && store.count(&Plan { limit: None, offset: 0, ..compiled.plan.clone() })? == 0 {
+        return no_answer(&said, arguments.format);
+    }
+    let is_whole = said.iter().all(|status| status.state() == "complete");
     let code = show_answer(&catalogue, &*store, compiled, arguments)?;
     Ok(if is_whole { code } else { 2 })
+}
+
+/// Says on standard error which aggregates are not of all rows, where those are of services.
+fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &Compiled, format: QueryFormat) -> Result<(), Failure> {
+    if !Asker::new(catalogue).concerns(compiled.plan.collection) {
+        return Ok(());
+    }
+    let found = over(catalogue, store, &compiled.plan, &compiled.aggregates)?;
+    let named = found.iter().map(|own| (&compiled.headings[own.aggregate].name, own));
+    if format == QueryFormat::Table {
+        named.for_each(|(name, own)| {
+            eprintln!("{name} is of {} of {}: the others have no value, or none that could be read", number(own.values), count(own.rows, "row"))
+        });
+    } else if !found.is_empty() {
+        let shown: Map<String, Json> = named.map(|(name, own)| (name.clone(), json!({ "values": own.values, "rows": own.rows }))).collect();
+        eprintln!("{}", json!({ "over": shown }));
+    }
+    Ok(())
 }
 
 /// Records of several collections.
@@ -203,9 +245,10 @@ fn show_all(store: &dyn Store, all: &Everywhere, arguments: &Query) -> Outcome {
     show_rows(&Everywhere::headings(), rows, arguments.format, total, began)
 }
 
-fn show_answer(catalogue: &Catalogue, store: &dyn Store, mut compiled: Compiled, arguments: &Query) -> Outcome {
+fn show_answer(catalogue: &Arc<Catalogue>, store: &dyn Store, mut compiled: Compiled, arguments: &Query) -> Outcome {
     let began = Instant::now();
     if !compiled.aggregates.is_empty() {
+        show_over(catalogue, store, &compiled, arguments.format)?;
         let mut rows = vec![store.aggregate(&compiled.plan, &compiled.aggregates)?];
         if arguments.by_source {
             rows[0].insert(0, Value::text("merged"));

@@ -10,6 +10,7 @@ use serde_json::json;
 use std::io::Write;
 use std::time::{Duration, Instant};
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
+use stook_engine::EngineError;
 use stook_engine::import::{self, Moment, Preview, Request, Wanted};
 use stook_store::Store;
 use stook_store::journal::{Counts, OUTCOMES, Outcome as Became};
@@ -50,7 +51,10 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
     if arguments.detach {
         let cut = import::cut(&catalogue, &*store, id, &stop, &|moment| bar.set_position(moment.bytes));
         bar.finish_and_clear();
-        let job = cut.map_err(|error| can_go_on(&error.to_string()))?;
+        let job = cut.map_err(|error| match error {
+            EngineError::NoDocument { .. } => Failure::new(format!("job {id}: {error}")),
+            other => can_go_on(&other.to_string()),
+        })?;
         if !job.progress.complete {
             return Err(can_go_on("stopped"));
         }

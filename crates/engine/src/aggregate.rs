@@ -12,6 +12,46 @@ use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Aggregate, Column, Function, Plan, keys_of, mean_of, middle_of};
 use stook_store::{Detail, Store, StoreError};
 
+/// An aggregate of fewer values than there are rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Over {
+    /// Which of the aggregates.
+    pub aggregate: usize,
+    /// Rows that have a value.
+    pub values: u64,
+    /// All rows.
+    pub rows: u64,
+}
+
+/// Which aggregates are not of all rows: those without a value, or with one that could not be read, are left out of them.
+/// Counts of values say that themselves, and lists have as many as they have.
+///
+/// # Errors
+/// When the store fails.
+pub fn over(catalogue: &Catalogue, store: &dyn Store, plan: &Plan, aggregates: &[Aggregate]) -> Result<Vec<Over>> {
+    let collection = &catalogue.collections[plan.collection];
+    let is_single = |column: Column| match column {
+        Column::Field(field) => collection.fields.get(field).is_some_and(|own| !own.ty.is_list()),
+        Column::Element(_) => true,
+        _ => false,
+    };
+    let wanted = aggregates.iter().enumerate().filter(|(_, own)| own.function != Function::Count && is_single(own.column) && !plan.distinct);
+    let mut found = Vec::new();
+    let mut rows = None;
+    for (aggregate, own) in wanted {
+        let rows = match rows {
+            Some(rows) => rows,
+            None => *rows.insert(store.count(&Plan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() })?),
+        };
+        let counted = store.aggregate(plan, &[Aggregate { function: Function::Count, ..*own }])?;
+        let values = counted.first().and_then(Value::as_int).unwrap_or(0).max(0) as u64;
+        if values < rows {
+            found.push(Over { aggregate, values, rows });
+        }
+    }
+    Ok(found)
+}
+
 /// Aggregates over what each source says of the records that a plan finds, by source. A source that says nothing of them has no row.
 ///
 /// # Errors

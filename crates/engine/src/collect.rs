@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collect, Source};
 use stook_catalogue::value::{FieldType, SmolStr, from_text, show_timestamp};
+use stook_formats::strange;
 use stook_store::journal::Counts;
 use stook_store::queue::JobState;
 use stook_store::{Edge, EdgeChange, Settling, Store, Tenant};
@@ -196,13 +197,14 @@ impl<'c> Service<'c> {
     }
 
     fn read(&self, bytes: Vec<u8>) -> Result<Page> {
-        let page: Json = serde_json::from_slice(&bytes).map_err(|error| self.failed(&format!("it does not answer JSON: {error}")))?;
+        let refused = |missing: &str| self.failed(&format!("its answer {}", strange::no_document(&bytes, missing)));
+        let page: Json = serde_json::from_slice(&bytes).map_err(|error| refused(&format!("it is not JSON: {error}")))?;
         match page {
             Json::Object(mut page) => match page.remove("value") {
                 Some(Json::Array(documents)) => Ok(Page { bytes, documents }),
-                _ => Err(self.failed("its answer has no list `value`")),
+                _ => Err(refused("there is no list `value` in its top object")),
             },
-            _ => Err(self.failed("its answer is not an object")),
+            _ => Err(refused("it is not an object")),
         }
     }
 

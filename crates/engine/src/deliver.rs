@@ -9,7 +9,7 @@ use crate::{EngineError, Result};
 use bytes::Bytes;
 use std::io::Read;
 use std::sync::Arc;
-use stook_formats::read::open_bytes;
+use stook_formats::read::{Documents, open_bytes};
 use stook_store::journal::{Counts, Line, Trouble, unpack};
 use stook_store::queue::{JobFile, JobId, Slice};
 use stook_store::{Pending, Store, StoreError, Urgency};
@@ -50,6 +50,7 @@ pub fn map(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &st
     let named = import::named_source(catalogue, delivery.source.as_deref(), delivery.profile.as_deref())?;
     let opened = open_bytes(Box::new(std::io::Cursor::new(bytes))).map_err(failed)?;
     let Some(found) = opened.syntax else { return Err(EngineError::Wrong("there are no documents".into())) };
+    let beginning = opened.beginning.clone();
     let index = match named {
         Some(source) => source,
         None => import::guess_source(catalogue, Some(found), &delivery.name)?,
@@ -59,7 +60,7 @@ pub fn map(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &st
         let reason = format!("files of source `{}` take the place of others as a whole; import them", source.name);
         return Err(EngineError::Wrong(reason));
     }
-    let syntax = split::fitting(found, source, &delivery.name)?;
+    let Some(syntax) = split::fitting(&opened, source, &delivery.name)? else { return Err(EngineError::Wrong("there are no documents".into())) };
     let mut whole = Vec::new();
     opened.bytes.take(MOST_BYTES + 1).read_to_end(&mut whole).map_err(failed)?;
     if whole.len() as u64 > MOST_BYTES {
@@ -71,8 +72,14 @@ pub fn map(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &st
     let (size, name) = (whole.len() as u64, Some(syntax.name().to_owned()));
     let file = JobFile { path: delivery.name.clone(), size, modified: received, syntax: name, compressed: false, part: None };
     let slice = Slice { length: size, is_last: true, ..Slice::default() };
-    let input = ChunkInput { slice: &slice, file: &file, bytes: Some(whole.into()) };
+    let whole = Bytes::from(whole);
+    let input = ChunkInput { slice: &slice, file: &file, bytes: Some(whole.clone()) };
     let mut chunk = MappedChunk::map(&context, store, &input, None)?;
+    if chunk.documents() == 0 {
+        let mut documents = Documents::new(&whole[..], syntax, source.records.as_deref());
+        while documents.next().map_err(failed)?.is_some() {}
+        split::check_list(documents.missing(), source, &delivery.name, &beginning)?;
+    }
     if chunk.documents() > MOST_DOCUMENTS as usize {
         return Err(EngineError::Wrong(format!("there are more than {MOST_DOCUMENTS} documents; import them")));
     }

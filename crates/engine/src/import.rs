@@ -234,7 +234,7 @@ pub fn upload(catalogue: &Catalogue, store: &dyn Store, upload: &Upload, bytes: 
         None => guess_source(catalogue, opened.syntax, &upload.name)?,
     };
     let source = &catalogue.sources[source];
-    let syntax = opened.syntax.map(|found| split::fitting(found, source, &upload.name)).transpose()?;
+    let syntax = split::fitting(&opened, source, &upload.name)?;
     // whether they were compressed or not: the chunks carry the bytes, there is no file to read them from
     let file = JobFile {
         path: upload.name.clone(),
@@ -252,7 +252,7 @@ pub fn upload(catalogue: &Catalogue, store: &dyn Store, upload: &Upload, bytes: 
         files: vec![file.clone()],
     })?;
     created(job);
-    let cut = split::split_stream(opened.bytes, &file, source, queued_chunk(store), |chunks, progress| {
+    let cut = split::split_stream(opened, &file, source, queued_chunk(store), |chunks, progress| {
         store.add_chunks(job, chunks, progress)?;
         Ok(!store.job_state(job)?.is_final())
     });
@@ -273,11 +273,15 @@ pub fn cut(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBo
     let start = store.job(job)?;
     if !start.progress.complete {
         let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
-        split::split(&start.files, source, queued_chunk(store), start.progress, |chunks, progress| {
+        let cut = split::split(&start.files, source, queued_chunk(store), start.progress, |chunks, progress| {
             store.add_chunks(job, chunks, progress)?;
             show(Moment::of(&start.files, progress, 0));
             Ok(!stop.load(Ordering::SeqCst))
-        })?;
+        });
+        if let Err(error @ EngineError::NoDocument { .. }) = &cut {
+            store.end_job(job, JobState::Failed, &error.to_string())?;
+        }
+        cut?;
     }
     store.sync()?;
     Ok(store.job(job)?)
@@ -320,9 +324,10 @@ pub fn run(
     };
     let options = Options { workers, lease_seconds: LEASE_SECONDS, drain: false, settles };
     let crew = Crew::new(catalogue, store, Some(job), &options, stop, &tell);
+    let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         if !start.progress.complete {
-            let (crew, progress, start) = (&crew, &progress, &start);
+            let (crew, progress, start, ended) = (&crew, &progress, &start, &ended);
             scope.spawn(move || {
                 let cut = split::split(&start.files, source, CHUNK_DOCUMENTS, start.progress, |chunks, cut| {
                     store.add_chunks(job, chunks, cut)?;
@@ -331,17 +336,32 @@ pub fn run(
                     }
                     Ok(!crew.is_stopping())
                 });
-                crew.guard(cut);
+                crew.guard(end_without_documents(store, job, cut).map(|has_ended| ended.store(has_ended, Ordering::SeqCst)));
             });
         }
         crew.work(|| {
             let was_cut = now().complete;
+            if ended.load(Ordering::SeqCst) {
+                return Ok(true);
+            }
             let job = store.job(job)?;
             Ok(was_cut && (job.chunks_left == 0 || job.state.is_final()))
         })
     })?;
     store.sync()?;
     Ok(store.job(job)?)
+}
+
+/// A file without a document ends its job, which would find no other: true then.
+fn end_without_documents(store: &dyn Store, job: JobId, cut: Result<()>) -> Result<bool> {
+    match cut {
+        Ok(()) => Ok(false),
+        Err(error @ EngineError::NoDocument { .. }) => {
+            store.end_job(job, JobState::Failed, &error.to_string())?;
+            Ok(true)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn no_source(name: &str) -> EngineError {

@@ -41,6 +41,14 @@ pub enum EngineError {
         /// Why.
         error: std::io::Error,
     },
+    /// A file or an answer has no document, and nothing in it says that it is an empty one.
+    #[error("{name} {reason}")]
+    NoDocument {
+        /// What it is called.
+        name: String,
+        /// What it looks like, and how it begins.
+        reason: String,
+    },
     /// The caller asked for something that makes no sense.
     #[error("{0}")]
     Wrong(String),

@@ -7,11 +7,12 @@ use crate::{EngineError, Result};
 use std::collections::VecDeque;
 use std::io::Read;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
-use stook_catalogue::definition::Source;
+use stook_catalogue::definition::{Family, Source};
 use stook_formats::Syntax;
-use stook_formats::read::{Compression, Documents, open};
+use stook_formats::read::{Compression, Documents, Opened, open};
+use stook_formats::strange::{self, is_html};
 use stook_store::queue::{JobFile, NewChunk, Progress, Slice};
 
 /// Documents of a chunk.
@@ -35,10 +36,7 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
         return Err(EngineError::Wrong(format!("{} is a folder; name its files", path.display())));
     }
     let opened = open(&path).map_err(failed)?;
-    let syntax = match opened.syntax {
-        None => None,
-        Some(found) => Some(fitting(found, source, &path.display().to_string())?),
-    };
+    let syntax = fitting(&opened, source, &path.display().to_string())?;
     Ok(JobFile {
         path: path.display().to_string(),
         size: metadata.len(),
@@ -49,12 +47,39 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
     })
 }
 
-/// The syntax in which a source reads what was found.
-pub(crate) fn fitting(found: Syntax, source: &Source, name: &str) -> Result<Syntax> {
-    let wanted = source.family;
-    found
-        .as_family(wanted)
-        .ok_or_else(|| EngineError::Wrong(format!("{name} looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name())))
+/// The syntax in which a source reads what was found; nothing where there is nothing at all and that may be so: of a list there is always
+/// more than nothing.
+pub(crate) fn fitting(opened: &Opened, source: &Source, name: &str) -> Result<Option<Syntax>> {
+    let (wanted, beginning) = (source.family, &opened.beginning);
+    let Some(found) = opened.syntax else {
+        let is_list = wanted == Family::Xml || source.records.is_some();
+        return if is_list { Err(no_document(name, beginning, "it is empty")) } else { Ok(None) };
+    };
+    // what is a list to those who ask for children of the root is a page to others
+    if is_html(beginning) && (wanted != Family::Xml || source.records.is_none()) {
+        return Err(no_document(name, beginning, "it looks like HTML"));
+    }
+    let other = || {
+        let what = format!("looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name());
+        EngineError::NoDocument { name: name.to_owned(), reason: format!("{what}; it begins with: {}", strange::beginning(beginning)) }
+    };
+    found.as_family(wanted).map(Some).ok_or_else(other)
+}
+
+/// What has no document, and what is missed in it.
+fn no_document(name: &str, beginning: &[u8], missing: &str) -> EngineError {
+    EngineError::NoDocument { name: name.to_owned(), reason: strange::no_document(beginning, missing) }
+}
+
+/// Checks that what has ended was a list of documents, if only an empty one; false where nothing of it is one. `missing` is what
+/// its documents should have stood in.
+///
+/// # Errors
+/// When neither that was there nor what the definition says of an empty file.
+pub(crate) fn check_list(missing: Option<String>, source: &Source, name: &str, beginning: &[u8]) -> Result<bool> {
+    let Some(missing) = missing else { return Ok(true) };
+    let is_empty = source.empty.as_ref().is_some_and(|empty| empty.is_match(&String::from_utf8_lossy(beginning)));
+    if is_empty { Ok(false) } else { Err(no_document(name, beginning, &missing)) }
 }
 
 fn modified(metadata: &std::fs::Metadata) -> i64 {
@@ -97,7 +122,7 @@ pub fn split(
         if syntax(file).is_some() {
             check_unchanged(file)?;
             let opened = open(Path::new(&file.path)).map_err(failed)?;
-            if !cut(opened.bytes, file, source, most, &mut progress, &mut batch, &mut add)? {
+            if !cut(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
                 return Ok(());
             }
         }
@@ -113,14 +138,14 @@ pub fn split(
 /// # Errors
 /// When they cannot be read, or what `add` says.
 pub fn split_stream(
-    bytes: Box<dyn Read + Send>,
+    opened: Opened,
     file: &JobFile,
     source: &Source,
     most: u32,
     mut add: impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
 ) -> Result<()> {
     let (mut batch, mut progress) = (Vec::new(), Progress::default());
-    if !cut(bytes, file, source, most, &mut progress, &mut batch, &mut add)? {
+    if !cut(opened, (file, source, most), &mut progress, &mut batch, &mut add)? {
         return Ok(());
     }
     add(batch, Progress { file: 1, offset: 0, file_documents: 0, complete: true, ..progress })?;
@@ -129,32 +154,34 @@ pub fn split_stream(
 
 /// Cuts one file; false when `add` says so.
 fn cut(
-    bytes: Box<dyn Read + Send>,
-    file: &JobFile,
-    source: &Source,
-    most: u32,
+    opened: Opened,
+    (file, source, most): (&JobFile, &Source, u32),
     progress: &mut Progress,
     batch: &mut Vec<NewChunk>,
     add: &mut impl FnMut(Vec<NewChunk>, Progress) -> Result<bool>,
 ) -> Result<bool> {
     let Some(syntax) = syntax(file) else { return Ok(true) };
     let failed = |error| EngineError::File { path: file.path.clone(), error };
-    let read = Arc::new(Mutex::new(Kept::default()));
-    let input = Tee { inner: bytes, kept: read.clone(), keeps: file.compressed };
+    let kept = file.compressed.then(Arc::<Mutex<Kept>>::default);
+    let input = Tee { inner: opened.bytes, kept: kept.clone() };
+    let kept = || kept.as_ref().map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner));
     let mut documents = Documents::new(input, syntax, source.records.as_deref());
     let mut chunk = OpenChunk::default();
     while let Some((found, _)) = documents.next().map_err(failed)? {
+        let end = documents.offset();
         // what was cut before an interruption is read past
         if found.number <= progress.file_documents {
-            if let Ok(mut kept) = read.lock() {
-                kept.give_up(documents.offset());
+            if let Some(mut kept) = kept() {
+                kept.give_up(end);
             }
             continue;
         }
-        if chunk.is_full(most) {
+        // of a document that is too long nothing is kept: it is a chunk of its own
+        let is_given_up = file.compressed && documents.gave_up(&found);
+        if chunk.is_full(most, found.offset) || chunk.documents > 0 && (is_given_up || chunk.is_given_up) {
             // only what comes next tells that it is not the last
             let done = std::mem::take(&mut chunk);
-            batch.push(done.finish(false, progress, &read, file.compressed).map_err(failed)?);
+            batch.push(done.finish(false, progress, file.compressed).map_err(failed)?);
             let carried: usize = batch.iter().filter_map(|chunk| chunk.slice.payload.as_ref()).map(Vec::len).sum();
             // small batches first: workers wait for them
             let full = batch.len() >= (progress.chunks as usize / 2).clamp(2, 64);
@@ -164,22 +191,29 @@ fn cut(
         }
         let is_first = chunk.documents == 0;
         if is_first {
-            chunk = OpenChunk { offset: found.offset, number: found.number, ..OpenChunk::default() };
+            chunk = OpenChunk { offset: found.offset, end: found.offset, number: found.number, is_given_up, ..OpenChunk::default() };
+        }
+        if let Some(mut kept) = kept() {
+            if is_given_up {
+                kept.give_up(end);
+            } else {
+                kept.take(chunk.end, end, &mut chunk.bytes).map_err(failed)?;
+            }
         }
         chunk.documents += 1;
-        chunk.end = documents.offset();
+        chunk.end = end;
         if is_first {
             // behind the first document the scanner knows all that stands before it
             chunk.head = documents.head();
         }
     }
-    if chunk.documents > 0 {
-        batch.push(chunk.finish(true, progress, &read, file.compressed).map_err(failed)?);
+    if check_list(documents.missing(), source, &file.path, &opened.beginning)? && chunk.documents > 0 {
+        batch.push(chunk.finish(true, progress, file.compressed).map_err(failed)?);
     }
     Ok(true)
 }
 
-/// Most bytes of a compressed file that are kept: a chunk, its last document and what is read ahead of it.
+/// Most bytes of a compressed file that are kept: a document and what is read ahead of it.
 const MOST_KEPT: usize = 96 << 20;
 
 /// Bytes of a compressed file from a position on, until a chunk takes them.
@@ -191,14 +225,16 @@ struct Kept {
 }
 
 impl Kept {
-    /// The bytes from `start` to `end`, if they are all there; what lies before `end` is given up.
-    fn take(&mut self, start: u64, end: u64) -> Option<Vec<u8>> {
+    /// Moves the bytes from `start` to `end`; what lies before `end` is given up.
+    fn take(&mut self, start: u64, end: u64, into: &mut Vec<u8>) -> std::io::Result<()> {
         self.give_up(start);
-        let whole = self.start == start;
-        let length = self.bytes.len().min(end.saturating_sub(self.start) as usize);
-        let taken = self.bytes.drain(..length).collect();
-        self.start += length as u64;
-        whole.then_some(taken)
+        let length = end.saturating_sub(start) as usize;
+        if self.start != start || self.bytes.len() < length {
+            return Err(std::io::Error::other(format!("bytes {start} to {end} were not kept")));
+        }
+        into.extend(self.bytes.drain(..length));
+        self.start = end;
+        Ok(())
     }
 
     /// Forgets what lies before `position`.
@@ -208,12 +244,10 @@ impl Kept {
         self.start += length as u64;
     }
 
-    /// Adds what was read. A document that is too long is not kept while its end is looked for.
+    /// Adds what was read. Of a document that is too long, or of a long gap, only the last is kept while its end is looked for.
     fn add(&mut self, bytes: &[u8]) {
-        if self.bytes.len() + bytes.len() > MOST_KEPT {
-            self.start += self.bytes.len() as u64;
-            self.bytes = VecDeque::new();
-        }
+        let more = (self.bytes.len() + bytes.len()).saturating_sub(MOST_KEPT);
+        self.give_up(self.start + more as u64);
         self.bytes.extend(bytes);
     }
 }
@@ -221,17 +255,14 @@ impl Kept {
 /// Reads a file and keeps what was read.
 struct Tee {
     inner: Box<dyn Read + Send>,
-    kept: Arc<Mutex<Kept>>,
-    keeps: bool,
+    kept: Option<Arc<Mutex<Kept>>>,
 }
 
 impl Read for Tee {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        if self.keeps
-            && let Ok(mut kept) = self.kept.lock()
-        {
-            kept.add(&buffer[..count]);
+        if let Some(kept) = &self.kept {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).add(&buffer[..count]);
         }
         Ok(count)
     }
@@ -246,21 +277,23 @@ struct OpenChunk {
     number: u64,
     documents: u32,
     head: Vec<u8>,
+    /// Its bytes, if they are carried.
+    bytes: Vec<u8>,
+    /// Whether it is a document that is too long, of which nothing is carried.
+    is_given_up: bool,
 }
 
 impl OpenChunk {
-    fn is_full(&self, most: u32) -> bool {
-        self.documents >= most || self.end - self.offset >= CHUNK_BYTES
+    /// Whether a document at `next` is one of the next chunk.
+    fn is_full(&self, most: u32, next: u64) -> bool {
+        self.documents >= most || self.documents > 0 && next.max(self.end) - self.offset >= CHUNK_BYTES
     }
 
-    fn finish(self, is_last: bool, progress: &mut Progress, kept: &Mutex<Kept>, compressed: bool) -> std::io::Result<NewChunk> {
-        let payload = match kept.lock() {
-            // a chunk without its bytes is read again from the beginning of the file
-            Ok(mut kept) if compressed => match kept.take(self.offset, self.end) {
-                Some(bytes) => Some(zstd::bulk::compress(&bytes, 1)?),
-                None => None,
-            },
-            _ => None,
+    fn finish(self, is_last: bool, progress: &mut Progress, is_carried: bool) -> std::io::Result<NewChunk> {
+        let payload = match (is_carried, self.is_given_up) {
+            (false, _) => None,
+            (true, true) => Some(Vec::new()),
+            (true, false) => Some(zstd::bulk::compress(&self.bytes, 1)?),
         };
         let slice = Slice {
             file: progress.file,

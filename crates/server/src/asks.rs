@@ -20,6 +20,7 @@ use stook_catalogue::route::{Ask, AskPart};
 use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
+use stook_engine::aggregate::over;
 use stook_engine::ask::{Status, When, Wish};
 use stook_query::{Comparison, Compiled, Item, Operator, Stage};
 use stook_store::plan::{Column, Plan};
@@ -170,7 +171,10 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
             let key = heading.name.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
             json!({ "function": aggregate.function.name(), "key": format!("{}.{key}", collection.name), "result": { "value": value.to_json(&heading.ty) } })
         };
-        let rows: Vec<Json> = values.iter().zip(&compiled.headings).zip(&compiled.aggregates).map(row).collect();
+        let mut rows: Vec<Json> = values.iter().zip(&compiled.headings).zip(&compiled.aggregates).map(row).collect();
+        for own in over(&app.catalogue, &*app.store, &compiled.plan, &compiled.aggregates)? {
+            rows[own.aggregate]["result"]["over"] = json!({ "values": own.values, "rows": own.rows });
+        }
         let total = rows.len() as u64;
         return Ok((rows, total));
     }

@@ -406,8 +406,8 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
             .json(200, "Collections and sources.", object())
             .guarded(),
     );
-    let service = || json!({ "type": "object", "properties": { "service": text(), "source": text(), "state": { "enum": ["complete", "partial", "failed", "running", "unasked"] }, "reason": text() }, "required": ["service", "source", "state"] });
-    let rows = || json!({ "type": "object", "properties": { "collection": text(), "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "by_source": { "type": "array", "items": { "type": "object" } }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() }, "id": { "type": "string" } }, "additionalProperties": false });
+    let service = || json!({ "type": "object", "properties": { "service": text(), "source": text(), "state": { "enum": ["complete", "partial", "failed", "running", "unasked"] }, "unreadable": { "type": "integer" }, "example": text(), "reason": text() }, "required": ["service", "source", "state"] });
+    let rows = || json!({ "type": "object", "properties": { "collection": text(), "columns": { "type": "array", "items": { "type": "string" } }, "rows": { "type": "array", "items": { "type": "object" } }, "total": { "type": "integer" }, "by_source": { "type": "array", "items": { "type": "object" } }, "over": { "type": "object" }, "explain": { "type": "array", "items": { "type": "string" } }, "services": { "type": "array", "items": service() }, "id": { "type": "string" } }, "additionalProperties": false });
     let offset = || json!({ "type": "integer", "minimum": 0, "maximum": MOST_OFFSET });
     let asking = || json!({ "enum": WHEN.map(|(name, _)| name) });
     let query = json!({ "type": "string", "pattern": NO_NUL, "minLength": 1, "maxLength": 4_000 });

@@ -134,6 +134,7 @@ impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Store(error) => error.into(),
+            EngineError::NoDocument { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
             EngineError::Wrong(reason) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, reason),
             EngineError::File { .. } => Self::bad(error.to_string()),
         }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use stook_catalogue::diagnostic::{Diagnostic, render};
 use stook_catalogue::value::Value;
 use stook_engine::EngineError;
-use stook_engine::aggregate::by_source;
+use stook_engine::aggregate::{by_source, over};
 use stook_engine::ask::{Status, When, Wish};
 use stook_engine::export::{self, Format};
 use stook_query::{Compiled, Completion, Everywhere, Heading, complete, everywhere, facets, may_be_everywhere, resolve};
@@ -382,6 +382,13 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
     if !compiled.aggregates.is_empty() {
         let row = store.aggregate(&compiled.plan, &compiled.aggregates)?;
         let mut body = json!({ "columns": names, "rows": [shown(&row)] });
+        if app.asker.concerns(compiled.plan.collection) {
+            let found = over(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
+            let named = found.iter().map(|own| (names[own.aggregate].to_owned(), json!({ "values": own.values, "rows": own.rows })));
+            if !found.is_empty() {
+                body["over"] = named.collect::<Map<String, Json>>().into();
+            }
+        }
         if page.by_source {
             let found = by_source(&app.catalogue, store, &compiled.plan, &compiled.aggregates)?;
             let labelled = |(source, row): (String, Vec<Value>)| json!({ "source": source, "row": shown(&row) });

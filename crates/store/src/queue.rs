@@ -104,8 +104,15 @@ pub struct Slice {
     pub is_last: bool,
     /// What a scanner needs to know of the bytes before.
     pub head: Vec<u8>,
-    /// The bytes, compressed with zstd, when the file cannot be read from the middle.
+    /// The bytes, compressed with zstd, when the file cannot be read from the middle; nothing at all of a document that is too long.
     pub payload: Option<Vec<u8>>,
+}
+
+impl Slice {
+    /// Whether it is one document that is too long, of which nothing is kept.
+    pub fn is_given_up(&self) -> bool {
+        self.payload.as_ref().is_some_and(Vec::is_empty)
+    }
 }
 
 /// A leased chunk.

@@ -58,6 +58,12 @@ pub struct Answer {
     pub documents: u64,
     /// Those of them that could not be read.
     pub failed: u64,
+    /// Values that were left out because they do not fit what they are to be.
+    #[serde(default)]
+    pub unreadable: u64,
+    /// The first of them, and why.
+    #[serde(default)]
+    pub example: Option<String>,
     /// Records of which the source had said something that this answer does not.
     pub retired: u64,
     /// The jobs that imported it.
@@ -84,6 +90,8 @@ impl Answer {
             state: State::Running,
             documents: 0,
             failed: 0,
+            unreadable: 0,
+            example: None,
             retired: 0,
             jobs: Vec::new(),
             reason: None,

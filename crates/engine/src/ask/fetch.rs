@@ -7,6 +7,7 @@ use crate::settle::{self, Rules};
 use crate::withdraw::{self, Taken};
 use crate::{EngineError, Result, import};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -18,14 +19,18 @@ use stook_catalogue::parts::Part;
 use stook_catalogue::record::{Contribution, Origin, Retired, Said};
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
 use stook_formats::Syntax;
+use stook_formats::read::{Documents, open};
+use stook_formats::strange;
 use stook_store::journal::Outcome;
 use stook_store::plan::{Column, Condition, Plan, Test, keys_of};
-use stook_store::queue::JobState;
+use stook_store::queue::{JobId, JobState};
 use stook_store::{Pass, Store, Tenant};
 use ureq::http::{HeaderMap, Uri};
 
 /// The first pause between two attempts; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// Troubles of a page that are looked at for the first of a kind.
+const MOST_LOOKED_AT: usize = 100;
 /// Most pages of an answer: a service that always has one more is not asked for ever.
 const MOST_PAGES: u64 = 100_000;
 
@@ -178,19 +183,27 @@ pub fn fetch(rules: &Arc<Rules>, store: &dyn Store, limits: &[Limits], question:
         part: part(collection, call, &question.told),
         stop,
         ttl: None,
+        beginning: String::new(),
     };
     let fetched = fetching.pages(call, question.asked, &mut answer, &mut |answer| known.note(answer, wide));
     match fetched {
         Err(EngineError::Store(error)) => return Err(error.into()),
         Err(error) => {
             answer.state = if answer.documents > answer.failed { State::Partial } else { State::Failed };
-            answer.reason = Some(error.to_string());
+            answer.reason = Some(match error {
+                EngineError::NoDocument { reason, .. } => format!("its answer {reason}"),
+                other => other.to_string(),
+            });
         }
         Ok(()) if answer.failed > 0 => {
-            answer.state = State::Partial;
+            answer.state = if answer.documents > answer.failed { State::Partial } else { State::Failed };
             let jobs: Vec<String> = answer.jobs.iter().map(ToString::to_string).collect();
-            answer.reason =
-                Some(format!("{} of {} documents could not be read; see the journal of job {}", answer.failed, answer.documents, jobs.join(", ")));
+            let first =
+                fetching.first_of(&answer.jobs, |outcome| outcome == Outcome::Failed)?.map(|reason| format!(" ({reason})")).unwrap_or_default();
+            let (failed, all) = (answer.failed, answer.documents);
+            // an error may be a document of the format
+            let first = if answer.state == State::Failed { format!("{first}, which begins with: {}", fetching.beginning) } else { first };
+            answer.reason = Some(format!("{failed} of {all} documents could not be read{first}; see the journal of job {}", jobs.join(", ")));
         }
         Ok(()) => answer.state = State::Complete,
     }
@@ -233,6 +246,8 @@ struct Fetching<'f> {
     stop: &'f AtomicBool,
     /// How long responses say that they are fresh, in microseconds.
     ttl: Option<i64>,
+    /// How the last page begins.
+    beginning: String,
 }
 
 impl Fetching<'_> {
@@ -248,9 +263,19 @@ impl Fetching<'_> {
         };
         let time: String = show_timestamp(answer.begun).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
         let mut full = None;
+        let (mut first_document, mut seen) = (None, HashSet::new());
         for page in 0..MOST_PAGES {
             let file = folder.path().join(format!("{}_{time}_{page}.{}", self.source.name, self.source.family.name()));
             self.request(&client, &url, &file)?;
+            if let Some(Paging::Offset { offset, .. }) = &call.page {
+                let own = self.first_document(&file)?;
+                if page == 0 {
+                    first_document = own;
+                } else if own.is_some() && own == first_document {
+                    let reason = format!("it gives the same documents again from {offset}={} on: it does not heed `{offset}`", answer.documents);
+                    return Err(EngineError::Wrong(reason));
+                }
+            }
             let documents = self.import(&file, answer, note)?;
             let next = match &call.page {
                 None => None,
@@ -266,7 +291,7 @@ impl Fetching<'_> {
             };
             let _ = std::fs::remove_file(&file);
             match next {
-                Some(next) if next == url => return Err(EngineError::Wrong("it gives the same page again and again".into())),
+                Some(next) if !seen.insert(next.clone()) => return Err(EngineError::Wrong("it gives the same page again and again".into())),
                 Some(next) => url = next,
                 None => return Ok(()),
             }
@@ -311,8 +336,24 @@ impl Fetching<'_> {
         Ok(())
     }
 
+    /// The digest of the first document of a page.
+    fn first_document(&self, file: &Path) -> Result<Option<[u8; 32]>> {
+        let wrong = |error: std::io::Error| EngineError::Wrong(format!("its page cannot be read: {error}"));
+        let opened = open(file).map_err(wrong)?;
+        let Some(syntax) = opened.syntax.and_then(|found| found.as_family(self.source.family)) else { return Ok(None) };
+        let mut documents = Documents::new(opened.bytes, syntax, self.source.records.as_deref());
+        Ok(documents.next().map_err(wrong)?.map(|(_, bytes)| blake3::hash(bytes).into()))
+    }
+
     /// Imports a page; returns its documents.
-    fn import(&self, file: &Path, answer: &mut Answer, note: &mut dyn FnMut(&Answer) -> Result<()>) -> Result<u64> {
+    fn import(&mut self, file: &Path, answer: &mut Answer, note: &mut dyn FnMut(&Answer) -> Result<()>) -> Result<u64> {
+        let opened = open(file).map_err(|error| EngineError::Wrong(error.to_string()))?;
+        if opened.syntax.is_none() {
+            // a file may be empty, an answer says at least that there is nothing
+            let (name, reason) = (String::new(), "has no document; there is nothing in it but white space".to_owned());
+            return Err(EngineError::NoDocument { name, reason });
+        }
+        self.beginning = strange::beginning(&opened.beginning);
         let files: Vec<PathBuf> = vec![file.to_owned()];
         let source = Some(self.source.name.clone());
         let (tenant, as_of) = (self.tenant.clone(), Some(answer.begun));
@@ -325,10 +366,41 @@ impl Fetching<'_> {
         let documents = job.counts.documents.max(0) as u64;
         answer.documents += documents;
         answer.failed += job.counts.of(Outcome::Failed).max(0) as u64;
-        match job.state {
-            JobState::Completed | JobState::CompletedWithErrors => Ok(documents),
-            state => Err(EngineError::Wrong(format!("job {} is {}", job.id, state.name()))),
+        answer.unreadable += job.counts.warnings.max(0) as u64;
+        if answer.example.is_none() && job.counts.warnings > 0 {
+            answer.example = self.first_of(&answer.jobs, |outcome| outcome != Outcome::Failed)?;
         }
+        match job.state {
+            JobState::Completed | JobState::CompletedWithErrors => {
+                // one object may be a document or an error: if it is left out it was none of those that were asked for
+                let is_one = self.source.records.is_none() && documents == 1 && opened.beginning.trim_ascii_start().starts_with(b"{");
+                let outcomes = [Outcome::Created, Outcome::Updated, Outcome::Unchanged, Outcome::Superseded, Outcome::Withdrawn, Outcome::Failed];
+                if is_one && outcomes.iter().all(|outcome| job.counts.of(*outcome) == 0) {
+                    let reason = strange::no_document(&opened.beginning, "its only object is not one that the source takes");
+                    return Err(EngineError::NoDocument { name: String::new(), reason });
+                }
+                Ok(documents)
+            }
+            state => {
+                let whole = job.reason.unwrap_or_default();
+                match job.files.first().and_then(|file| whole.strip_prefix(&file.path)?.strip_prefix(' ')) {
+                    Some(reason) => Err(EngineError::NoDocument { name: String::new(), reason: reason.to_owned() }),
+                    None => Err(EngineError::Wrong(format!("job {} is {}", job.id, state.name()))),
+                }
+            }
+        }
+    }
+
+    /// What was wrong with the first document of jobs that had an outcome with trouble.
+    fn first_of(&self, jobs: &[JobId], is_wanted: impl Fn(Outcome) -> bool) -> Result<Option<String>> {
+        for job in jobs {
+            let troubles = self.store.journal(*job, 0, MOST_LOOKED_AT, true)?;
+            let mut wanted = troubles.into_iter().filter(|entry| is_wanted(entry.outcome));
+            if let Some(reason) = wanted.find_map(|entry| entry.reasons.into_iter().next()) {
+                return Ok(Some(reason));
+            }
+        }
+        Ok(None)
     }
 
     /// Takes back what the source said, before a whole answer was asked for, of records that the answer would have had. They may be there
@@ -560,7 +632,7 @@ fn member_of(file: &Path, name: &str) -> Result<Option<String>> {
 fn element_of(file: &Path, name: &str) -> Result<Option<String>> {
     let wrong = |error: String| EngineError::Wrong(format!("its page cannot be read: {error}"));
     let open: Box<dyn Read + Send> = Box::new(BufReader::new(File::open(file).map_err(|error| wrong(error.to_string()))?));
-    let mut elements = stook_formats::read::Documents::new(open, Syntax::Xml, Some(name));
+    let mut elements = Documents::new(open, Syntax::Xml, Some(name));
     let Some((_, bytes)) = elements.next().map_err(|error| wrong(error.to_string()))? else { return Ok(None) };
     let tree = stook_formats::xml::parse(bytes).map_err(|error| wrong(error.to_string()))?;
     Ok(tree.root_element().text().map(str::trim).filter(|token| !token.is_empty()).map(str::to_owned))

@@ -110,6 +110,10 @@ impl Status {
             if answer.failed > 0 {
                 shown["failed"] = json!(answer.failed);
             }
+            if answer.unreadable > 0 {
+                shown["unreadable"] = json!(answer.unreadable);
+                shown["example"] = json!(answer.example);
+            }
             if answer.retired > 0 {
                 shown["retired"] = json!(answer.retired);
             }

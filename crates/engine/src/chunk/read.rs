@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
 use stook_catalogue::definition::Source;
-use stook_formats::Syntax;
 use stook_formats::read::{Documents, Found, each, open};
 use stook_formats::scan::Scanner;
+use stook_formats::{Head, Syntax};
 use stook_store::queue::{JobFile, Slice};
 
 /// Longest chunk that is read as a whole. Only one with a document beyond its syntax's limit is longer; it is read piece by
@@ -25,6 +26,9 @@ enum Input {
 fn input(slice: &Slice, file: &JobFile, at_hand: Option<&Bytes>) -> Result<Input> {
     if let Some(bytes) = at_hand {
         return Ok(Input::Whole(bytes.clone()));
+    }
+    if slice.is_given_up() {
+        return Err(EngineError::Wrong("the chunk is one document that is too long; nothing of it is kept".into()));
     }
     let failed = |error| EngineError::File { path: file.path.clone(), error };
     if let Some(payload) = &slice.payload {
@@ -78,6 +82,10 @@ pub fn documents(
     mut visit: impl FnMut(Found, Bytes) -> Result<()>,
 ) -> Result<()> {
     let scanner = Scanner::resume(syntax, source.records.as_deref(), &slice.head);
+    if slice.is_given_up() {
+        let (number, problem, head) = (slice.file_documents + 1, Some(scanner.too_long()), Arc::new(Head::new(syntax, &slice.head)));
+        return visit(Found { number, offset: slice.offset, problem, head }, Bytes::new());
+    }
     match input(slice, file, at_hand)? {
         Input::Whole(bytes) => each(&bytes, scanner, place(slice), |found, own| {
             let complete = match found.head.complete(own) {
