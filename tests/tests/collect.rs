@@ -47,6 +47,8 @@ enum Trouble {
     Cut,
     Moved,
     Words,
+    /// JSON without its list.
+    Error,
     Endless,
     Everything,
     Slow,
@@ -152,6 +154,7 @@ fn answer(mut stream: TcpStream, window: &str, state: &Mutex<State>) {
         let text = match trouble {
             Some(Trouble::Busy) => reply("503 Service Unavailable", "retry-after: 0\r\n", "{}"),
             Some(Trouble::Moved) => reply("302 Found", "location: http://127.0.0.1:1/elsewhere\r\n", ""),
+            Some(Trouble::Error) => reply("200 OK", "", "{\"error\": {\"code\": \"7\"}}"),
             Some(Trouble::Words) => reply("200 OK", "", "<html>no data today</html>"),
             Some(Trouble::Forbidden) => reply("403 Forbidden", "", "who are you?"),
             Some(Trouble::Cut) => {
@@ -257,6 +260,8 @@ fn a_service_that_does_not_answer_as_it_should_costs_only_itself() {
     for (trouble, words) in [
         (Trouble::Moved, "302"),
         (Trouble::Words, "does not answer JSON"),
+        (Trouble::Words, "it looks like HTML; it begins with: <html>no data today</html>"),
+        (Trouble::Error, "no list `value` in its top object; it begins with: {\"error\": {\"code\": \"7\"}}"),
         (Trouble::Forbidden, "who are you?"),
         (Trouble::Endless, "more than"),
         (Trouble::Everything, "does not keep to the window"),

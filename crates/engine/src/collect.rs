@@ -198,7 +198,8 @@ impl<'c> Service<'c> {
 
     fn read(&self, bytes: Vec<u8>) -> Result<Page> {
         let refused = |missing: &str| self.failed(&format!("its answer {}", strange::no_document(&bytes, missing)));
-        let page: Json = serde_json::from_slice(&bytes).map_err(|error| refused(&format!("it is not JSON: {error}")))?;
+        let other = |error| self.failed(&format!("it does not answer JSON: {error}; its answer {}", strange::no_document(&bytes, "it is not JSON")));
+        let page: Json = serde_json::from_slice(&bytes).map_err(other)?;
         match page {
             Json::Object(mut page) => match page.remove("value") {
                 Some(Json::Array(documents)) => Ok(Page { bytes, documents }),
