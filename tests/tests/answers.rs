@@ -23,7 +23,7 @@ use stook_tests::{Place, repository};
 /// Runs of `cargo test`.
 const SEEDS: u64 = 12;
 /// Questions of a run.
-const STEPS: usize = 40;
+const STEPS: usize = 30;
 /// Most documents of a page, whatever is asked for.
 const PAGE: usize = 4;
 /// Who is slower has not answered.
@@ -406,8 +406,8 @@ fn an_answer_that_is_not_whole_retires_nothing_and_is_not_complete() {
         };
         let shop = Arc::new(Mutex::new(shop));
         let url = serve(&shop);
-        // one run of each kind on the server, too
-        let places = if seed < KINDS.len() as u64 { Place::both(&kind.definition(&url)) } else { vec![Place::new(&kind.definition(&url))] };
+        // some runs on the server, too
+        let places = if seed % 5 == 0 { Place::both(&kind.definition(&url)) } else { vec![Place::new(&kind.definition(&url))] };
         for place in places {
             {
                 let mut shop = shop.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -49,7 +49,7 @@ fn a_file_that_is_no_list_of_documents_is_refused_and_shown() {
         ("json", "", "page.json", PAGE, html),
         ("csv", "", "page.csv", PAGE, html),
         ("marc", "", "page.mrc", "<error>out of\norder</error>", "no document; there is no record in it, and its outermost element `error`"),
-        ("marc", "", "page.mrc", "Service\u{7} unavailable", "looks like csv, source `list` reads marc; it begins with: Service unavailable"),
+        ("marc", "", "page.mrc", "Service\u{7} unavailable", "csv, which no source of this catalogue reads; it begins with: Service unavailable"),
         (
             "xml",
             ", records: list/item",

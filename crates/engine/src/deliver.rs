@@ -49,11 +49,13 @@ pub fn map(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &st
     let failed = |error| EngineError::Wrong(format!("{}: {error}", delivery.name));
     let named = import::named_source(catalogue, delivery.source.as_deref(), delivery.profile.as_deref())?;
     let opened = open_bytes(Box::new(std::io::Cursor::new(bytes))).map_err(failed)?;
-    let Some(found) = opened.syntax else { return Err(EngineError::Wrong("there are no documents".into())) };
+    if opened.syntax.is_none() {
+        return Err(EngineError::Wrong("there are no documents".into()));
+    }
     let beginning = opened.beginning.clone();
     let index = match named {
         Some(source) => source,
-        None => import::guess_source(catalogue, Some(found), &delivery.name)?,
+        None => import::guess_source(catalogue, &opened, &delivery.name)?,
     };
     let source = &catalogue.sources[index];
     if source.replaces.is_some() {

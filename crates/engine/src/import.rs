@@ -18,7 +18,7 @@ use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::put_value;
 use stook_catalogue::value::Value;
-use stook_formats::Syntax;
+use stook_formats::read::Opened;
 use stook_store::journal::{Counts, Trouble};
 use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob, Progress, Slice};
@@ -112,7 +112,7 @@ fn plan(catalogue: &Catalogue, request: &Request) -> Result<(usize, Option<Strin
             let Some(first) = request.files.first() else { return Err(EngineError::Wrong("no file was given".into())) };
             let name = first.display().to_string();
             let opened = stook_formats::read::open(first).map_err(|error| EngineError::File { path: name.clone(), error })?;
-            guess_source(catalogue, opened.syntax, &name)?
+            guess_source(catalogue, &opened, &name)?
         }
     };
     let inspect = |path: &PathBuf| Ok(JobFile { part: request.part.clone(), ..split::inspect(path, &catalogue.sources[source])? });
@@ -147,7 +147,8 @@ pub(crate) fn named_source(catalogue: &Catalogue, source: Option<&str>, profile:
 }
 
 /// The only source that reads what was found.
-pub(crate) fn guess_source(catalogue: &Catalogue, syntax: Option<Syntax>, name: &str) -> Result<usize> {
+pub(crate) fn guess_source(catalogue: &Catalogue, opened: &Opened, name: &str) -> Result<usize> {
+    let syntax = opened.syntax;
     let fits = |family: Family| syntax.is_none_or(|syntax| syntax.as_family(family).is_some());
     let exact = |family: Family| syntax.is_some_and(|syntax| syntax.family() == family);
     let candidates: Vec<usize> = (0..catalogue.sources.len()).filter(|index| fits(catalogue.sources[*index].family)).collect();
@@ -155,7 +156,7 @@ pub(crate) fn guess_source(catalogue: &Catalogue, syntax: Option<Syntax>, name: 
     let found = syntax.map_or("nothing", |syntax| syntax.name());
     match (best.as_slice(), candidates.as_slice()) {
         ([only], _) | ([], [only]) => Ok(*only),
-        ([], []) => Err(EngineError::Wrong(format!("{name} holds {found}, which no source of this catalogue reads"))),
+        ([], []) => Err(split::strange(opened, name, &format!("holds {found}, which no source of this catalogue reads"))),
         _ => {
             let names: Vec<&str> = candidates.iter().map(|index| catalogue.sources[*index].name.as_str()).collect();
             Err(EngineError::Wrong(format!("{name} holds {found}; say the source: {}", names.join(", "))))
@@ -231,7 +232,7 @@ pub fn upload(catalogue: &Catalogue, store: &dyn Store, upload: &Upload, bytes: 
     let opened = stook_formats::read::open_bytes(bytes).map_err(failed)?;
     let source = match named {
         Some(source) => source,
-        None => guess_source(catalogue, opened.syntax, &upload.name)?,
+        None => guess_source(catalogue, &opened, &upload.name)?,
     };
     let source = &catalogue.sources[source];
     let syntax = split::fitting(&opened, source, &upload.name)?;

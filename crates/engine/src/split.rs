@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 use stook_catalogue::definition::{Family, Source};
 use stook_formats::Syntax;
 use stook_formats::read::{Compression, Documents, Opened, open};
-use stook_formats::strange::{self, is_html};
+use stook_formats::strange::{beginning, is_html};
 use stook_store::queue::{JobFile, NewChunk, Progress, Slice};
 
 /// Documents of a chunk.
@@ -50,25 +50,30 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
 /// The syntax in which a source reads what was found; nothing where there is nothing at all and that may be so: of a list there is always
 /// more than nothing.
 pub(crate) fn fitting(opened: &Opened, source: &Source, name: &str) -> Result<Option<Syntax>> {
-    let (wanted, beginning) = (source.family, &opened.beginning);
+    let wanted = source.family;
     let Some(found) = opened.syntax else {
         let is_list = wanted == Family::Xml || source.records.is_some();
-        return if is_list { Err(no_document(name, beginning, "it is empty")) } else { Ok(None) };
+        return if is_list { Err(no_document(name, &opened.beginning, "it is empty")) } else { Ok(None) };
     };
     // what is a list to those who ask for children of the root is a page to others
-    if is_html(beginning) && (wanted != Family::Xml || source.records.is_none()) {
-        return Err(no_document(name, beginning, "it looks like HTML"));
+    if is_html(&opened.beginning) && (wanted != Family::Xml || source.records.is_none()) {
+        return Err(no_document(name, &opened.beginning, "it looks like HTML"));
     }
-    let other = || {
-        let what = format!("looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name());
-        EngineError::NoDocument { name: name.to_owned(), reason: format!("{what}; it begins with: {}", strange::beginning(beginning)) }
-    };
+    let other = || strange(opened, name, &format!("looks like {}, source `{}` reads {}", found.name(), source.name, wanted.name()));
     found.as_family(wanted).map(Some).ok_or_else(other)
+}
+
+/// What is in none of the formats that are read.
+pub(crate) fn strange(opened: &Opened, name: &str, what: &str) -> EngineError {
+    if is_html(&opened.beginning) {
+        return no_document(name, &opened.beginning, what);
+    }
+    EngineError::NoDocument { name: name.to_owned(), reason: format!("{what}; it begins with: {}", beginning(&opened.beginning)) }
 }
 
 /// What has no document, and what is missed in it.
 fn no_document(name: &str, beginning: &[u8], missing: &str) -> EngineError {
-    EngineError::NoDocument { name: name.to_owned(), reason: strange::no_document(beginning, missing) }
+    EngineError::NoDocument { name: name.to_owned(), reason: stook_formats::strange::no_document(beginning, missing) }
 }
 
 /// Checks that what has ended was a list of documents, if only an empty one; false where nothing of it is one. `missing` is what
