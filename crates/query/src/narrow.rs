@@ -3,9 +3,10 @@
 use crate::Compiled;
 use crate::parse::{Comparison, Lookup, ends_bare, parse};
 use serde_json::{Value as Json, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::fold::fold;
+use stook_catalogue::links::Link;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Column, Condition, Plan, Sort, Test};
 use stook_store::{Result, Store, Tenant};
@@ -215,7 +216,9 @@ pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &T
             let fields = collection.shown_fields().map(|(_, field)| field.name.as_str());
             let states = collection.states.iter().map(|state| state.name.as_str());
             let tag = collection.tags.as_ref().map(|_| "tag");
-            fields.chain(states).chain(tag).map(|name| format!("{name}=")).collect()
+            let names = fields.chain(states).chain(tag).map(|name| format!("{name}="));
+            let links = catalogue.links.iter().filter(|link| link.from == index);
+            names.chain(links.map(|link| format!("{}.exists=", link.name))).collect()
         }
         (Some(index), Some((name, begun))) => {
             let begun = begun.trim_start_matches('"');
@@ -228,7 +231,8 @@ pub fn complete(text: &str, catalogue: &Catalogue, store: &dyn Store, tenant: &T
         words.retain(|word| word.starts_with(last));
     }
     words.retain(|word| word != last);
-    words.dedup();
+    let mut seen = HashSet::new();
+    words.retain(|word| seen.insert(word.clone()));
     words.truncate(COMPLETIONS);
     Ok(words.into_iter().map(|word| Completion { query: format!("{before}{word}"), word }).collect())
 }
@@ -251,6 +255,10 @@ fn values(catalogue: &Catalogue, index: usize, name: &str, begun: &str, store: &
     let collection = &catalogue.collections[index];
     if name == "tag" && collection.tags.is_some() {
         return Ok(store.tags(tenant, index)?.tags.into_iter().map(|tag| tag.name).filter(|name| name.starts_with(begun)).collect());
+    }
+    let is_link = |link: &Link| link.from == index && name.strip_suffix(".exists") == Some(link.name.as_str());
+    if collection.field(name).is_none() && catalogue.links.iter().any(is_link) {
+        return Ok(["true", "false"].into_iter().filter(|value| value.starts_with(begun)).map(str::to_owned).collect());
     }
     let field = collection.field(name).map(|(place, field)| match collection.key_field() == Some(place) {
         true => (Column::Key, field.golden_type(), &field.one_of, true),

@@ -29,8 +29,13 @@ collections:
       labels: { type: [text], index: equal }
       open: { type: boolean, index: equal }
       note: text
+    links:
+      box: { to: box, key: note }
     state:
       status: { type: text, one_of: [free, lent], index: equal }
+  box:
+    key: code
+    fields: { code: text }
 ";
 
 /// Texts that a query must quote.
@@ -101,7 +106,7 @@ fn texts_go_on_with_names_and_values_that_are_there() {
         found.into_iter().map(|one| one.word).collect()
     };
     assert_eq!(words("th"), ["thing"]);
-    assert_eq!(words(""), ["thing"]);
+    assert_eq!(words(""), ["thing", "box"]);
     assert_eq!(words("thing"), Vec::<String>::new());
     assert_eq!(words("thing s"), ["size=", "serial=", "status="]);
     assert_eq!(words("thing size=1 op"), ["open="]);
@@ -109,6 +114,8 @@ fn texts_go_on_with_names_and_values_that_are_there() {
     assert_eq!(words("thing status=l"), ["status=lent"]);
     assert_eq!(words("thing colour=t"), ["colour=\"two words\""]);
     assert_eq!(words("thing colour=\"two w"), ["colour=\"two words\""]);
+    assert_eq!(words("thing b"), ["box=", "box.exists="]);
+    assert_eq!((words("thing box.exists=").len(), words("thing box.exists=f")), (2, vec!["box.exists=false".to_owned()]));
     assert_eq!(words("thing note=x"), Vec::<String>::new());
     assert_eq!(words("nothing here="), Vec::<String>::new());
     // each value once, in the order of the index, however many records have it

@@ -16,11 +16,13 @@ fn open(url: &str, catalogue: &Catalogue) -> Result<Box<dyn Store>> {
     Ok(Box::new(PostgresStore::open(url, Arc::new(catalogue.clone()), &Options::default())?))
 }
 
-/// What a cluster does not promise, by tests: its planner knows no questions about rows of structs, who writes a collection
+/// What a cluster does not promise, by tests: its planner knows no questions about rows of structs and records beside them, who writes a collection
 /// keeps others waiting who write it, and who relies on edges is told that all have changed.
-const NOT_PROMISED: [&str; 5] = [
+const NOT_PROMISED: [&str; 7] = [
     "a_unit_hears_which_ranges_of_edges_have_changed_that_it_relies_on",
     "a_pass_waits_for_units_that_rely_on_what_has_changed",
+    "whether_a_linked_record_is_there_is_asked",
+    "whether_all_linked_records_are_there_is_asked",
     "members_of_structs_and_rows_of_them_are_those_of_a_naive_reader",
     "structs_get_members_and_indexes_later",
     "whoever_waits_for_a_held_record_keeps_nobody_else_waiting",
