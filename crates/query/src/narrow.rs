@@ -74,11 +74,15 @@ pub fn facets(text: &str, compiled: &Compiled, catalogue: &Catalogue, store: &dy
     }
     let kinds = kinds(collection);
     let columns = kinds.iter().map(|(_, column, _)| *column).collect();
-    let read = Plan { columns, sort: Vec::new(), any_order: true, offset: 0, limit: Some(COUNTED), ..plan.clone() };
-    let mut counted = 0;
+    let read = Plan { columns, sort: Vec::new(), any_order: true, offset: 0, limit: Some(COUNTED + 1), ..plan.clone() };
+    let (mut counted, mut whole) = (0, true);
     // nothing for a field with too many values
     let mut counts: Vec<Option<HashMap<String, u64>>> = vec![Some(HashMap::new()); kinds.len()];
     store.visit(&read, &mut |row| {
+        if counted == COUNTED {
+            whole = false;
+            return Ok(());
+        }
         counted += 1;
         for ((value, (_, _, ty)), counts) in row.iter().zip(&kinds).zip(&mut counts) {
             let Some(known) = counts else { continue };
@@ -115,7 +119,7 @@ pub fn facets(text: &str, compiled: &Compiled, catalogue: &Catalogue, store: &dy
         let values = all.into_iter().take(VALUES).map(value).collect();
         facets.push(Facet { field: name, values, others });
     }
-    Ok(Facets { counted, whole: counted < COUNTED, facets, conditions })
+    Ok(Facets { counted, whole, facets, conditions })
 }
 
 /// Conditions of a query as they are written, each with the text without it; one that selects the collection, too, is not left out.

@@ -1,10 +1,73 @@
 //! Admission: a bounded number of requests is in work, a bounded number waits a bounded time, the others are answered 503.
 
 use crate::problem::Problem;
+use prometheus_client::metrics::counter::Counter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use stook_store::wanted::Wanted;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+tokio::task_local! {
+    /// The place of the request that a task answers.
+    static PLACE: Place;
+}
+
+/// A place among the requests in work. It is taken as long as anything works for the request, also where its caller has gone.
+#[derive(Clone)]
+pub struct Place {
+    _permit: Arc<OwnedSemaphorePermit>,
+    given_up: Counter,
+}
+
+impl Place {
+    /// A place that counts whether its work is given up.
+    pub fn new(permit: OwnedSemaphorePermit, given_up: Counter) -> Self {
+        Self { _permit: Arc::new(permit), given_up }
+    }
+
+    /// Answers a request that has this place.
+    pub async fn during<T>(self, answer: impl Future<Output = T>) -> T {
+        PLACE.scope(self, answer).await
+    }
+
+    /// The place of the request that this task answers, if that needs one.
+    pub fn now() -> Option<Self> {
+        PLACE.try_with(Clone::clone).ok()
+    }
+}
+
+/// Work for a request on a thread that may wait. It has the request's place until it has ended.
+pub struct Working {
+    place: Option<Place>,
+    wanted: Wanted,
+}
+
+/// Who waits for such work: when this is dropped, its answer is not wanted any more.
+pub struct Waiting(Wanted);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Working {
+    /// Work for the request that this task answers, and what stands for who waits for it.
+    pub fn new() -> (Self, Waiting) {
+        let wanted = Wanted::default();
+        (Self { place: Place::now(), wanted: wanted.clone() }, Waiting(wanted))
+    }
+
+    /// Does it. What is asked of the store is given up when nobody waits for the answer any more.
+    pub fn run<T, E>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let done = self.wanted.during(work);
+        if let Some(place) = self.place.as_ref().filter(|_| done.is_err() && self.wanted.is_over()) {
+            place.given_up.inc();
+        }
+        done
+    }
+}
 
 /// Kinds of requests that do not compete with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use crate::App;
 use crate::problem::{Answer, Problem};
 use crate::query::{MOST_ROWS, ROWS, compiled};
-use crate::records::{blocking, json_answer};
+use crate::records::{json_answer, reading};
 use crate::request::Ctx;
 use crate::routes::Params;
 use axum::http::{StatusCode, header};
@@ -44,7 +44,7 @@ pub async fn answer(ctx: Ctx, ask: &Ask, given: &Params<'_>) -> Answer {
     let time = if returns.is_empty() { Duration::from_millis(50) } else { PATIENCE };
     ctx.reaches_store();
     let (app, own, tenant) = (ctx.app.clone(), ask.clone(), ctx.tenant.clone());
-    let found = blocking(move || {
+    let found = reading(move || {
         let said = app.ask(&compiled, Wish { when: When::Needed, time: Some(time) })?;
         if said.iter().any(|status| status.state() == "running") {
             return Ok(None);
@@ -178,14 +178,13 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
         let total = rows.len() as u64;
         return Ok((rows, total));
     }
-    let total = app.store.count(&compiled.plan)?;
     if !ask.by_source || compiled.plan.distinct || compiled.plan.each.is_some() {
-        let found = app.store.find(&compiled.plan)?.rows;
+        let (found, total) = app.store.find_and_count(&compiled.plan)?;
         // where the key is not among what is asked for, the first of that stands for the row
         let names = || compiled.headings.iter().map(|heading| heading.name.as_str());
         let key = key_of(collection);
         let key = names().find(|name| *name == key).or(names().next()).unwrap_or(key);
-        let rows = found.iter().map(|row| {
+        let rows = found.rows.iter().map(|row| {
             let cells = compiled.headings.iter().zip(row).map(|(heading, value)| (heading.name.as_str(), value.to_json(&heading.ty)));
             let cells = cells.filter(|(_, value)| !value.is_null());
             if ask.by_source {
@@ -196,8 +195,8 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
         });
         return Ok((rows.collect(), total));
     }
-    let keys = app.store.find(&Plan { columns: vec![Column::Key], ..compiled.plan.clone() })?.rows;
-    let keys: Vec<Key> = keys.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
+    let (found, total) = app.store.find_and_count(&Plan { columns: vec![Column::Key], ..compiled.plan.clone() })?;
+    let keys: Vec<Key> = found.rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
     let wanted: Vec<usize> =
         compiled.plan.columns.iter().filter_map(|column| if let Column::Field(field) = column { Some(*field) } else { None }).collect();
     let services: HashMap<&str, &str> = said.iter().map(|status| (status.source.as_str(), status.service.as_str())).collect();

@@ -1,7 +1,7 @@
 //! Coverage by day and group, and what it counts.
 
 use crate::problem::{Answer, Problem};
-use crate::records::{blocking, json_answer};
+use crate::records::{json_answer, reading};
 use crate::request::Ctx;
 use axum::http::StatusCode;
 use serde_json::{Value as Json, json};
@@ -46,15 +46,18 @@ pub async fn days(mut ctx: Ctx) -> Answer {
     let plan = Plan {
         conditions: vec![Condition { column: Column::Field(at), test: range }],
         columns: [at, group, percentage].map(Column::Field).into(),
-        limit: Some(MOST_ROWS),
+        limit: Some(MOST_ROWS + 1),
         ..Plan::all(ctx.tenant.clone(), index)
     };
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let (rows, cells) = blocking(move || {
+    let (whole, cells) = reading(move || {
         let (mut rows, mut cells) = (0, BTreeMap::<(i64, String), Cell>::new());
         app.store.visit(&plan, &mut |row| {
             rows += 1;
+            if rows > MOST_ROWS {
+                return Ok(());
+            }
             if let [Value::Int(at), group, share] = row.as_slice()
                 && let Some(share) = share.as_number()
             {
@@ -64,7 +67,7 @@ pub async fn days(mut ctx: Ctx) -> Answer {
             }
             Ok(())
         })?;
-        Ok::<_, stook_store::StoreError>((rows, cells))
+        Ok::<_, stook_store::StoreError>((rows <= MOST_ROWS, cells))
     })
     .await?;
     let shown = |((day, group), cell): (&(i64, String), &Cell)| {
@@ -72,7 +75,7 @@ pub async fn days(mut ctx: Ctx) -> Answer {
         json!({ "day": day[..10], "group": group, "rows": cell.rows, "mean": cell.sum / cell.rows as f64, "least": cell.least })
     };
     let cells: Vec<Json> = cells.iter().map(shown).collect();
-    let body = json!({ "time": collection.fields[at].name, "whole": rows < MOST_ROWS, "days": cells });
+    let body = json!({ "time": collection.fields[at].name, "whole": whole, "days": cells });
     Ok(json_answer(StatusCode::OK, body.to_string()))
 }
 
@@ -88,7 +91,7 @@ pub async fn children(mut ctx: Ctx) -> Answer {
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let read = move || measured(&app.catalogue, &*app.store, &tenant, &app.catalogue.coverages[place], parent.as_str());
-    let Some((link, found)) = blocking(read).await? else {
+    let Some((link, found)) = reading(read).await? else {
         return Err(Problem::missing(format!("{named} sums up the rows of another coverage: it counts no children of its own")));
     };
     let mut groups: Vec<(&str, Vec<Json>)> = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::App;
 use crate::access::Caller;
-use crate::admission::Class;
+use crate::admission::{Class, Place};
 use crate::log::{self, Logged};
 use crate::metrics::{Counted, StageName};
 use crate::problem::Problem;
@@ -187,17 +187,20 @@ async fn admitted(app: &Arc<App>, class: Class, counted: &Counted, patience: &At
         request
     };
     let place = match app.gate(class).enter().await {
-        Ok(place) => place,
+        Ok(permit) => Place::new(permit, app.metrics.given_up().clone()),
         Err(problem) => return problem.into_response(),
     };
     counted.stage(StageName::Started);
     match class {
         Class::Interactive => {
             let given_up = || Problem::busy("the request took too long and was given up; a change may still be done").into_response();
-            within(app.options.request_time, patience, next.run(request)).await.unwrap_or_else(given_up)
+            within(app.options.request_time, patience, place.during(next.run(request))).await.unwrap_or_else(given_up)
         }
         // their place is theirs until the last byte is sent
-        Class::Bulk | Class::Watch => next.run(request).await.map(|body| Body::new(Holding { body, _place: place })),
+        Class::Bulk | Class::Watch => {
+            let response = place.clone().during(next.run(request)).await;
+            response.map(|body| Body::new(Holding { body, _place: place }))
+        }
     }
 }
 

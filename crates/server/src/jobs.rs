@@ -1,9 +1,10 @@
 //! Import jobs by HTTP: made of an upload or of a file on the server, watched, cancelled.
 
+use crate::admission::Place;
 use crate::events;
 use crate::openapi::MOST_INTEGER;
 use crate::problem::{Answer, Problem};
-use crate::records::{blocking, json_answer, nothing_else};
+use crate::records::{blocking, json_answer, nothing_else, reading};
 use crate::request::{Ctx, JSON};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -58,7 +59,7 @@ async fn job(ctx: &Ctx) -> Answer<Job> {
         .ok_or_else(nothing)?;
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let found = blocking(move || match app.store.job(id) {
+    let found = reading(move || match app.store.job(id) {
         Ok(job) => Ok(Some(job)),
         Err(StoreError::Wrong(_)) => Ok(None),
         Err(error) => Err(error),
@@ -74,7 +75,7 @@ pub async fn list(mut ctx: Ctx) -> Answer {
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
     let looked_at = if troubled { MOST_JOBS as usize } else { limit };
-    let jobs = blocking(move || app.store.jobs(Some(&tenant), looked_at)).await?;
+    let jobs = reading(move || app.store.jobs(Some(&tenant), looked_at)).await?;
     let now = ctx.app.store.clock();
     let is_wanted = |job: &&Job| !troubled || job.chunks_dead > 0 || job.state == JobState::Failed;
     let jobs: Vec<Json> = jobs.iter().filter(is_wanted).take(limit).map(|job| shown(job, now)).collect();
@@ -100,7 +101,7 @@ pub async fn journal(mut ctx: Ctx) -> Answer {
     let job = job(&ctx).await?;
     let app = ctx.app.clone();
     let id = job.id;
-    let entries = blocking(move || app.store.journal(id, after, limit, errors)).await?;
+    let entries = reading(move || app.store.journal(id, after, limit, errors)).await?;
     let next = if entries.len() >= limit { entries.last().map(|entry| entry.document) } else { None };
     let entries: Vec<Json> = entries.iter().map(|entry| serde_json::to_value(entry).unwrap_or_default()).collect();
     Ok(json_answer(StatusCode::OK, json!({ "entries": entries, "next": next }).to_string()))
@@ -113,7 +114,7 @@ pub async fn document(ctx: Ctx) -> Answer {
     let nothing = || Problem::missing("there is no such document; those that failed are kept, the first ones of a chunk, up to 64 KiB of each");
     let number: u64 = ctx.segment("document").parse().map_err(|_| nothing())?;
     let app = ctx.app.clone();
-    let bytes = blocking(move || app.store.failed_document(job.id, number)).await?.ok_or_else(nothing)?;
+    let bytes = reading(move || app.store.failed_document(job.id, number)).await?.ok_or_else(nothing)?;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
@@ -143,7 +144,7 @@ pub async fn chunks(ctx: Ctx) -> Answer {
     ctx.params.end()?;
     let job = job(&ctx).await?;
     let app = ctx.app.clone();
-    let chunks = blocking(move || app.store.chunks(Some(job.id))).await?;
+    let chunks = reading(move || app.store.chunks(Some(job.id))).await?;
     let chunks: Vec<Json> = chunks.iter().map(|chunk| serde_json::to_value(chunk).unwrap_or_default()).collect();
     Ok(json_answer(StatusCode::OK, json!({ "chunks": chunks }).to_string()))
 }
@@ -331,7 +332,9 @@ async fn of_upload(ctx: &Ctx, body: Body, upload: Upload) -> Answer<Job> {
     let (sender, receiver) = tokio::sync::mpsc::channel::<std::io::Result<Bytes>>(8);
     let app = ctx.app.clone();
     ctx.reaches_store();
+    let place = Place::now();
     let cutting = tokio::task::spawn_blocking(move || {
+        let _place = place;
         let bytes = Box::new(Receiving { receiver, chunk: Bytes::new(), ended: false });
         import::upload(&app.catalogue, &*app.store, &upload, bytes, &mut |_| {})
     });

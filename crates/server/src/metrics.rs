@@ -87,6 +87,7 @@ pub struct Metrics {
     answers: Family<Status, Counter>,
     duration: Family<Where, Histogram, fn() -> Histogram>,
     in_flight: Gauge,
+    given_up: Counter,
     connections: Gauge,
     gauges: Family<What, Gauge>,
     asked: Family<What, Counter>,
@@ -111,6 +112,8 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("stook");
         let (stages, answers, in_flight, connections) = (Family::default(), Family::default(), Gauge::default(), Gauge::default());
+        let given_up = Counter::default();
+        registry.register("given_up", "Requests whose work was given up because their caller had gone", given_up.clone());
         let (gauges, asked, cached) = (Family::default(), Family::default(), Family::<CacheUse, Counter>::default());
         let duration = Family::<Where, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
         let work = Family::<Worked, Histogram, fn() -> Histogram>::new_with_constructor(seconds);
@@ -135,6 +138,7 @@ impl Default for Metrics {
             answers,
             duration,
             in_flight,
+            given_up,
             connections,
             gauges,
             asked,
@@ -222,6 +226,11 @@ impl Metrics {
     /// Requests that have not been answered.
     pub fn in_flight(&self) -> &Gauge {
         &self.in_flight
+    }
+
+    /// Requests whose work was given up because their caller had gone.
+    pub fn given_up(&self) -> &Counter {
+        &self.given_up
     }
 
     /// Open connections.

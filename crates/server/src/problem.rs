@@ -118,7 +118,9 @@ impl From<StoreError> for Problem {
         let text = error.to_string();
         match error {
             StoreError::Wrong(reason) => Self::bad(reason),
-            StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held | StoreError::Slow(_) => Self::busy(text),
+            StoreError::Busy(_) | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Held | StoreError::Slow(_) | StoreError::Unwanted => {
+                Self::busy(text)
+            }
             StoreError::DefinitionChanged => Self::busy("the catalogue was changed by another process; this one has to be started again"),
             StoreError::Fenced(_)
             | StoreError::Undone

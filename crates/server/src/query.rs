@@ -1,9 +1,10 @@
 //! Queries and exports.
 
 use crate::App;
+use crate::admission::Working;
 use crate::events;
 use crate::problem::{Answer, Problem};
-use crate::records::{blocking, json_answer, nothing_else};
+use crate::records::{json_answer, nothing_else, reading};
 use crate::request::{Ctx, JSON};
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -115,7 +116,7 @@ pub async fn compiled(ctx: &Ctx, text: &str) -> Answer<Compiled> {
     let now = app.store.clock();
     let resolved = match app.catalogue.collections.iter().any(|collection| collection.tags.is_some()) {
         // tags that are queries are asked of the store
-        true => blocking(move || resolve(&own, &app.catalogue, &*app.store, &tenant, now)).await?,
+        true => reading(move || resolve(&own, &app.catalogue, &*app.store, &tenant, now)).await?,
         false => resolve(text, &app.catalogue, &*app.store, &tenant, now)?,
     };
     resolved.map_err(|problem| misread(text, &problem))
@@ -140,7 +141,7 @@ async fn everywhere_of(ctx: &Ctx, text: &str) -> Answer<Option<Everywhere>> {
         return Ok(None);
     }
     let (app, tenant, own) = (ctx.app.clone(), ctx.tenant.clone(), text.to_owned());
-    let found = blocking(move || everywhere(&own, &app.catalogue, &*app.store, &tenant, app.store.clock())).await?;
+    let found = reading(move || everywhere(&own, &app.catalogue, &*app.store, &tenant, app.store.clock())).await?;
     found.transpose().map_err(|problem| misread(text, &problem))
 }
 
@@ -154,7 +155,7 @@ async fn of_all(ctx: &Ctx, page: &Page) -> Answer<Option<Response>> {
     let app = ctx.app.clone();
     let (idx, limit, total) = (page.idx, page.limit, page.total);
     let read = move || Ok::<_, StoreError>((all.find(&*app.store, idx, Some(limit))?, if total { Some(all.count(&*app.store)?) } else { None }));
-    let (rows, total) = blocking(read).await?;
+    let (rows, total) = reading(read).await?;
     let headings = Everywhere::headings();
     if let Some(lines) = as_lines(page.form, &headings, &rows) {
         return Ok(Some((StatusCode::OK, lines).into_response()));
@@ -265,7 +266,7 @@ async fn ask(ctx: Ctx, page: Page) -> Answer {
         ctx.patience.store(wait.as_millis() as u64, Ordering::Relaxed);
     }
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    blocking(move || {
+    reading(move || {
         let said = if asks { Some(app.ask(&compiled, page.wish)?) } else { None };
         let mut response = answer(&app, &compiled, &page, said.as_deref())?;
         if response.status() == StatusCode::ACCEPTED
@@ -298,7 +299,7 @@ pub async fn narrow(mut ctx: Ctx) -> Answer {
     let compiled = compiled(&ctx, &text).await?;
     ctx.reaches_store();
     let app = ctx.app.clone();
-    let found = blocking(move || facets(&text, &compiled, &app.catalogue, &*app.store)).await?;
+    let found = reading(move || facets(&text, &compiled, &app.catalogue, &*app.store)).await?;
     Ok(json_answer(StatusCode::OK, found.to_json().to_string()))
 }
 
@@ -336,7 +337,7 @@ pub async fn go_on(mut ctx: Ctx) -> Answer {
     }
     ctx.reaches_store();
     let (app, tenant) = (ctx.app.clone(), ctx.tenant.clone());
-    let found = blocking(move || complete(&text, &app.catalogue, &*app.store, &tenant)).await?;
+    let found = reading(move || complete(&text, &app.catalogue, &*app.store, &tenant)).await?;
     let shown: Vec<Json> = found.iter().map(Completion::to_json).collect();
     Ok(json_answer(StatusCode::OK, json!({ "completions": shown }).to_string()))
 }
@@ -396,7 +397,11 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
         }
         return Ok(with_services(body));
     }
-    let rows = store.find(&compiled.plan)?.rows;
+    // rows and their number are of one moment
+    let (rows, total) = match page.total && page.form == Form::Json {
+        true => store.find_and_count(&compiled.plan).map(|(found, total)| (found.rows, Some(total)))?,
+        false => (store.find(&compiled.plan)?.rows, None),
+    };
     if let Some(lines) = as_lines(page.form, &compiled.headings, &rows) {
         let mut response = (code, lines).into_response();
         let states: Vec<String> = said.unwrap_or_default().iter().map(|status| format!("{}={}", status.source, status.state())).collect();
@@ -407,8 +412,8 @@ fn answer(app: &App, compiled: &Compiled, page: &Page, said: Option<&[Status]>) 
     }
     let mut body = json!({ "columns": names, "rows": rows.iter().map(|row| shown(row)).collect::<Vec<_>>() });
     body["collection"] = app.catalogue.collections[compiled.plan.collection].name.as_str().into();
-    if page.total {
-        body["total"] = store.count(&compiled.plan)?.into();
+    if let Some(total) = total {
+        body["total"] = total.into();
     }
     Ok(with_services(body))
 }
@@ -472,15 +477,20 @@ const NDJSON: &str = "application/x-ndjson";
 /// An answer that is sent while it is written. Where that fails its end is missing, which the peer sees.
 fn streamed(media: &'static str, write: impl FnOnce(&mut dyn Write) -> Result<(), EngineError> + Send + 'static) -> Response {
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
+    let (working, waiting) = Working::new();
     tokio::task::spawn_blocking(move || {
-        let mut out = std::io::BufWriter::with_capacity(64 << 10, Sending(sender.clone()));
-        let written = write(&mut out);
-        let flushed = out.flush();
-        if let Err(error) = written.map_err(|error| error.to_string()).and_then(|()| flushed.map_err(|error| error.to_string())) {
+        let written = working.run(|| {
+            let mut out = std::io::BufWriter::with_capacity(64 << 10, Sending(sender.clone()));
+            write(&mut out).map_err(|error| error.to_string())?;
+            out.flush().map_err(|error| error.to_string())
+        });
+        if let Err(error) = written {
             let _ = sender.blocking_send(Err(std::io::Error::other(error)));
         }
     });
-    let stream = futures_util::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+    // nobody waits any more when the stream is dropped
+    let rest = (receiver, waiting);
+    let stream = futures_util::stream::unfold(rest, |(mut receiver, waiting)| async move { Some((receiver.recv().await?, (receiver, waiting))) });
     // whoever compresses asks once more behind the end
     let mut response = Response::new(Body::from_stream(stream.fuse()));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));

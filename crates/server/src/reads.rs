@@ -104,7 +104,7 @@ struct AskLists {
     collection: usize,
     column: Column,
     values: Vec<Value>,
-    answer: oneshot::Sender<Result<Vec<Listed>>>,
+    answer: oneshot::Sender<Result<Lists>>,
 }
 
 /// What waits for a thread, taken together.
@@ -299,7 +299,7 @@ impl Looking<'_> {
     /// Always.
     pub fn miss<T>(&self) -> Result<T> {
         self.missed.store(true, Ordering::Relaxed);
-        Err(StoreError::Busy(0))
+        Err(StoreError::Other("the cache does not have what was looked up there only".into()))
     }
 
     /// Records by key, in the order of `keys`; those that do not exist for readers are nothing.
@@ -332,39 +332,36 @@ impl Looking<'_> {
         Ok(self.records(collection, std::slice::from_ref(&key)).await?.pop().flatten())
     }
 
-    /// For each value the keys of the records that have it in a column, at most `most` of each, in the order of keys.
+    /// For each value the keys of all records that have it in a column, in the order of keys; nothing where these are more than
+    /// [`MOST_FOUND`] records together. The lists are of one moment: a record that goes from one of the values to another is in one of them.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn keys(&self, collection: usize, column: Column, values: &[Value], most: usize) -> Result<Vec<Arc<[Key]>>> {
+    pub async fn keys(&self, collection: usize, column: Column, values: &[Value]) -> Result<Lists> {
         let (inner, tenant) = (&self.reads.inner, &self.tenant);
         let places: Vec<ListPlace> = values.iter().map(|value| list_place(tenant, collection, column, value)).collect();
         let cached = |place: &ListPlace| inner.cache.as_ref().and_then(|cache| cache.list(place, self.now.flatten()));
-        let mut lists: Vec<Option<Arc<[Key]>>> = places.iter().map(cached).collect();
-        let missing: Vec<usize> = (0..lists.len()).filter(|index| lists[*index].is_none()).collect();
-        if self.way != Way::CacheOnly || missing.is_empty() {
-            inner.metrics.cached(Cached::List, lists.len() - missing.len(), missing.len());
+        if let Some(lists) = places.iter().map(cached).collect::<Lists>() {
+            inner.metrics.cached(Cached::List, lists.len(), 0);
+            return Ok(Some(lists));
         }
-        if !missing.is_empty() {
-            let wanted: Vec<Value> = missing.iter().map(|index| values[*index].clone()).collect();
-            let found = match self.way {
-                Way::CacheOnly => return self.miss(),
-                Way::Directly => inner.find_keys(tenant, collection, column, &wanted)?,
-                Way::Together => {
-                    let (answer, received) = oneshot::channel();
-                    inner.lists.join(AskLists { tenant: tenant.clone(), collection, column, values: wanted, answer });
-                    received.await.unwrap_or_else(|_| Err(ending()))?
-                }
-            };
-            for (index, list) in missing.into_iter().zip(found) {
-                if let Some(cache) = &inner.cache {
-                    cache.put_list(places[index].clone(), self.now.flatten(), list.clone());
-                }
-                lists[index] = Some(list);
+        // lists of different moments could both be without a record that has gone from one to the other: all are read together
+        let found = match self.way {
+            Way::CacheOnly => return self.miss(),
+            Way::Directly => inner.find_keys(tenant, collection, column, values)?,
+            Way::Together => {
+                let (answer, received) = oneshot::channel();
+                inner.lists.join(AskLists { tenant: tenant.clone(), collection, column, values: values.to_vec(), answer });
+                received.await.unwrap_or_else(|_| Err(ending()))?
+            }
+        };
+        inner.metrics.cached(Cached::List, 0, places.len());
+        if let (Some(cache), Some(lists)) = (&inner.cache, &found) {
+            for (place, list) in places.into_iter().zip(lists).filter(|(_, list)| list.len() <= MOST_KEPT) {
+                cache.put_list(place, self.now.flatten(), list.clone());
             }
         }
-        let short = |list: Arc<[Key]>| if list.len() > most { list[..most].into() } else { list };
-        Ok(lists.into_iter().flatten().map(short).collect())
+        Ok(found)
     }
 }
 
@@ -390,8 +387,14 @@ fn list_place(tenant: &Tenant, collection: usize, column: Column, value: &Value)
 /// Keys of records with a value in common.
 type Listed = Arc<[Key]>;
 
-/// Most keys of one list that are looked up and kept.
-pub const MOST_LISTED: usize = 10_000;
+/// Lists of several values, all of them whole; nothing where they have too many records to be looked up. There is no list that was cut.
+type Lists = Option<Vec<Listed>>;
+
+/// Most records that one look-up by values finds.
+pub const MOST_FOUND: usize = 50_000;
+
+/// Most keys of a list that the cache keeps.
+const MOST_KEPT: usize = 10_000;
 
 impl Inner {
     /// The moment of a read that begins now: none without a cache, none inside where every use is checked.
@@ -431,7 +434,8 @@ impl Inner {
     fn serve_lists(&self) {
         while let Some(asks) = self.lists.take(|asks| together(asks, LISTS_TOGETHER, |ask| ask.values.len())) {
             let mut groups: HashMap<(Tenant, usize, Column), Vec<AskLists>> = HashMap::new();
-            for ask in asks {
+            // whoever has gone is not asked for
+            for ask in asks.into_iter().filter(|ask| !ask.answer.is_closed()) {
                 groups.entry((ask.tenant.clone(), ask.collection, ask.column)).or_default().push(ask);
             }
             for ((tenant, collection, column), asks) in groups {
@@ -445,16 +449,40 @@ impl Inner {
                     });
                 }
                 let found = self.find_keys(&tenant, collection, column, &values);
-                let own = |lists: &Vec<Listed>, ask: &AskLists| ask.values.iter().map(|value| lists[places[&packed(value)]].clone()).collect();
+                if asks.len() > 1 && matches!(found, Ok(None)) {
+                    // too many for one of them, or only together
+                    self.answer_one_by_one(&tenant, (collection, column), asks);
+                    continue;
+                }
+                let own = |lists: &Lists, ask: &AskLists| -> Lists {
+                    let lists = lists.as_ref()?;
+                    Some(ask.values.iter().map(|value| lists[places[&packed(value)]].clone()).collect())
+                };
                 answer(asks, found, own, |ask| ask.answer);
             }
+        }
+    }
+
+    /// Answers those who asked together each for itself; who asks for the same is answered the same.
+    fn answer_one_by_one(&self, tenant: &Tenant, (collection, column): (usize, Column), asks: Vec<AskLists>) {
+        let mut known: HashMap<Vec<Vec<u8>>, Lists> = HashMap::new();
+        for ask in asks {
+            let place: Vec<Vec<u8>> = ask.values.iter().map(packed).collect();
+            let found = match known.get(&place) {
+                Some(lists) => Ok(lists.clone()),
+                None => self.find_keys(tenant, collection, column, &ask.values),
+            };
+            if let Ok(lists) = &found {
+                known.insert(place, lists.clone());
+            }
+            let _ = ask.answer.send(found);
         }
     }
 
     fn serve(&self) {
         while let Some(asks) = self.asks.take(|asks| together(asks, TOGETHER, |ask| ask.keys.len())) {
             let mut groups: HashMap<(Tenant, usize), Vec<Ask>> = HashMap::new();
-            for ask in asks {
+            for ask in asks.into_iter().filter(|ask| !ask.answer.is_closed()) {
                 groups.entry((ask.tenant.clone(), ask.collection)).or_default().push(ask);
             }
             for ((tenant, collection), asks) in groups {
@@ -515,13 +543,18 @@ impl Inner {
         Ok(found)
     }
 
-    fn find_keys(&self, tenant: &Tenant, collection: usize, column: Column, values: &[Value]) -> Result<Vec<Listed>> {
+    /// The lists of some values, by one question: they are of one moment.
+    fn find_keys(&self, tenant: &Tenant, collection: usize, column: Column, values: &[Value]) -> Result<Lists> {
         let test = if let [only] = values { Test::Equal(only.clone()) } else { Test::In(values.to_vec()) };
         let mut plan = Plan::all(tenant.clone(), collection);
         plan.conditions.push(Condition { column, test });
         plan.columns = vec![Column::Key, column];
-        plan.limit = Some((MOST_LISTED * values.len()) as u64);
+        plan.limit = Some(MOST_FOUND as u64 + 1);
         self.metrics.asked("find");
+        let rows = self.store.find(&plan)?.rows;
+        if rows.len() > MOST_FOUND {
+            return Ok(None);
+        }
         let mut lists: Vec<Vec<Key>> = vec![Vec::new(); values.len()];
         // folded columns find what is equal but for case
         let fold = |value: &Value| match (value, column) {
@@ -534,7 +567,7 @@ impl Inner {
         for (index, value) in values.iter().enumerate() {
             places.entry(packed(&fold(value))).or_default().push(index);
         }
-        for row in self.store.find(&plan)?.rows {
+        for row in rows {
             let [key, found] = row.as_slice() else { continue };
             let Some(key) = key.as_text().and_then(|key| Key::new(key).ok()) else { continue };
             for element in found.elements() {
@@ -545,7 +578,7 @@ impl Inner {
                 }
             }
         }
-        Ok(lists.into_iter().map(Arc::from).collect())
+        Ok(Some(lists.into_iter().map(Arc::from).collect()))
     }
 }
 

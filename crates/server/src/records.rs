@@ -1,6 +1,7 @@
 //! Records: one, many, why they are so, edits.
 
 use crate::App;
+use crate::admission::{Place, Working};
 use crate::openapi::MOST_INTEGER;
 use crate::problem::{Answer, Problem};
 use crate::reads::Record;
@@ -23,12 +24,23 @@ use stook_store::{Detail, StoreError, Version};
 /// Most keys of one look-up.
 pub const MOST_KEYS: usize = 1_000;
 
-/// Runs what asks the store and may wait.
+/// Runs what asks the store and may wait, to its end. It has the request's place until then.
 pub async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Answer<T> {
+    let place = Place::now();
+    let work = move || {
+        let _place = place;
+        work()
+    };
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result.map_err(Into::into),
         Err(error) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the request failed inside: {error}"))),
     }
+}
+
+/// The same for what only reads: it is given up when nobody waits for the answer any more.
+pub async fn reading<T: Send + 'static, E: Into<Problem> + Send + 'static>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Answer<T> {
+    let (working, _waiting) = Working::new();
+    blocking(move || working.run(work)).await
 }
 
 /// JSON text as an answer.
@@ -201,7 +213,7 @@ async fn one(mut ctx: Ctx, collection: usize, key: Key) -> Answer {
             let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), true)?;
             Ok::<_, stook_engine::EngineError>(found.map(|found| (found.stored.version, found.to_json().to_string().into())))
         };
-        let (version, body): (Version, Bytes) = blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
+        let (version, body): (Version, Bytes) = reading(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
         (version, etag(version, ctx.definition(collection)), body)
     } else {
         let found: Option<std::sync::Arc<Record>> = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?.record(collection, key.clone()).await?;
@@ -277,7 +289,7 @@ async fn whole(
         let found = engine_record::get(&app.catalogue, &*app.store, &tenant, name, wanted.as_str(), deleted)?;
         found.map(|found| show(&app, found)).transpose()
     };
-    blocking(read).await?.ok_or_else(|| not_there(ctx, key))
+    reading(read).await?.ok_or_else(|| not_there(ctx, key))
 }
 
 /// Where a record's values come from.
@@ -330,7 +342,7 @@ pub async fn log(mut ctx: Ctx) -> Answer {
         let known = found.is_some_and(|record| record.alive || deleted);
         if known { app.store.log(&tenant, collection, &wanted, before, limit).map(Some) } else { Ok(None) }
     };
-    let entries = blocking(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
+    let entries = reading(read).await?.ok_or_else(|| not_there(&ctx, &key))?;
     let full = entries.len() == limit;
     let next = entries.last().filter(|_| full).map(|entry| entry.id);
     let shown: Vec<Json> = entries

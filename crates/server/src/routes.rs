@@ -6,8 +6,8 @@
 use crate::App;
 use crate::asks;
 use crate::problem::{Answer, Problem};
-use crate::reads::{Looking, MOST_LISTED, Record, Way, packed};
-use crate::records::{blocking, json_answer};
+use crate::reads::{Looking, MOST_FOUND, Record, Way, packed};
+use crate::records::{blocking, json_answer, reading};
 use crate::request::{Ctx, JSON};
 use crate::shown::Shown;
 use crate::transitions;
@@ -23,6 +23,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::{from_cel, json_to_cel, to_cel};
@@ -32,8 +33,9 @@ use stook_catalogue::route::{Action, Column, Find, Given, How, Leaf, Look, Match
 use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::{FieldType, Value, from_text};
 use stook_engine::transition;
+use stook_store::Store;
 use stook_store::access::Role;
-use stook_store::plan::{Column as PlanColumn, Condition, Plan, Test};
+use stook_store::plan::{Column as PlanColumn, Condition, Plan, Sort, Test};
 
 /// How often a parameter may be repeated: so that it fits into a request's head.
 pub const MOST_REPEATED: usize = 500;
@@ -97,35 +99,54 @@ async fn run(mut ctx: Ctx, body: Body, index: usize) -> Answer {
     }
 }
 
+/// How often look-ups are done anew because records were changed while they were looked up.
+const ATTEMPTS: usize = 10;
+
+fn restless() -> Problem {
+    Problem::busy("the records that are asked for are changed faster than they can be looked up; try again")
+}
+
 /// Does a route's look-ups where that costs least; the answer as JSON text.
 async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answer<Option<String>> {
     let text = |found: Option<Shown<'_>>| found.map(|shown| shown.text());
     if !ctx.app.reads.are_near() {
-        let looking = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?;
-        let desk = Desk::new(&ctx, &given, looking);
-        return answer(&desk, find).await.map(text);
+        for _ in 0..ATTEMPTS {
+            let looking = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?;
+            let desk = Desk::new(&ctx, &given, looking);
+            let found = answer(&desk, find).await.map(text);
+            if !desk.has_moved() {
+                return found;
+            }
+        }
+        return Err(restless());
     }
     let cached = {
         let looking = ctx.app.reads.begin(&ctx.tenant, Way::CacheOnly).await?;
         let desk = Desk::new(&ctx, &given, looking);
         let found = answer(&desk, find).await.map(text);
-        (!desk.looking.has_missed()).then_some(found)
+        (!desk.looking.has_missed() && !desk.has_moved()).then_some(found)
     };
     if let Some(found) = cached {
         return found;
     }
-    let _place = ctx.app.lookers.clone().acquire_owned().await.map_err(|error| Problem::busy(error.to_string()))?;
+    let place = ctx.app.lookers.clone().acquire_owned().await.map_err(|error| Problem::busy(error.to_string()))?;
     let values = given.values;
-    blocking(move || {
+    reading(move || {
+        let _place = place;
         let app = ctx.app.clone();
         let route = &app.catalogue.routes[index];
         let Action::Find(find) = &route.action else { return Ok(None) };
         let given = Params { all: &route.params, values };
-        let looking = ctx.app.reads.begin_directly(&ctx.tenant)?;
-        let desk = Desk::new(&ctx, &given, looking);
-        // every look-up of this way is done when it is asked for
-        let ended = answer(&desk, find).now_or_never();
-        ended.unwrap_or_else(|| Err(Problem::busy("a look-up did not end"))).map(text)
+        for _ in 0..ATTEMPTS {
+            let looking = ctx.app.reads.begin_directly(&ctx.tenant)?;
+            let desk = Desk::new(&ctx, &given, looking);
+            // every look-up of this way is done when it is asked for
+            let ended = answer(&desk, find).now_or_never();
+            if !desk.has_moved() {
+                return ended.unwrap_or_else(|| Err(Problem::busy("a look-up did not end"))).map(text);
+            }
+        }
+        Err(restless())
     })
     .await
 }
@@ -265,12 +286,15 @@ async fn answer<'l>(desk: &Desk<'_>, find: &'l Find) -> Answer<Option<Shown<'l>>
     let given = desk.given;
     let look = &find.look;
     let most = find.page.and_then(|page| page.most).map(|most| given.number(most));
-    let records = match desk.first(look).await? {
-        First::Records(records) => records,
-        // so many that none are looked at: these are the records found, whatever rows they would make
+    let (records, counted) = match desk.first(find).await? {
+        First::Records(records) => (records, None),
+        First::Page(records, total) => (records, Some(total)),
         First::Number(total) => return Ok(Some(composed(find, Shown::Array([].into()), total))),
     };
     let mut rows = desk.finish(look, vec![records]).await?.pop().unwrap_or_default();
+    if let Some(total) = counted {
+        return Ok(Some(composed(find, Shown::Array(rows.into()), total)));
+    }
     if look.one {
         return Ok(rows.pop().map(|row| composed(find, row, 1)));
     }
@@ -307,8 +331,17 @@ fn composed<'l>(find: &'l Find, rows: Shown<'l>, total: u64) -> Shown<'l> {
 
 /// What the first look-up finds.
 enum First {
+    /// All records.
     Records(Vec<Arc<Record>>),
+    /// Those of the page that is asked for, and how many there are.
+    Page(Vec<Arc<Record>>, u64),
+    /// So many that none are answered.
     Number(u64),
+}
+
+/// More records than one answer is made of.
+fn too_many(what: &str) -> Problem {
+    Problem::bad(format!("{what} more than {MOST_FOUND} records, which is more than one answer is made of; ask for fewer of them"))
 }
 
 /// One request's look-ups.
@@ -317,13 +350,20 @@ struct Desk<'d> {
     given: &'d Params<'d>,
     looking: Looking<'d>,
     shown_params: OnceLock<Json>,
+    /// Whether a record was changed between its being found for one of several and its being read: it may belong to another of them now,
+    /// which was not told.
+    moved: AtomicBool,
 }
 
 type Found<'f, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'f>>;
 
 impl<'d> Desk<'d> {
     fn new(ctx: &'d Ctx, given: &'d Params<'d>, looking: Looking<'d>) -> Self {
-        Self { ctx, given, looking, shown_params: OnceLock::new() }
+        Self { ctx, given, looking, shown_params: OnceLock::new(), moved: AtomicBool::new(false) }
+    }
+
+    fn has_moved(&self) -> bool {
+        self.moved.load(Ordering::Relaxed)
     }
 
     fn params(&self) -> &Json {
@@ -337,37 +377,102 @@ impl Desk<'_> {
     }
 
     /// The records of the route's own look-up, before includes.
-    async fn first(&self, look: &Look) -> Answer<First> {
-        if let Some(first) = look.conditions.first().filter(|first| first.how == How::Equal && indexed(self.collection(look), first.column)) {
-            let values = self.values(first, None);
-            if let Some(values) = values {
-                let groups = self.by_values(look, first.column, vec![values]).await?;
-                let records = groups.into_iter().next().unwrap_or_default();
-                return Ok(First::Records(records.into_iter().filter(|record| self.holds(look, record, None)).collect()));
+    async fn first(&self, find: &Find) -> Answer<First> {
+        let look = &find.look;
+        if let Some(first) = look.conditions.first().filter(|first| first.how == How::Equal && indexed(self.collection(look), first.column))
+            && let Some(values) = self.values(first, None)
+        {
+            let Some(mut groups) = self.by_values(look, first.column, vec![values]).await? else { return self.of_many(find).await };
+            let records = groups.pop().unwrap_or_default();
+            return Ok(First::Records(records.into_iter().filter(|record| self.holds(look, record, None)).collect()));
+        }
+        let plan = Plan { limit: Some(MOST_FOUND as u64 + 1), ..self.plan(look) };
+        let rows = self.asked(move |store| Ok(store.find(&plan)?.rows)).await?;
+        if rows.len() > MOST_FOUND {
+            return self.of_many(find).await;
+        }
+        Ok(First::Records(self.found(look, &rows).await?))
+    }
+
+    /// The page that is asked for of more records than are looked at, as the store cuts it, or their number.
+    async fn of_many(&self, find: &Find) -> Answer<First> {
+        let look = &find.look;
+        let most = find.page.and_then(|page| page.most).map(|most| self.given.number(most));
+        let mut plan = self.plan(look);
+        match self.sorted(find) {
+            Some(sort) if look.one => {
+                plan = Plan { sort, limit: Some(1), ..plan };
+                let rows = self.asked(move |store| Ok(store.find(&plan)?.rows)).await?;
+                Ok(First::Records(self.found(look, &rows).await?))
+            }
+            Some(sort) if let Some(page) = find.page => {
+                let (number, size) = (self.given.number(page.number).max(1), self.given.number(page.size));
+                if size > MOST_FOUND as u64 {
+                    return Err(too_many("a page of this size has"));
+                }
+                plan = Plan { sort, offset: (number - 1).saturating_mul(size), limit: Some(size), ..plan };
+                let (rows, total) = self.asked(move |store| store.find_and_count(&plan)).await?;
+                match most.is_some_and(|most| total > most) {
+                    true => Ok(First::Number(total)),
+                    false => Ok(First::Page(self.found(look, &rows.rows).await?, total)),
+                }
+            }
+            _ => {
+                // how many rows they would make is not known, but that they are too many to be answered
+                let total = if most.is_some() { self.asked(move |store| store.count(&plan)).await? } else { 0 };
+                match most.is_some_and(|most| total > most) {
+                    true => Ok(First::Number(total)),
+                    false => Err(too_many("the request finds")),
+                }
             }
         }
-        let mut plan = Plan::all(self.ctx.tenant.clone(), look.collection);
-        plan.conditions = look.conditions.iter().filter_map(|condition| self.test(condition)).collect();
-        plan.limit = Some(MOST_LISTED as u64 + 1);
-        let app = self.ctx.app.clone();
-        let find = move || -> stook_store::Result<(Vec<Vec<Value>>, Option<u64>)> {
-            app.metrics.asked("find");
-            let rows = app.store.find(&plan)?.rows;
-            let total = if rows.len() > MOST_LISTED { Some(app.store.count(&plan)?) } else { None };
-            Ok((rows, total))
-        };
-        let (rows, total) = match self.looking.way() {
-            Way::CacheOnly => self.looking.miss()?,
-            Way::Directly => find()?,
-            Way::Together => blocking(find).await?,
-        };
-        if let Some(total) = total {
-            return Ok(First::Number(total));
+    }
+
+    /// What satisfies a look-up's conditions: keys, in their order.
+    fn plan(&self, look: &Look) -> Plan {
+        let conditions = look.conditions.iter().filter_map(|condition| self.test(condition)).collect();
+        Plan { conditions, ..Plan::all(self.ctx.tenant.clone(), look.collection) }
+    }
+
+    /// The order of a route's rows as a store's, where that can cut its page: each record is one row, and both mean the same order.
+    fn sorted(&self, find: &Find) -> Option<Vec<Sort>> {
+        let look = &find.look;
+        let collection = self.collection(look);
+        if find.distinct || look.includes.iter().any(|(_, include)| include.required != Required::No) {
+            return None;
         }
+        let is_plain = |column: Column| match column {
+            Column::Key => true,
+            Column::Field(index) => {
+                let field = &collection.fields[index];
+                !field.fold && !field.is_member() && has_order(field.golden_type())
+            }
+            Column::State(index) => has_order(&collection.states[index].ty),
+        };
+        let sort =
+            |(column, descending): &(Column, bool)| is_plain(*column).then_some(Sort { column: plan_column(*column), descending: *descending });
+        look.sort.iter().map(sort).collect()
+    }
+
+    /// Asks the store, in the way of this request.
+    async fn asked<T: Send + 'static>(&self, ask: impl FnOnce(&dyn Store) -> stook_store::Result<T> + Send + 'static) -> Answer<T> {
+        let app = self.ctx.app.clone();
+        let ask = move || {
+            app.metrics.asked("find");
+            ask(&*app.store)
+        };
+        match self.looking.way() {
+            Way::CacheOnly => Ok(self.looking.miss()?),
+            Way::Directly => Ok(ask()?),
+            Way::Together => reading(ask).await,
+        }
+    }
+
+    /// The records whose keys were found. What was changed since then may not satisfy the conditions any more.
+    async fn found(&self, look: &Look, rows: &[Vec<Value>]) -> Answer<Vec<Arc<Record>>> {
         let keys: Vec<Key> = rows.iter().filter_map(|row| Key::new(row.first()?.as_text()?).ok()).collect();
         let records = self.looking.records(look.collection, &keys).await?;
-        // what was changed since it was found may not satisfy the conditions any more
-        Ok(First::Records(records.into_iter().flatten().filter(|record| self.holds(look, record, None)).collect()))
+        Ok(records.into_iter().flatten().filter(|record| self.holds(look, record, None)).collect())
     }
 
     /// Values that a condition compares with; nothing when it is none.
@@ -399,17 +504,17 @@ impl Desk<'_> {
         Some(Condition { column: plan_column(condition.column), test })
     }
 
+    fn is_equal(&self, look: &Look, column: Column, own: &Value, wanted: &Value) -> bool {
+        if folds(self.collection(look), column) { form(own) == form(wanted) } else { own == wanted }
+    }
+
     /// Whether a record satisfies all conditions.
     fn holds(&self, look: &Look, record: &Record, parent: Option<(&Collection, &Record)>) -> bool {
         let collection = self.collection(look);
         look.conditions.iter().all(|condition| {
             let Some(wanted) = self.values(condition, parent) else { return true };
             let (own, _) = value_of(collection, record, condition.column);
-            let folds = matches!(condition.column, Column::Field(index) if collection.fields[index].fold);
-            let form = |value: &Value| match value {
-                Value::Text(text) => Value::text(fold(text)),
-                other => other.clone(),
-            };
+            let folds = folds(collection, condition.column);
             let fits = |own: &Value, wanted: &Value| match condition.how {
                 How::Equal => own == wanted,
                 How::Prefix => own.as_text().zip(wanted.as_text()).is_some_and(|(own, wanted)| own.starts_with(wanted)),
@@ -420,8 +525,8 @@ impl Desk<'_> {
         })
     }
 
-    /// Records by the values of a column, for several groups of values at once.
-    async fn by_values(&self, look: &Look, column: Column, groups: Vec<Cow<'_, [Value]>>) -> Answer<Vec<Vec<Arc<Record>>>> {
+    /// Records by the values of a column, for several groups of values at once, each once in a group; nothing where they are too many.
+    async fn by_values(&self, look: &Look, column: Column, groups: Vec<Cow<'_, [Value]>>) -> Answer<Option<Vec<Vec<Arc<Record>>>>> {
         let key_of = |value: &Value| value.as_text().and_then(|text| Key::new(text).ok());
         // most often one record is looked for, or what belongs to one
         if let [values] = groups.as_slice()
@@ -429,10 +534,13 @@ impl Desk<'_> {
         {
             let keys: Arc<[Key]> = match column {
                 Column::Key => key_of(value).into_iter().collect(),
-                _ => self.looking.keys(look.collection, plan_column(column), values, MOST_LISTED).await?.pop().unwrap_or_default(),
+                _ => {
+                    let Some(mut lists) = self.looking.keys(look.collection, plan_column(column), values).await? else { return Ok(None) };
+                    lists.pop().unwrap_or_default()
+                }
             };
             let records = if keys.is_empty() { Vec::new() } else { self.looking.records(look.collection, &keys).await? };
-            return Ok(vec![records.into_iter().flatten().collect()]);
+            return Ok(Some(vec![records.into_iter().flatten().collect()]));
         }
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut distinct: Vec<Value> = Vec::new();
@@ -454,7 +562,10 @@ impl Desk<'_> {
         let lists: Vec<Arc<[Key]>> = match column {
             Column::Key => distinct.iter().map(|value| key_of(value).into_iter().collect()).collect(),
             _ if distinct.is_empty() => Vec::new(),
-            _ => self.looking.keys(look.collection, plan_column(column), &distinct, MOST_LISTED).await?,
+            _ => {
+                let Some(lists) = self.looking.keys(look.collection, plan_column(column), &distinct).await? else { return Ok(None) };
+                lists
+            }
         };
         let mut keys: Vec<Key> = Vec::new();
         let mut at: HashMap<Key, usize> = HashMap::new();
@@ -465,8 +576,22 @@ impl Desk<'_> {
             });
         }
         let records = if keys.is_empty() { Vec::new() } else { self.looking.records(look.collection, &keys).await? };
-        let of_list = |list: &usize| lists[*list].iter().filter_map(|key| records[at[key]].clone()).collect::<Vec<_>>();
-        Ok(indexes.iter().map(|lists| lists.iter().flat_map(of_list).collect()).collect())
+        let has = |record: &Record, value: &Value| {
+            let own = value_of(self.collection(look), record, column).0;
+            own.elements().iter().any(|own| self.is_equal(look, column, own, value))
+        };
+        let is_behind =
+            |(list, value): (&Arc<[Key]>, &Value)| list.iter().filter_map(|key| records[at[key]].as_ref()).any(|record| !has(record, value));
+        if groups.len() > 1 && column != Column::Key && lists.iter().zip(&distinct).any(is_behind) {
+            self.moved.store(true, Ordering::Relaxed);
+        }
+        // a record that has several of the values, or is found by several spellings of one, is one record
+        let of_lists = |own: &Vec<usize>| -> Vec<Arc<Record>> {
+            let mut seen = std::collections::HashSet::new();
+            let all = own.iter().flat_map(|list| lists[*list].iter()).map(|key| at[key]);
+            all.filter(|place| own.len() == 1 || seen.insert(*place)).filter_map(|place| records[place].clone()).collect()
+        };
+        Ok(Some(indexes.iter().map(of_lists).collect()))
     }
 
     /// What an include finds for each parent.
@@ -474,7 +599,8 @@ impl Desk<'_> {
         Box::pin(async move {
             let Some(first) = look.conditions.first() else { return Ok(vec![Shown::NULL; parents.len()]) };
             let values = parents.iter().map(|record| self.values(first, Some((parent, record))).unwrap_or_default()).collect();
-            let mut groups = self.by_values(look, first.column, values).await?;
+            let found = self.by_values(look, first.column, values).await?;
+            let mut groups = found.ok_or_else(|| too_many(&format!("what is included of `{}` is", self.collection(look).name)))?;
             for (records, own) in groups.iter_mut().zip(parents) {
                 records.retain(|record| self.holds(look, record, Some((parent, own))));
             }
@@ -614,6 +740,24 @@ fn indexed(collection: &Collection, column: Column) -> bool {
         Column::Field(index) => collection.fields[index].index.ordered,
         Column::State(index) => collection.states[index].index.ordered,
     }
+}
+
+/// Whether texts of a column are compared without regard to case, width and white space.
+fn folds(collection: &Collection, column: Column) -> bool {
+    matches!(column, Column::Field(index) if collection.fields[index].fold)
+}
+
+/// A value as such a column compares it.
+fn form(value: &Value) -> Value {
+    match value {
+        Value::Text(text) => Value::text(fold(text)),
+        other => other.clone(),
+    }
+}
+
+/// Whether values are in one order here and in a store.
+fn has_order(ty: &FieldType) -> bool {
+    !ty.is_list() && !matches!(ty, FieldType::Json | FieldType::Ranges)
 }
 
 fn plan_column(column: Column) -> PlanColumn {

@@ -2,7 +2,7 @@
 
 use crate::App;
 use crate::problem::{Answer, Problem};
-use crate::records::{PATCH, blocking, json_answer, nothing_else};
+use crate::records::{PATCH, blocking, json_answer, nothing_else, reading};
 use crate::request::{Ctx, JSON};
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -31,7 +31,7 @@ pub async fn list(ctx: Ctx) -> Answer {
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant, of) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned());
-    let found = blocking(move || tags::list(&app.catalogue, &*app.store, &tenant, &of)).await?;
+    let found = reading(move || tags::list(&app.catalogue, &*app.store, &tenant, &of)).await?;
     Ok(json_answer(StatusCode::OK, json!({ "tags": found }).to_string()))
 }
 
@@ -40,7 +40,7 @@ pub async fn one(ctx: Ctx) -> Answer {
     ctx.params.end()?;
     ctx.reaches_store();
     let (app, tenant, of, name) = (ctx.app.clone(), ctx.tenant.clone(), ctx.name().to_owned(), ctx.segment("tag").to_owned());
-    let found = blocking(move || tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)).await?;
+    let found = reading(move || tags::show(&app.catalogue, &*app.store, &tenant, &of, &name)).await?;
     Ok(json_answer(StatusCode::OK, found.ok_or_else(|| missing(ctx.segment("tag")))?.to_string()))
 }
 
@@ -92,7 +92,7 @@ async fn previewed(ctx: &Ctx, wish: Wish) -> Answer {
         Definition::XPath(text) => tags::preview(&app.catalogue, &*app.store, &tenant, &of, &text),
         Definition::Manual => Err(EngineError::Wrong("a manual tag has nothing to preview".into())),
     };
-    let seen = blocking(look).await?;
+    let seen = reading(look).await?;
     let keys: Vec<&str> = seen.keys.iter().take(NAMED).map(Key::as_str).collect();
     let each = seen.took.as_micros() as f64 / seen.records.max(1) as f64;
     let body =

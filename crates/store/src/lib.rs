@@ -24,6 +24,7 @@ pub mod shape;
 pub mod sqlite;
 pub mod tag;
 pub mod vitals;
+pub mod wanted;
 
 use access::{NewToken, Token};
 use bytes::Bytes;
@@ -107,6 +108,9 @@ pub enum StoreError {
     /// The database gave up before it was done.
     #[error("the store took too long: {0}")]
     Slow(String),
+    /// Nobody waits for the answer any more, see [`wanted`].
+    #[error("the question was given up: nobody waits for its answer any more")]
+    Unwanted,
     /// The caller asked for something that makes no sense.
     #[error("{0}")]
     Wrong(String),
@@ -873,6 +877,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As [`Store::find`].
     fn count(&self, plan: &Plan) -> Result<u64>;
+
+    /// The rows of a plan's page and how many there are without it, of one snapshot.
+    ///
+    /// # Errors
+    /// As [`Store::find`].
+    fn find_and_count(&self, plan: &Plan) -> Result<(Found, u64)>;
 
     /// One value per aggregate over all rows of a plan, its page aside.
     ///

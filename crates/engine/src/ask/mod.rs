@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Asks, Catalogue, Collection, Service, Source};
 use stook_catalogue::value::show_timestamp;
 use stook_store::plan::{Aggregate, Plan};
+use stook_store::wanted;
 use stook_store::{Store, Tenant};
 
 /// Whether services are asked for a query.
@@ -162,6 +163,9 @@ const MOST_LATELY: usize = 10_000;
 /// Tenant, source, and what is asked.
 type Place = (Tenant, usize, String);
 
+/// How often who waits for a service looks whether that is still wanted.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
 /// A question on its way.
 struct Flight {
     ended: Mutex<Option<Answer>>,
@@ -172,7 +176,11 @@ impl Flight {
     fn wait(&self, until: Instant) -> Option<Answer> {
         let mut ended = lock(&self.ended);
         while ended.is_none() {
-            let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            let mut left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            if let Some(wanted) = wanted::Wanted::now() {
+                // who is asked goes on, for others and for later
+                left = Some(left.min(LOOK_AGAIN)).filter(|_| !wanted.is_over())?;
+            }
             ended = self.changed.wait_timeout(ended, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         ended.clone()

@@ -16,9 +16,10 @@ mod work;
 mod writer;
 
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, Plan};
+use crate::plan::{Aggregate, Found, Plan};
 use crate::queue::*;
 use crate::vitals::Vitals;
+use crate::wanted::Wanted;
 use crate::*;
 use ::tokio_postgres::Config;
 use session::{Attempt, Pool, Session, Trouble};
@@ -172,8 +173,15 @@ impl PostgresStore {
 
     /// Asks on a connection of its own.
     fn ask<T>(&self, read: impl FnMut(&mut Session) -> Attempt<T>) -> Result<T> {
+        let wanted = Wanted::now();
+        let is_over = || wanted.as_ref().is_some_and(Wanted::is_over);
+        if is_over() {
+            return Err(StoreError::Unwanted);
+        }
         let checked = self.bench.pool.run(read);
         match checked {
+            // whatever the server says to a statement that it was asked to give up
+            Err(_) if is_over() => Err(StoreError::Unwanted),
             // a table that is gone is no damage where another process has prepared the store for another definition
             Err(Trouble::Store(StoreError::Other(reason))) => {
                 let changed = self.bench.pool.run(|session| tables::check(session, &self.bench.tables));
@@ -357,6 +365,18 @@ impl Store for PostgresStore {
         self.ask(|session| match self.tenant_id(session, &plan.tenant)? {
             Some(tenant) => query::count(session, &self.catalogue, tenant, plan),
             None => Ok(0),
+        })
+    }
+
+    fn find_and_count(&self, plan: &Plan) -> Result<(Found, u64)> {
+        self.ask_snapshot(|session| {
+            let Some(tenant) = self.tenant_id(session, &plan.tenant)? else { return Ok((Found::default(), 0)) };
+            let mut rows = Vec::new();
+            query::visit(session, &self.catalogue, tenant, plan, &mut |row| {
+                rows.push(row);
+                Ok(())
+            })?;
+            Ok((Found { rows }, query::count(session, &self.catalogue, tenant, plan)?))
         })
     }
 

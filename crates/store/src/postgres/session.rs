@@ -4,13 +4,14 @@
 //! at with that one's.
 
 use crate::StoreError;
+use crate::wanted::Wanted;
 use ::tokio_postgres::binary_copy::BinaryCopyInWriter;
 use ::tokio_postgres::error::SqlState;
 use ::tokio_postgres::types::private::BytesMut;
 use ::tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use ::tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row, Statement};
 use futures_util::TryStreamExt;
-use futures_util::future::{join, join_all};
+use futures_util::future::{Either, join, join_all, select};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -99,6 +100,9 @@ pub type Parameter<'p> = &'p (dyn ToSql + Sync);
 /// Connections opened so far.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
+/// How often who waits for a connection looks whether that is still wanted.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// Statements that are kept until the next question, at most.
 const MOST_LATER: usize = 16;
 
@@ -162,6 +166,20 @@ pub struct Session {
     later: Vec<Later>,
     /// What other sessions have told.
     told: UnboundedReceiver<()>,
+    /// Whether the server was asked to give up a statement: it may do so when the next one runs, so there is none.
+    given_up: bool,
+}
+
+/// What `work` gives. When its answer is not wanted any more, the server is asked to give up the statement.
+async fn while_wanted<T>(client: &Client, wanted: Option<&Wanted>, work: impl Future<Output = T>) -> T {
+    let Some(wanted) = wanted else { return work.await };
+    let mut work = pin!(work);
+    if let Either::Left((done, _)) = select(work.as_mut(), pin!(wanted.over())).await {
+        return done;
+    }
+    // where that fails, the statement ends by itself
+    let _ = client.cancel_token().cancel_query(NoTls).await;
+    work.await
 }
 
 impl Session {
@@ -178,7 +196,7 @@ impl Session {
             }
         });
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        let mut session = Self { number, runtime, client, statements: HashMap::new(), later: Vec::new(), told };
+        let mut session = Self { number, runtime, client, statements: HashMap::new(), later: Vec::new(), told, given_up: false };
         // Statements outside of a transaction write what may be lost with the machine (leases); `begin` makes commits durable.
         // A table is read from end to end only where no index answers, however small it is, and what is joined is found one by
         // one; and rows cost more than pages, so
@@ -194,9 +212,11 @@ impl Session {
 
     /// Sends what is kept, and a question with it; answers when all is answered.
     fn exchange<T>(&mut self, ask: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Attempt<T> {
-        let (later, client) = (std::mem::take(&mut self.later), &self.client);
+        let (later, client, wanted) = (std::mem::take(&mut self.later), &self.client, Wanted::now());
         // each is sent when it is first looked at, in this order
-        let (done, found) = self.runtime.block_on(async { join(join_all(later.iter().map(|later| later.send(client))), ask(client)).await });
+        let work = async { join(join_all(later.iter().map(|later| later.send(client))), ask(client)).await };
+        let (done, found) = self.runtime.block_on(while_wanted(client, wanted.as_ref(), work));
+        self.given_up |= wanted.is_some_and(|wanted| wanted.is_over());
         for (later, rows) in later.iter().zip(done) {
             later.check(rows?)?;
         }
@@ -277,10 +297,13 @@ impl Session {
     pub fn visit(&mut self, sql: &str, parameters: &[Parameter<'_>], mut visit: impl FnMut(&Row) -> Attempt<()>) -> Attempt<()> {
         let statement = self.prepare(sql)?;
         let mut rows = pin!(self.exchange(async |client| client.query_raw(&statement, parameters.iter().copied()).await)?);
-        while let Some(row) = self.runtime.block_on(rows.try_next())? {
+        let wanted = Wanted::now();
+        loop {
+            let next = self.runtime.block_on(while_wanted(&self.client, wanted.as_ref(), rows.try_next()));
+            self.given_up |= wanted.as_ref().is_some_and(Wanted::is_over);
+            let Some(row) = next? else { return Ok(()) };
             visit(&row)?;
         }
-        Ok(())
     }
 
     /// Runs statements without parameters.
@@ -337,7 +360,7 @@ impl Session {
 
     /// Whether others may go on with it.
     fn is_usable(&self) -> bool {
-        !self.client.is_closed() && self.later.is_empty()
+        !self.client.is_closed() && self.later.is_empty() && !self.given_up
     }
 }
 
@@ -415,9 +438,15 @@ impl Pool {
                 drop(idle);
                 return self.open(deadline);
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let mut left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(StoreError::Busy(self.wait.as_secs()).into());
+            }
+            if let Some(wanted) = Wanted::now() {
+                if wanted.is_over() {
+                    return Err(StoreError::Unwanted.into());
+                }
+                left = left.min(LOOK_AGAIN);
             }
             idle.waiting += 1;
             idle = self.returned.wait_timeout(idle, left).unwrap_or_else(PoisonError::into_inner).0;

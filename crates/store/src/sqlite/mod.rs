@@ -28,9 +28,10 @@ mod writer;
 pub use packed::teach;
 
 use crate::journal::JournalEntry;
-use crate::plan::{Aggregate, Plan};
+use crate::plan::{Aggregate, Found, Plan};
 use crate::queue::*;
 use crate::vitals::Vitals;
+use crate::wanted::Wanted;
 use crate::*;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::collections::HashMap;
@@ -50,7 +51,8 @@ pub struct Options {
     pub wait: u64,
     /// Memory for pages of the connection that writes, in bytes.
     pub writer_cache: usize,
-    /// Memory for pages of each connection that reads, in bytes; at most 16 are kept open.
+    /// Memory for pages of each connection that reads, in bytes; at most 16 are kept open. A sort has as much again and goes on in
+    /// temporary files beyond that, and so do unique rows beyond 2 MiB: a query has some 20 MB, whatever it sorts.
     pub reader_cache: usize,
     /// Rows after which a group of bulk units is committed.
     pub group_rows: u64,
@@ -104,6 +106,9 @@ impl Looking {
         Ok(self.stand)
     }
 }
+
+/// Instructions of the database after which it is looked whether their answer is still wanted: some ten microseconds.
+const LOOK_EVERY: i32 = 1_000;
 
 /// How often chunks that another process has added are looked for.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
@@ -169,11 +174,19 @@ impl SqliteStore {
 
     /// Runs `read` on a connection of its own.
     fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let wanted = Wanted::now();
+        if wanted.as_ref().is_some_and(Wanted::is_over) {
+            return Err(StoreError::Unwanted);
+        }
         let pooled = self.readers.lock().ok().and_then(|mut readers| readers.pop());
-        let connection = match pooled {
+        let mut connection = match pooled {
             Some(connection) => connection,
             None => connect(&self.path, &Options { read_only: true, ..self.options.clone() })?,
         };
+        let is_watched = wanted.is_some();
+        if let Some(wanted) = wanted {
+            connection.progress_handler(LOOK_EVERY, Some(move || wanted.is_over())).map_err(failure)?;
+        }
         self.reading.fetch_add(1, Ordering::Relaxed);
         let result = read(&connection).map_err(|error| match error {
             // an index that is gone is no damage where another process has prepared the store for another definition
@@ -183,6 +196,9 @@ impl SqliteStore {
             error => after_waiting(error, self.options.wait),
         });
         self.reading.fetch_sub(1, Ordering::Relaxed);
+        if is_watched {
+            connection.progress_handler(0, None::<fn() -> bool>).map_err(failure)?;
+        }
         if let Ok(mut readers) = self.readers.lock()
             && readers.len() < 16
         {
@@ -245,9 +261,11 @@ fn connect(path: &Path, options: &Options) -> Result<Connection> {
     // indexes are named: a statement need not be planned anew for other parameters
     connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failure)?;
     let cache = if options.read_only { options.reader_cache } else { options.writer_cache } / 1024;
+    // what is read may be sorted, however much it is; who writes keeps little aside, and often
+    let aside = if options.read_only { "FILE" } else { "MEMORY" };
     // the size of a page comes first: the database counts the cache in pages of the size it knows of
     let settings = format!(
-        "PRAGMA page_size = 8192; PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
+        "PRAGMA page_size = 8192; PRAGMA cache_size = -{cache}; PRAGMA synchronous = FULL; PRAGMA temp_store = {aside}; PRAGMA foreign_keys = OFF;"
     );
     connection.execute_batch(&settings).map_err(failure)?;
     Ok(connection)
@@ -279,6 +297,7 @@ fn failure(error: rusqlite::Error) -> StoreError {
     let code = error.sqlite_error_code();
     match code {
         Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::OperationInterrupted) => StoreError::Unwanted,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(0),
         // nothing is wrong with the chunk at hand: the import stops and can be resumed
         Some(ErrorCode::SystemIoFailure) => StoreError::ReadOnly(error.to_string()),
@@ -342,7 +361,7 @@ impl Store for SqliteStore {
                 stand: 0,
             },
         };
-        let stand = looking.stand(&self.tables)?;
+        let stand = looking.stand(&self.tables).map_err(|error| after_waiting(error, self.options.wait))?;
         if let Ok(mut all) = self.looking.lock() {
             all.push(looking);
         }
@@ -456,6 +475,18 @@ impl Store for SqliteStore {
         self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
             Some(tenant) => query::count(connection, &self.catalogue, tenant, plan),
             None => Ok(0),
+        })
+    }
+
+    fn find_and_count(&self, plan: &Plan) -> Result<(Found, u64)> {
+        self.with_snapshot(|connection| {
+            let Some(tenant) = self.tenant_id(connection, &plan.tenant)? else { return Ok((Found::default(), 0)) };
+            let mut rows = Vec::new();
+            query::visit(connection, &self.catalogue, tenant, plan, &mut |row| {
+                rows.push(row);
+                Ok(())
+            })?;
+            Ok((Found { rows }, query::count(connection, &self.catalogue, tenant, plan)?))
         })
     }
 

@@ -1,0 +1,95 @@
+//! Work ends when its caller has gone, and its place among the requests in work is taken until then.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::json;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use stook_tests::Place;
+use stook_tests::http::{Served, encoded};
+
+const THINGS: &str = "
+catalogue: things
+sources:
+  files: { format: json, into: thing, as_of: meta.received }
+collections:
+  thing:
+    key: id
+    fields:
+      id:     text
+      rank:   integer
+      kind:   { type: text, index: equal }
+      labels: { type: [text] }
+routes:
+  - get: /things
+    params: { kind: text }
+    list: thing
+    where: { kind: params.kind }
+    fields: { id: id }
+";
+
+const RECORDS: usize = 6_000;
+const LABELS: usize = 200;
+/// Requests in work at most.
+const MOST: usize = 12;
+
+/// A query of which each record takes long: there are a thousand times as many comparisons as the time of a test has room for.
+fn endless(stages: &str) -> String {
+    let conditions: String = (0..190).map(|own| format!(" labels!=z{own}")).collect();
+    encoded(&format!("thing{conditions}{stages}"))
+}
+
+/// Sends a request and does not wait for its answer.
+fn send(stook: &Served, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(stook.address()).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    stream
+}
+
+/// How many there are of something, by its metrics.
+fn standing(stook: &Served, what: &str) -> u64 {
+    stook.counted("stook_state", &format!("what=\"{what}\""))
+}
+
+#[track_caller]
+fn wait_until(what: &str, stook: &Served, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(100);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}\n{}\n{}", stook.get("/metrics").text(), stook.logged());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn work_ends_when_its_caller_has_gone_and_has_its_place_until_then() {
+    for place in Place::both(THINGS) {
+        let labels: Vec<String> = (0..LABELS).map(|own| format!("l{own}")).collect();
+        let record = |own: usize| json!({ "id": format!("t{own:05}"), "rank": own % 97, "kind": "a", "labels": labels }).to_string() + "\n";
+        let file = place.file("things.ndjson", (0..RECORDS).map(record).collect::<String>());
+        place.ok(&["import", &file, "--source", "files"]);
+        let stook = Served::new(&place, &["--workers", "0", "--most", &MOST.to_string()]);
+        let mut given_up = 0;
+        for (path, requests, class) in [
+            (format!("/v1/main/query?q={}&total=true", endless(" | sort rank-, id")), MOST, "interactive_in_work"),
+            (format!("/v1/main/query?q={}", endless(" | sum(rank), median(rank)")), MOST, "interactive_in_work"),
+            (format!("/v1/main/query/facets?q={}", endless("")), MOST, "interactive_in_work"),
+            (format!("/v1/main/export?q={}", endless(" | sort rank-, id")), 6, "bulk_in_work"),
+            (format!("/v1/main/export?q={}", endless(" | count(rank)")), 6, "bulk_in_work"),
+        ] {
+            let callers: Vec<TcpStream> = (0..requests).map(|_| send(&stook, &path)).collect();
+            wait_until("all are in work", &stook, || {
+                standing(&stook, class) == requests as u64 && standing(&stook, "store_connections_in_use") == requests as u64
+            });
+            if class == "interactive_in_work" {
+                assert_eq!(stook.get("/v1/main/thing/t00001").status, 503, "no place is left");
+            }
+            drop(callers);
+            given_up += requests as u64;
+            wait_until("all were given up", &stook, || stook.counted("stook_given_up", "") == given_up);
+            wait_until("their places are free", &stook, || standing(&stook, class) == 0 && standing(&stook, "store_connections_in_use") == 0);
+            assert_eq!(stook.get("/v1/main/query?q=thing%20kind=a&limit=1&total=true").with(200)["total"], RECORDS);
+        }
+        assert_eq!(stook.get("/things?kind=a").with(200).as_array().unwrap().len(), RECORDS, "and others are answered");
+    }
+}
