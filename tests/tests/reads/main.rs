@@ -1,0 +1,180 @@
+//! What the server answers is true: random requests of every kind that reads, of random records with skew, by several clients at once,
+//! against every record looked at in the plainest way; while others change some records, an answer is that of a moment between the request
+//! and its end.
+//!
+//! `STOOK_READS_SECONDS=1200 cargo test -p stook-tests --test reads` goes on for so long with new seeds, from `STOOK_READS_SEED` on.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+mod market;
+mod naive;
+mod requests;
+
+use market::{Item, MARKET, Shop};
+use naive::World;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use stook_tests::http::{Client, Served};
+use stook_tests::{Dice, Place};
+
+/// Seeds of every run, those that have found something among them.
+const SEEDS: [u64; 1] = [1];
+/// Requests of each client with one seed.
+const REQUESTS: u64 = 150;
+const CLIENTS: u64 = 4;
+/// Records that somebody changes all the time.
+const MOVERS: [&str; 2] = ["i00100x", "m"];
+
+/// A record that is changed again and again, by one writer: it goes from one of its states to the next.
+struct Mover {
+    /// What it is; the last state is that it is gone.
+    states: [Option<Item>; 3],
+    /// So many changes were begun, and so many are known to be done.
+    begun: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Mover {
+    fn new(dice: &mut Dice, id: &str) -> Self {
+        let mut states = [0, 1].map(|_| Some(market::item(dice, id.to_owned()))).into_iter().chain([None]);
+        let mut states: [Option<Item>; 3] = std::array::from_fn(|_| states.next().flatten());
+        // what a rare value finds changes, too
+        states[0].as_mut().unwrap().kind = Some("rare".into());
+        Self { states, begun: AtomicU64::new(0), done: AtomicU64::new(0) }
+    }
+
+    fn state(&self, change: u64) -> Option<&Item> {
+        self.states[change as usize % self.states.len()].as_ref()
+    }
+
+    /// Makes the next change.
+    fn go_on(&self, client: &Client) {
+        let change = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let id = &self.states[0].as_ref().unwrap().id;
+        let path = format!("/v1/main/item/{id}");
+        let reply = match self.state(change) {
+            Some(item) => client.call("PUT", &path, &item.document()),
+            None => client.send("DELETE", &path, &[], b""),
+        };
+        assert!(matches!(reply.status, 200 | 201 | 204), "{}", reply.text());
+        self.done.store(change, Ordering::SeqCst);
+    }
+
+    /// The states that may be seen by who has asked when `done` changes were done, and has the answer now.
+    fn seen(&self, done: u64) -> Vec<Option<&Item>> {
+        let seen: BTreeSet<u64> = (done..=self.begun.load(Ordering::SeqCst)).map(|change| change % self.states.len() as u64).collect();
+        seen.into_iter().map(|change| self.state(change)).collect()
+    }
+}
+
+/// All worlds that there may have been.
+fn worlds<'w>(items: &'w [Item], shops: &'w [Shop], movers: &[Vec<Option<&'w Item>>]) -> Vec<World<'w>> {
+    let mut chosen: Vec<Vec<&Item>> = vec![Vec::new()];
+    for states in movers {
+        let with = |chosen: &Vec<&'w Item>| states.iter().map(|state| chosen.iter().copied().chain(*state).collect()).collect::<Vec<_>>();
+        chosen = chosen.iter().flat_map(with).collect();
+    }
+    let world = |moved: Vec<&'w Item>| {
+        let mut all: Vec<&Item> = items.iter().chain(moved).collect();
+        all.sort_by(|one, other| one.id.as_bytes().cmp(other.id.as_bytes()));
+        World { items: all, shops }
+    };
+    chosen.into_iter().map(world).collect()
+}
+
+fn lines(records: impl Iterator<Item = serde_json::Value>) -> String {
+    records.map(|record| record.to_string() + "\n").collect()
+}
+
+/// Asks with one seed until each client has made its requests, or for so long.
+fn check(place: &Place, seed: u64, until: Option<Instant>) {
+    println!("seed {seed}");
+    let (items, shops) = market::records(seed);
+    let file = place.file("items.ndjson", lines(items.iter().map(Item::document)));
+    place.ok(&["import", &file, "--source", "items"]);
+    let file = place.file("shops.ndjson", lines(shops.iter().map(|shop| json!({ "id": shop.id, "town": shop.town }))));
+    place.ok(&["import", &file, "--source", "shops"]);
+    let served = [Served::new(place, &["--workers", "0"]), Served::new(place, &["--workers", "0", "--cache", "0"])];
+    let clients: Vec<Client> = served.iter().map(|served| served.client(None)).collect();
+    let mut dice = Dice::new(seed + 7);
+    let movers = MOVERS.map(|id| Mover::new(&mut dice, id));
+    for mover in &movers {
+        // change 0 is the first state
+        mover.begun.store(2, Ordering::SeqCst);
+        mover.go_on(&clients[0]);
+    }
+    let over = AtomicBool::new(false);
+    let asked = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (items, shops, movers, clients, over, asked) = (&items, &shops, &movers, &clients, &over, &asked);
+        for (own, mover) in movers.iter().enumerate() {
+            let mut dice = Dice::new(seed * 31 + own as u64);
+            scope.spawn(move || {
+                while !over.load(Ordering::SeqCst) {
+                    for _ in 0..dice.below(4) {
+                        mover.go_on(&clients[dice.below(2) as usize]);
+                    }
+                    std::thread::sleep(Duration::from_millis(dice.below(150)));
+                }
+            });
+        }
+        let asking: Vec<_> = (0..CLIENTS)
+            .map(|own| {
+                scope.spawn(move || {
+                    let mut dice = Dice::new(seed * 1_009 + own + 100);
+                    let goes_on = |made: u64| until.map_or(made < REQUESTS, |until| Instant::now() < until && made < 20 * REQUESTS);
+                    for made in 0.. {
+                        if !goes_on(made) || over.load(Ordering::SeqCst) {
+                            break;
+                        }
+                        let request = requests::any(&mut dice, &MOVERS);
+                        let done: Vec<u64> = movers.iter().map(|mover| mover.done.load(Ordering::SeqCst)).collect();
+                        let client = &clients[dice.below(2) as usize];
+                        let reply = match request.method {
+                            "GET" => client.get(&request.path),
+                            _ => client.call(request.method, &request.path, &request.body),
+                        };
+                        let seen: Vec<Vec<Option<&Item>>> = movers.iter().zip(&done).map(|(mover, done)| mover.seen(*done)).collect();
+                        let worlds = worlds(items, shops, &seen);
+                        if let Err(reason) = (request.check)(&reply, &worlds) {
+                            over.store(true, Ordering::SeqCst);
+                            let moved: Vec<usize> = seen.iter().map(Vec::len).collect();
+                            panic!(
+                                "seed {seed}, client {own}, request {made}: {} {} {}\nstates of what moves: {moved:?}\n{reason}",
+                                request.method,
+                                stook_tests::http::decoded(&request.path),
+                                request.body
+                            );
+                        }
+                        asked.fetch_add(1, Ordering::SeqCst);
+                    }
+                })
+            })
+            .collect();
+        let ended: Vec<_> = asking.into_iter().map(|client| client.join()).collect();
+        over.store(true, Ordering::SeqCst);
+        for client in ended {
+            client.unwrap_or_else(|problem| std::panic::resume_unwind(problem));
+        }
+    });
+    println!("seed {seed}: {} answers, {:?} changes", asked.load(Ordering::SeqCst), movers.each_ref().map(|mover| mover.done.load(Ordering::SeqCst)));
+}
+
+#[test]
+fn every_answer_is_that_of_all_records_looked_at() {
+    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
+    let until = number("STOOK_READS_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let first = number("STOOK_READS_SEED");
+    let mut seeds: Vec<u64> = first.map_or_else(|| SEEDS.to_vec(), |seed| vec![seed]);
+    while let Some(seed) = seeds.first().copied() {
+        for place in Place::both(MARKET) {
+            check(&place, seed, until);
+        }
+        seeds.remove(0);
+        if seeds.is_empty() && until.is_some_and(|until| Instant::now() < until) {
+            seeds.push(seed + 1);
+        }
+    }
+}
