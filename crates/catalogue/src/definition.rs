@@ -47,16 +47,25 @@ pub struct Catalogue {
     pub error_member: Option<String>,
 }
 
-/// The source that edits by API speak as. It has no entry among the sources, only this index.
-pub const API: usize = usize::MAX;
+/// Who has a say in a field: a source, or edits through the API, which have no entry among the sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Speaker {
+    /// The source with this index.
+    Source(usize),
+    /// Edits through the API.
+    Api,
+}
 
-/// Its name.
+/// The name that edits through the API go by, where sources have theirs.
 pub const API_NAME: &str = "api";
 
 impl Catalogue {
-    /// The name of a source, [`API`] included.
-    pub fn source_name(&self, index: usize) -> &str {
-        self.sources.get(index).map_or(API_NAME, |source| &source.name)
+    /// The name of a source, or of edits through the API.
+    pub fn speaker_name(&self, speaker: Speaker) -> &str {
+        match speaker {
+            Speaker::Source(index) => &self.sources[index].name,
+            Speaker::Api => API_NAME,
+        }
     }
 
     /// The collection called `name` and its index.
@@ -82,6 +91,12 @@ impl Catalogue {
     /// The source called `name` and its index.
     pub fn source(&self, name: &str) -> Option<(usize, &Source)> {
         self.sources.iter().enumerate().find(|(_, source)| source.name == name)
+    }
+
+    /// Whether documents of a source stand inside those of another one.
+    pub fn is_embedded(&self, source: &str) -> bool {
+        let embeds = self.sources.iter().flat_map(|own| &own.embeds);
+        self.source(source).is_some_and(|(index, _)| embeds.into_iter().any(|embed| embed.source == index))
     }
 
     /// What the source of a contribution is called by who asks: of one that is asked, its service's name. Nothing for records that exist
@@ -334,7 +349,7 @@ pub struct Field {
     /// Which contribution wins.
     pub survivorship: Survivorship,
     /// Sources that may say it; `None` for all.
-    pub from: Option<Vec<usize>>,
+    pub from: Option<Vec<Speaker>>,
     /// Disagreement is a conflict.
     pub compare: bool,
     /// The rule of sources that feed this collection without a map of their own.
@@ -394,7 +409,7 @@ pub enum Survivorship {
     /// By trust, then by time.
     Prefer {
         /// Sources, most trusted first.
-        sources: Vec<usize>,
+        sources: Vec<Speaker>,
         /// Whether the oldest instead of the newest decides among equals.
         then_earliest: bool,
     },
@@ -732,7 +747,12 @@ pub struct Replaces {
     pub scope: Expression,
     /// Where a document stands in it, a time; without one a file takes the place of all.
     pub at: Option<Expression>,
+    /// Of the keys of the whole file before it, the largest share that a file may lack and still retire them, in percent.
+    pub most: f64,
 }
+
+/// The share of keys that a file may lack where the definition does not say one, in percent.
+pub const MOST_LACKING: f64 = 20.0;
 
 impl Replaces {
     /// The link of the ledger's edges: scope, from when on, and how old the delivery is.
@@ -748,6 +768,16 @@ impl Replaces {
     /// The link of edges from a scope to what was said in it.
     pub fn statements(&self) -> u32 {
         self.id | 2
+    }
+
+    /// The link of edges that say what became of files, and what was retired.
+    pub fn history(&self) -> u32 {
+        self.id | 3
+    }
+
+    /// The links of all its edges.
+    pub fn links(&self) -> [u32; 4] {
+        [self.ledger(), self.parts(), self.statements(), self.history()]
     }
 }
 

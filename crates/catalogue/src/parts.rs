@@ -105,25 +105,21 @@ fn join(collection: &Collection, source: &str, contributions: &[Contribution]) -
         if heard.iter().any(|(_, part)| part.as_ref().is_some_and(|part| part.list == index)) {
             return elements(collection, index, heard);
         }
-        let said = |own: &'_ Statement<'_>| match &own.0.said {
-            Said::Values(values) => values.get(index).filter(|value| !value.is_null()).cloned(),
-            Said::Gone => None,
-        };
+        let said = |own: &'_ Statement<'_>| own.0.value(index).map(|(value, _)| value.clone());
         heard.iter().rev().find_map(said).unwrap_or_default()
     });
     let said = Said::Values(values.collect());
-    Some(Contribution { contributor: newest.source().into(), said, raw: None, ..newest.clone() })
+    Some(Contribution { contributor: newest.source().into(), said, raw: None, unread: Vec::new(), ..newest.clone() })
 }
 
 /// The elements of a list that no newer statement has taken the place of; statements are in the order of their age.
 fn elements(collection: &Collection, list: usize, heard: &[Statement<'_>]) -> Value {
     let left = heard.iter().enumerate().filter_map(|(place, (own, _))| {
-        let Said::Values(values) = &own.said else { return None };
         let is_over = |element: &Value| {
             let mut newer = heard[place + 1..].iter().filter_map(|(_, part)| part.as_ref());
             newer.any(|part| part.list == list && part.holds(element))
         };
-        let own: Vec<Value> = values.get(list)?.elements().iter().filter(|element| !is_over(element)).cloned().collect();
+        let own: Vec<Value> = own.value(list)?.0.elements().iter().filter(|element| !is_over(element)).cloned().collect();
         Some(Value::List(own))
     });
     let (left, field): (Vec<Value>, _) = (left.collect(), &collection.fields[list]);

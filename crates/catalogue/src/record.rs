@@ -1,6 +1,6 @@
 //! The record model: contributions and how they are packed into a record's row.
 //!
-//! A packed list of contributions is: version byte 2, count, then for each contribution in the order of its contributor:
+//! A packed list of contributions is: version byte, count, then for each contribution in the order of its contributor:
 //!
 //! ```text
 //! flags        u8      1 tombstone, 2 values are the record's golden values, 4 has raw, 8 has `before`,
@@ -15,10 +15,11 @@
 //! before       i64 LE, 16, varint   as_of, hash and generation before the job, if flag 8
 //! raw          u8 format, varint length, if flag 4; the bytes follow each other in the row's raw column
 //! values       varint count, then name and value pairs, unless flag 1 or 2
+//! unread       varint count, then name, as_of i64 LE, hash 16, value; only in version 3
 //! ```
 //! Texts are a varint length and bytes. Names instead of positions let fields be added without touching a row. Contributors
-//! mostly say the same, so of the golden values, which stand beside the list, only differences are written. Version 1, which is
-//! still read, is the same without flag 128.
+//! mostly say the same, so of the golden values, which stand beside the list, only differences are written. Version 2 is written
+//! where every value could be read. Version 1, which is still read, is the same without flag 128.
 
 use crate::definition::{Collection, Field};
 use crate::value::{SmolStr, Value};
@@ -31,8 +32,8 @@ pub type Hash = [u8; 16];
 /// The `as_of` of a document that does not say when it was true: older than everything.
 pub const UNKNOWN_TIME: i64 = i64::MIN;
 
-/// Most contributors a record may have.
-pub const MAX_CONTRIBUTORS: usize = 64;
+/// Most contributors of a record that are kept: of more, those whose statements are the newest, see [`keep_newest`].
+pub const MAX_CONTRIBUTORS: usize = 10_000;
 
 /// What one contributor says of one record.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,9 +56,92 @@ pub struct Contribution {
     pub said: Said,
     /// The document, if the collection keeps it.
     pub raw: Option<Raw>,
+    /// Fields whose value in this statement could not be read, in the order of fields, and what was said of them before.
+    pub unread: Vec<Unread>,
+}
+
+/// A field whose value in a contributor's newest statement could not be read. It has the value of the newest statement of the
+/// contributor in which it could: what nobody can read takes nothing back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unread {
+    /// The field's index.
+    pub field: usize,
+    /// When the value was said; [`UNKNOWN_TIME`] where there is none.
+    pub as_of: i64,
+    /// Hash of the content that said it.
+    pub hash: Hash,
+    /// The value; null where no statement is known in which the field could be read, or where that did not say anything of it.
+    pub value: Value,
+}
+
+impl Unread {
+    /// A field of which nothing is known yet.
+    pub fn new(field: usize) -> Self {
+        Self { field, as_of: UNKNOWN_TIME, hash: Hash::default(), value: Value::Null }
+    }
+
+    fn age(&self) -> (i64, Hash) {
+        (self.as_of, self.hash)
+    }
+}
+
+/// Contributions that a record keeps where it has more than [`MAX_CONTRIBUTORS`]: those that are greatest by time, then by the
+/// contributor's name. Which these are does not depend on the order in which they came, as contributors only get newer.
+///
+/// What is left out takes the values with it that it had said before, so a full record has none of those: an unread field of it has
+/// no value. Returns what is left out.
+pub fn keep_newest(contributions: &mut Vec<Contribution>) -> Vec<Contribution> {
+    if contributions.len() < MAX_CONTRIBUTORS {
+        return Vec::new();
+    }
+    contributions.sort_by(|a, b| (b.as_of, &b.contributor).cmp(&(a.as_of, &a.contributor)));
+    for own in contributions.iter_mut().flat_map(|own| &mut own.unread) {
+        *own = Unread::new(own.field);
+    }
+    contributions.split_off(MAX_CONTRIBUTORS)
 }
 
 impl Contribution {
+    /// What it says of a field, and when that was said; nothing where it says nothing.
+    pub fn value(&self, field: usize) -> Option<(&Value, (i64, Hash))> {
+        let Said::Values(values) = &self.said else { return None };
+        let (value, age) = match self.unread.iter().find(|unread| unread.field == field) {
+            Some(unread) => (&unread.value, unread.age()),
+            None => (values.get(field)?, self.age()),
+        };
+        (!value.is_null()).then_some((value, age))
+    }
+
+    /// Takes over, for fields that could not be read, what an older statement of the same contributor says of them, if that is newer than
+    /// what is known so far; says whether anything changed.
+    pub fn take_over(&mut self, older: &Contribution) -> bool {
+        self.take(older, |field| {
+            let value = match &older.said {
+                Said::Values(values) => values.get(field).cloned().unwrap_or_default(),
+                // it was deleted: of no field is anything left
+                Said::Gone => Value::Null,
+            };
+            Some(Unread { field, as_of: older.as_of, hash: older.hash, value })
+        })
+    }
+
+    /// The same of a statement whose place this one takes though it is not newer: only what that had taken over itself.
+    pub fn take_over_unread(&mut self, replaced: &Contribution) -> bool {
+        self.take(replaced, |_| None)
+    }
+
+    fn take(&mut self, older: &Contribution, said: impl Fn(usize) -> Option<Unread>) -> bool {
+        let mut changed = false;
+        for unread in &mut self.unread {
+            let known = older.unread.iter().find(|own| own.field == unread.field);
+            if let Some(found) = known.cloned().or_else(|| said(unread.field)).filter(|found| found.age() > unread.age()) {
+                *unread = found;
+                changed = true;
+            }
+        }
+        changed
+    }
+
     /// The source part of the contributor.
     pub fn source(&self) -> &str {
         self.contributor.split(':').next().unwrap_or(&self.contributor)
@@ -134,7 +218,8 @@ pub struct Damaged(pub &'static str);
 /// Packs contributions. `golden` are the record's golden values: what is equal to them is not written twice.
 pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[Value]) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 * contributions.len() + 2);
-    out.push(2);
+    let version = if contributions.iter().any(|contribution| !contribution.unread.is_empty()) { 3 } else { 2 };
+    out.push(version);
     put_varint(&mut out, contributions.len() as u64);
     for contribution in contributions {
         let (gone, written) = match &contribution.said {
@@ -166,22 +251,36 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
             out.push(raw.format);
             put_varint(&mut out, raw.bytes.len() as u64);
         }
-        let Said::Values(values) = &contribution.said else { continue };
-        let (count, only_different) = match written {
-            Written::Nothing => continue,
-            Written::Different(count) => (count, true),
-            Written::All(count) => (count, false),
-        };
-        put_varint(&mut out, count);
-        for (index, (value, field)) in values.iter().zip(&collection.fields).enumerate() {
-            let is_written = if only_different { !is_golden(value, &golden[index], field) } else { !value.is_null() };
-            if is_written {
-                put_bytes(&mut out, field.name.as_bytes());
-                put_value(&mut out, value);
+        if let Said::Values(values) = &contribution.said {
+            put_values(&mut out, values, &written, collection, golden);
+        }
+        if version == 3 {
+            put_varint(&mut out, contribution.unread.len() as u64);
+            for unread in &contribution.unread {
+                put_bytes(&mut out, collection.fields[unread.field].name.as_bytes());
+                out.extend_from_slice(&unread.as_of.to_le_bytes());
+                out.extend_from_slice(&unread.hash);
+                put_value(&mut out, &unread.value);
             }
         }
     }
     out
+}
+
+fn put_values(out: &mut Vec<u8>, values: &[Value], written: &Written, collection: &Collection, golden: &[Value]) {
+    let (count, only_different) = match written {
+        Written::Nothing => return,
+        Written::Different(count) => (*count, true),
+        Written::All(count) => (*count, false),
+    };
+    put_varint(out, count);
+    for (index, (value, field)) in values.iter().zip(&collection.fields).enumerate() {
+        let is_written = if only_different { !is_golden(value, &golden[index], field) } else { !value.is_null() };
+        if is_written {
+            put_bytes(out, field.name.as_bytes());
+            put_value(out, value);
+        }
+    }
 }
 
 /// Which values of a contribution are written.
@@ -238,7 +337,8 @@ pub fn pack_raw(contributions: &[Contribution]) -> Option<Bytes> {
 /// When the bytes are not a packed list.
 pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Vec<Contribution>, Damaged> {
     let mut input = Input { bytes: packed };
-    if !matches!(input.byte()?, 1 | 2) {
+    let version = input.byte()?;
+    if !matches!(version, 1..=3) {
         return Err(Damaged("unknown version of contributions"));
     }
     let count = input.varint()? as usize;
@@ -246,7 +346,8 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
         return Err(Damaged("too many contributors"));
     }
     let mut rest = raw;
-    let mut contributions = Vec::with_capacity(count);
+    // a contribution has 30 bytes at least
+    let mut contributions = Vec::with_capacity(count.min(packed.len() / 30 + 1));
     for _ in 0..count {
         let flags = input.byte()?;
         let contributor = input.text()?.into();
@@ -300,9 +401,22 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
             16 => Retired::Later,
             _ => Retired::OnArrival,
         };
-        contributions.push(Contribution { contributor, as_of, hash, generation, origin, before, retired, said, raw });
+        let unread = if version == 3 { unread(&mut input, collection)? } else { Vec::new() };
+        contributions.push(Contribution { contributor, as_of, hash, generation, origin, before, retired, said, raw, unread });
     }
     Ok(contributions)
+}
+
+fn unread(input: &mut Input<'_>, collection: &Collection) -> Result<Vec<Unread>, Damaged> {
+    let mut all = Vec::new();
+    for _ in 0..input.varint()? {
+        let name = input.text()?;
+        let (as_of, hash) = (i64::from_le_bytes(input.array()?), input.array()?);
+        let value = input.value(0)?;
+        // a field that the definition dropped is ignored
+        all.extend(collection.field(name).map(|(field, _)| Unread { field, as_of, hash, value }));
+    }
+    Ok(all)
 }
 
 // --- primitives ---------------------------------------------------------------------------------------------------------

@@ -3,13 +3,13 @@
 //! Contributions are compared by `(as_of, hash, contributor)`, which is a total order, so nothing here depends on the order
 //! they arrived in. [`survive`] is the only place where golden values are made.
 
-use crate::definition::{API_NAME, Catalogue, Collection, Exists, Field, Survivorship};
+use crate::definition::{API_NAME, Catalogue, Collection, Exists, Field, Speaker, Survivorship};
 use crate::expr::{Evaluator, Expression};
 use crate::links::{Derivation, keyed};
 use crate::parts;
-use crate::record::{Contribution, Retired, Said};
+use crate::record::{Contribution, Hash, Retired, Said, put_value};
 use crate::value::{FieldType, Member, Value, member_of};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What the contributions of a record add up to.
@@ -33,7 +33,7 @@ pub struct Consolidator<'c> {
     /// Whether a lone contribution's values are the golden ones.
     plain: bool,
     /// Rules by which fields choose among contributions, each once: whom they hear, and in which order.
-    rules: Vec<(Option<&'c [usize]>, &'c Survivorship)>,
+    rules: Vec<(Option<&'c [Speaker]>, &'c Survivorship)>,
     /// By field, its rule.
     rule_of: Vec<usize>,
 }
@@ -88,14 +88,26 @@ impl<'c> Consolidator<'c> {
     pub fn survive(&self, contributions: &[Contribution]) -> Golden {
         let contributions = &*parts::joined(self.catalogue, self.collection, contributions);
         let alive = self.alive(contributions);
-        if let [Contribution { said: Said::Values(values), retired: Retired::No, .. }] = contributions {
+        if let [Contribution { said: Said::Values(values), retired: Retired::No, unread, .. }] = contributions
+            && unread.is_empty()
+        {
             let values = self.survive_alone(&contributions[0], values);
             return Golden { values, alive, conflicts: Vec::new() };
         }
         let voices = self.voices(contributions);
         let fields = || self.collection.fields.iter().enumerate();
-        let orders: Vec<Vec<&Voice<'_>>> = self.rules.iter().map(|(from, rule)| self.in_order(*from, rule, &voices)).collect();
-        let mut values: Arc<[Value]> = fields().map(|(index, field)| pick(index, field, &orders[self.rule_of[index]])).collect();
+        // what could not be read has an order of its own, by when it could be; that is rare
+        let is_unread = |field: usize| contributions.iter().any(|own| own.unread.iter().any(|unread| unread.field == field));
+        let orders: Vec<Vec<&Voice<'_>>> = self.rules.iter().map(|(from, rule)| self.in_order(*from, rule, &voices, None)).collect();
+        let choose = |(index, field): (usize, &Field)| {
+            let rule = self.rule_of[index];
+            if is_unread(index) {
+                let (from, rule) = self.rules[rule];
+                return pick(index, field, &self.in_order(from, rule, &voices, Some(index)));
+            }
+            pick(index, field, &orders[rule])
+        };
+        let mut values: Arc<[Value]> = fields().map(choose).collect();
         let conflicts = fields().filter(|(index, field)| field.compare && self.disagree(*index, field, &voices)).map(|(index, _)| index).collect();
         self.derive_all(Arc::make_mut(&mut values), contributions);
         Golden { values, alive, conflicts }
@@ -107,9 +119,9 @@ impl<'c> Consolidator<'c> {
         if as_said {
             return values.clone();
         }
-        let source = self.source(only);
+        let speaker = self.speaker(only);
         let pick = |(field, value): (&Field, &Value)| {
-            let heard = field.from.as_ref().is_none_or(|sources| self.is_among(source, sources));
+            let heard = field.from.as_ref().is_none_or(|speakers| is_among(speaker, speakers));
             match value {
                 Value::Cleared | Value::Null => Value::Null,
                 _ if !heard => Value::Null,
@@ -155,48 +167,48 @@ impl<'c> Consolidator<'c> {
         }
     }
 
-    /// The index of the source that speaks, as definitions refer to it; none of theirs if it is not one of them.
-    fn source(&self, contribution: &Contribution) -> usize {
-        let (name, sources) = (contribution.source(), &self.catalogue.sources);
-        sources.iter().position(|source| source.name == name).unwrap_or(if name == API_NAME { sources.len() } else { usize::MAX })
-    }
-
-    fn is_among(&self, source: usize, sources: &[usize]) -> bool {
-        sources.iter().any(|own| (*own).min(self.catalogue.sources.len()) == source)
+    /// Who speaks, as definitions refer to them; nothing for a source that the definition does not have any more, and for records that
+    /// exist because others name them.
+    fn speaker(&self, contribution: &Contribution) -> Option<Speaker> {
+        let name = contribution.source();
+        let known = self.catalogue.sources.iter().position(|source| source.name == name);
+        known.map(Speaker::Source).or((name == API_NAME).then_some(Speaker::Api))
     }
 
     /// Contributions that count, with what they say.
     fn voices<'a>(&self, contributions: &'a [Contribution]) -> Vec<Voice<'a>> {
         let heard = contributions.iter().filter(|contribution| contribution.is_heard());
         let voice = |contribution: &'a Contribution| match &contribution.said {
-            Said::Values(values) => Some(Voice { contribution, values, source: self.source(contribution) }),
+            Said::Values(_) => Some(Voice { contribution, speaker: self.speaker(contribution) }),
             Said::Gone => None,
         };
         heard.filter_map(voice).collect()
     }
 
     /// Those that say something of a field, with what they say.
-    fn heard<'a>(&self, index: usize, field: &Field, voices: &[Voice<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value, usize)> {
+    fn heard<'a>(&self, index: usize, field: &Field, voices: &[Voice<'a>]) -> impl Iterator<Item = (&'a Contribution, &'a Value)> {
         voices.iter().filter_map(move |voice| {
-            let value = voice.values.get(index).filter(|value| !value.is_null())?;
-            let heard = field.from.as_ref().is_none_or(|sources| self.is_among(voice.source, sources));
-            heard.then_some((voice.contribution, value, voice.source))
+            let (value, _) = voice.contribution.value(index)?;
+            let heard = field.from.as_ref().is_none_or(|speakers| is_among(voice.speaker, speakers));
+            heard.then_some((voice.contribution, value))
         })
     }
 
-    /// Those that a rule hears, in the order in which it takes them.
-    fn in_order<'a, 'v>(&self, from: Option<&[usize]>, rule: &Survivorship, voices: &'v [Voice<'a>]) -> Vec<&'v Voice<'a>> {
-        let mut heard: Vec<&Voice<'_>> = voices.iter().filter(|voice| from.is_none_or(|sources| self.is_among(voice.source, sources))).collect();
-        heard.sort_by_key(|voice| order(voice.contribution));
+    /// Those that a rule hears, in the order in which it takes them: by the age of their statements, or of what they say of a field.
+    fn in_order<'a, 'v>(&self, from: Option<&[Speaker]>, rule: &Survivorship, voices: &'v [Voice<'a>], field: Option<usize>) -> Vec<&'v Voice<'a>> {
+        let mut heard: Vec<&Voice<'_>> = voices.iter().filter(|voice| from.is_none_or(|speakers| is_among(voice.speaker, speakers))).collect();
+        match field {
+            None => heard.sort_by_key(|voice| order(voice.contribution)),
+            Some(field) => heard.sort_by_key(|voice| order_of(voice.contribution, field)),
+        }
         if matches!(rule, Survivorship::Latest | Survivorship::Prefer { then_earliest: false, .. }) {
             heard.reverse();
         }
         // equals stay as they are
         match rule {
             Survivorship::Prefer { sources, .. } => {
-                let known = self.catalogue.sources.len();
-                let rank = |source: usize| sources.iter().position(|own| (*own).min(known) == source).unwrap_or(sources.len());
-                heard.sort_by_key(|voice| rank(voice.source));
+                let rank = |speaker| sources.iter().position(|own| Some(*own) == speaker).unwrap_or(sources.len());
+                heard.sort_by_key(|voice| rank(voice.speaker));
             }
             Survivorship::ByContributor => heard.sort_by_key(|voice| &voice.contribution.contributor),
             Survivorship::Latest | Survivorship::Earliest | Survivorship::Union | Survivorship::UnionBy(_) => {}
@@ -205,7 +217,7 @@ impl<'c> Consolidator<'c> {
     }
 
     fn disagree(&self, index: usize, field: &Field, voices: &[Voice<'_>]) -> bool {
-        let mut said = self.heard(index, field, voices).map(|(_, value, _)| value).filter(|value| !matches!(value, Value::Cleared));
+        let mut said = self.heard(index, field, voices).map(|(_, value)| value).filter(|value| !matches!(value, Value::Cleared));
         let first = said.next();
         said.any(|value| Some(value) != first)
     }
@@ -224,8 +236,7 @@ impl<'c> Consolidator<'c> {
     pub fn explain<'a>(&'a self, contributions: &'a [Contribution], golden: &Golden) -> Vec<Explanation<'a>> {
         let voices = self.voices(contributions);
         let explain_field = |(index, field): (usize, &'a Field)| {
-            let said: Vec<(&Contribution, &Value)> =
-                self.heard(index, field, &voices).map(|(contribution, value, _)| (contribution, value)).collect();
+            let said: Vec<(&Contribution, &Value)> = self.heard(index, field, &voices).collect();
             let value = &golden.values[index];
             let combines = field.survivorship.combines();
             let (won, lost) = said.into_iter().partition(|(_, said)| combines || *said == value);
@@ -238,9 +249,11 @@ impl<'c> Consolidator<'c> {
 /// A contribution that counts.
 struct Voice<'a> {
     contribution: &'a Contribution,
-    values: &'a [Value],
-    /// Its source's index.
-    source: usize,
+    speaker: Option<Speaker>,
+}
+
+fn is_among(speaker: Option<Speaker>, speakers: &[Speaker]) -> bool {
+    speaker.is_some_and(|speaker| speakers.contains(&speaker))
 }
 
 /// Why a golden field has its value.
@@ -256,7 +269,7 @@ pub struct Explanation<'a> {
 
 /// The golden value of a field, of those it hears in the order of its rule.
 fn pick(index: usize, field: &Field, heard: &[&Voice<'_>]) -> Value {
-    let mut said = heard.iter().filter_map(|voice| Some((voice.contribution, voice.values.get(index).filter(|value| !value.is_null())?)));
+    let mut said = heard.iter().filter_map(|voice| Some((voice.contribution, voice.contribution.value(index)?.0)));
     match field.survivorship {
         Survivorship::Union => union(said.map(|(_, value)| value)),
         Survivorship::UnionBy(member) => union_by(&field.ty.members()[member].name, said.map(|(_, value)| value)),
@@ -273,16 +286,45 @@ pub(crate) fn order(contribution: &Contribution) -> (i64, [u8; 16], &str) {
     (contribution.as_of, contribution.hash, &contribution.contributor)
 }
 
+/// The order of what statements say of a field, which is older than they are where they could not be read.
+fn order_of(contribution: &Contribution, field: usize) -> (i64, Hash, &str) {
+    let (as_of, hash) = contribution.value(field).map_or_else(|| contribution.age(), |(_, age)| age);
+    (as_of, hash, &contribution.contributor)
+}
+
 pub(crate) fn union<'a>(values: impl IntoIterator<Item = &'a Value>) -> Value {
     let mut all: Vec<Value> = Vec::new();
-    for value in values {
-        for element in value.elements() {
-            if !all.contains(element) {
-                all.push(element.clone());
-            }
+    let mut known = Known::default();
+    for element in values.into_iter().flat_map(Value::elements) {
+        if known.is_new(element, &all) {
+            all.push(element.clone());
         }
     }
     if all.is_empty() { Value::Null } else { Value::List(all) }
+}
+
+/// Tells which elements are new to a list. A short one is searched, of a long one the packed elements are remembered.
+#[derive(Default)]
+struct Known(HashSet<Vec<u8>>);
+
+impl Known {
+    /// Elements up to which a list is searched.
+    const FEW: usize = 32;
+
+    fn is_new(&mut self, element: &Value, all: &[Value]) -> bool {
+        if all.len() < Self::FEW {
+            return !all.contains(element);
+        }
+        let packed = |value: &Value| {
+            let mut packed = Vec::new();
+            put_value(&mut packed, value);
+            packed
+        };
+        if self.0.is_empty() {
+            self.0.extend(all.iter().map(packed));
+        }
+        self.0.insert(packed(element))
+    }
 }
 
 /// Structs by their member of this name: of one that comes again, what is said later takes the place of what was said. Structs without it

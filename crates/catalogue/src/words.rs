@@ -295,6 +295,11 @@ pub const COLLECT: &[Word] = &[
 pub const REPLACES: &[Word] = &[
     word("scope", CEL, "What a file is the whole of: `f.satellite`, or `'all'`."),
     word("at", CEL, "When what a document says is to happen, a time: what older files said of earlier times stays."),
+    word(
+        "most",
+        r#"{"type":"string","pattern":"^[0-9]+(\\.[0-9]+)?%$"}"#,
+        "The largest share of the keys of the whole file before it that a file may lack: `20%` (the default). One that lacks more retires nothing.",
+    ),
 ];
 
 /// One element of `feeds`.

@@ -255,7 +255,7 @@ collections:
 ";
     let catalogue = parse(text).unwrap_or_else(|problems| panic!("{}", render("x", text, &problems, false)));
     let fields = &catalogue.collections[0].fields;
-    assert_eq!(fields[0].survivorship, Survivorship::Prefer { sources: vec![1, 0], then_earliest: false });
+    assert_eq!(fields[0].survivorship, Survivorship::Prefer { sources: vec![Speaker::Source(1), Speaker::Source(0)], then_earliest: false });
     assert_eq!(fields[1].survivorship, Survivorship::Union);
     assert_eq!(fields[2].from, Some(vec![1]));
 }

@@ -72,7 +72,7 @@ prop_compose! {
         Contribution {
             contributor: contributor.into(), as_of, hash: [hash; 16], generation: 1, origin: Origin { job: 1, document: 1 },
             before: before.map(|retired| Before { as_of: as_of - 1, hash: [hash; 16], generation: 7, retired }), retired,
-            said: if gone { Said::Gone } else { Said::Values(values.into()) }, raw: None,
+            said: if gone { Said::Gone } else { Said::Values(values.into()) }, raw: None, unread: Vec::new(),
         }
     }
 }
@@ -150,7 +150,7 @@ proptest! {
             all.push(Contribution {
                 contributor: if pattern.is_empty() { "s".into() } else { format!("s:spots.at={pattern}").into() },
                 as_of: time as i64, hash: [time as u8; 16], generation: 1, origin: Origin { job: time as u64, document: 1 },
-                before: None, retired: Retired::No, said: if gone { Said::Gone } else { Said::Values(values.into()) }, raw: None,
+                before: None, retired: Retired::No, said: if gone { Said::Gone } else { Said::Values(values.into()) }, raw: None, unread: Vec::new(),
             });
         }
         let mut kept = newest_per_contributor(&all);
@@ -308,6 +308,7 @@ fn a_newer_time_counts_even_when_the_content_is_equal() {
             retired: Retired::No,
             said: Said::Values(values.into()),
             raw: None,
+            unread: Vec::new(),
         }
     };
     let history = [say("a", 1, "A"), say("a", 3, "A"), say("b", 2, "B")];

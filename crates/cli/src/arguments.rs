@@ -241,11 +241,15 @@ pub struct Import {
     /// When the delivery was true, for documents that do not say [default: the first file's modification time].
     #[arg(long, value_name = "TIME")]
     pub as_of: Option<String>,
+    /// Retire all that the files lack, however much it is: for sources whose files take the place of older ones (`replaces`). It is
+    /// remembered of the files.
+    #[arg(long)]
+    pub retire_all: bool,
     /// Say what would happen, change nothing.
     #[arg(long)]
     pub dry_run: bool,
     /// Go on with an interrupted job.
-    #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "dry_run"])]
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["files", "profile", "source", "as_of", "retire_all", "dry_run"])]
     pub resume: Option<u64>,
     /// Threads that map documents [default: all cores].
     #[arg(long, value_name = "N", conflicts_with = "detach")]

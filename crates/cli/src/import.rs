@@ -9,9 +9,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::io::Write;
 use std::time::{Duration, Instant};
+use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
 use stook_engine::EngineError;
 use stook_engine::import::{self, Moment, Preview, Request, Wanted};
+use stook_engine::settle::snapshot::{self, Replacement};
 use stook_store::Store;
 use stook_store::journal::{Counts, OUTCOMES, Outcome as Became};
 use stook_store::queue::{Job, JobState};
@@ -28,6 +30,7 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         tenant: open::tenant(&arguments.tenant)?,
         as_of: arguments.as_of.as_deref().map(|text| time("--as-of", text)).transpose()?,
         part: None,
+        retires_all: arguments.retire_all,
     };
     if arguments.dry_run {
         let preview = import::dry_run(&catalogue, &*store, &request, Wanted { documents: i64::MAX as u64, troubles: 1_000 })?;
@@ -69,7 +72,7 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
     let shown = import::run(&catalogue, &*store, id, (workers, arguments.wait == Wait::Settled), &stop, &|moment| show(&bar, moment));
     bar.finish_and_clear();
     let job = shown.map_err(|error| can_go_on(&error.to_string()))?;
-    report(&*store, &job, documents_before, began.elapsed(), arguments.json)?;
+    report((&catalogue, &*store), &job, documents_before, began.elapsed(), arguments.json)?;
     if !job.state.is_final() {
         return Err(can_go_on("stopped"));
     }
@@ -118,10 +121,20 @@ pub fn words(state: JobState) -> String {
     }
 }
 
-pub fn report(store: &dyn Store, job: &Job, documents_before: i64, elapsed: Duration, as_json: bool) -> Result<(), Failure> {
+pub fn report(
+    (catalogue, store): (&Catalogue, &dyn Store),
+    job: &Job,
+    documents_before: i64,
+    elapsed: Duration,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let replaced = snapshot::of_job(store, catalogue, job)?;
     if as_json {
         let mut whole = serde_json::to_value(job)?;
         whole["seconds"] = json!(elapsed.as_secs_f64());
+        if let Some(replaced) = replaced {
+            whole["replaced"] = json!(replaced);
+        }
         say!("{whole}");
         return Ok(());
     }
@@ -133,6 +146,7 @@ pub fn report(store: &dyn Store, job: &Job, documents_before: i64, elapsed: Dura
     if let Some(reason) = &job.reason {
         say!("  {reason}");
     }
+    show_replaced(replaced.as_ref());
     let troubles = job.counts.of(Became::Failed) + job.counts.warnings;
     if troubles > 0 {
         for entry in store.journal(job.id, 0, SHOWN_TROUBLES, true)? {
@@ -144,6 +158,13 @@ pub fn report(store: &dyn Store, job: &Job, documents_before: i64, elapsed: Dura
         say!("  all of them: stook journal {} --errors", job.id);
     }
     Ok(())
+}
+
+/// What files have retired, and why they have not.
+fn show_replaced(replaced: Option<&Replacement>) {
+    for sentence in replaced.map(Replacement::sentences).unwrap_or_default() {
+        say!("  {sentence}");
+    }
 }
 
 /// How many documents had which outcome, in words; nothing where there were none.
@@ -169,6 +190,7 @@ fn show_preview(preview: &Preview, as_json: bool) {
     }
     say!("dry run: {} read, nothing was changed; an import would give", count(preview.counts.documents.max(0) as u64, "document"));
     show_counts(&preview.counts);
+    show_replaced(preview.replaced.as_ref());
     for trouble in preview.troubles.iter().take(20) {
         let kind = if trouble.failed { "failed" } else { "warning" };
         say!("  {kind}: record {} at byte {}: {}", trouble.record, trouble.offset, trouble.reason);
@@ -215,7 +237,7 @@ pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) ->
 }
 
 pub fn journal(place: &Place, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> Outcome {
-    let (_, store) = place.open_existing()?;
+    let (catalogue, store) = place.open_existing()?;
     let mut out = stream();
     let mut after = 0;
     let mut left = limit.unwrap_or(usize::MAX);
@@ -248,6 +270,14 @@ pub fn journal(place: &Place, job: u64, errors: bool, limit: Option<usize>, as_j
         }
         if left == 0 {
             break;
+        }
+    }
+    if let Some(replaced) = snapshot::of_job(&*store, &catalogue, &store.job(job)?)? {
+        if as_json {
+            writeln!(out, "{}", json!({ "replaced": replaced }))?;
+        }
+        for sentence in replaced.sentences().iter().filter(|_| !as_json) {
+            writeln!(out, "{sentence}")?;
         }
     }
     out.flush()?;

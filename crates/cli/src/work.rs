@@ -51,7 +51,7 @@ pub fn work(place: &Place, arguments: &Work) -> Outcome {
         Event::Ended(job) => bar.suspend(|| {
             worst.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);
             let took = Duration::from_micros((job.finished.unwrap_or(job.created) - job.created).max(0) as u64);
-            if report(&*store, &job, 0, took, arguments.json).is_err() {
+            if report((&catalogue, &*store), &job, 0, took, arguments.json).is_err() {
                 say!("job {}: {}", job.id, words(job.state));
             }
         }),

@@ -128,7 +128,7 @@ fn import_page(
     let time: String = show_timestamp(from).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
     let (tenant, size) = (request.tenant.clone(), Some(page.bytes.len() as u64));
     let name = format!("{service}_{time}_{}.json", done.pages);
-    let upload = Upload { name, size, profile: None, source: Some(source.name.clone()), tenant, as_of: None };
+    let upload = Upload { name, size, profile: None, source: Some(source.name.clone()), tenant, as_of: None, retires_all: false };
     let job = import::upload(catalogue, store, &upload, Box::new(Cursor::new(page.bytes)), &mut |_| ())?;
     let job = import::run(catalogue, store, job.id, (request.workers, true), stop, &|_| ())?;
     match job.state {

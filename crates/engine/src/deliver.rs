@@ -72,7 +72,7 @@ pub fn map(rules: &Arc<Rules>, store: &dyn Store, delivery: &Upload, caller: &st
     let policy = import::policy(catalogue, delivery.profile.as_deref(), NO_JOB)?;
     let context = JobContext { rules: rules.clone(), tenant: delivery.tenant.clone(), source: index, policy, received, met: Arc::default() };
     let (size, name) = (whole.len() as u64, Some(syntax.name().to_owned()));
-    let file = JobFile { path: delivery.name.clone(), size, modified: received, syntax: name, compressed: false, part: None };
+    let file = JobFile { path: delivery.name.clone(), size, modified: received, syntax: name, compressed: false, part: None, retires_all: false };
     let slice = Slice { length: size, is_last: true, ..Slice::default() };
     let whole = Bytes::from(whole);
     let input = ChunkInput { slice: &slice, file: &file, bytes: Some(whole.clone()) };

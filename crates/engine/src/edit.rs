@@ -7,16 +7,17 @@
 use crate::Result;
 use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::chunk::map::{check, key_of};
+use crate::record::rule_name;
 use crate::settle::{Followed, Rules, carry_settled};
 use crate::tags::Tagger;
 use crate::transition::strict_from_json;
 use serde_json::{Map, Value as Json};
 use std::sync::{Arc, Mutex, PoisonError};
-use stook_catalogue::definition::{API_NAME, Collection, Field, KeyRule, Matched, Unmatched};
+use stook_catalogue::definition::{API_NAME, Collection, Field, KeyRule, Matched, Speaker, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{Contribution, Hash, MAX_CONTRIBUTORS, Origin, Retired, Said, pack, put_bytes, put_value, unpack};
-use stook_catalogue::survivorship::Consolidator;
+use stook_catalogue::record::{Contribution, Hash, Origin, Retired, Said, keep_newest, pack, put_bytes, put_value, unpack};
+use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::Value;
 use stook_store::tag::{Tagging, Tags};
 use stook_store::{Change, Conflict, Content, Detail, Logged, RecordWrite, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
@@ -69,6 +70,15 @@ pub struct Edit {
     pub caller: String,
 }
 
+/// A field that an edit says something of without effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overruled {
+    /// The field's name.
+    pub field: String,
+    /// Who comes first, and by which rule.
+    pub reason: String,
+}
+
 /// What became of an edit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Edited {
@@ -80,6 +90,8 @@ pub enum Edited {
         changed: bool,
         /// The record.
         record: Box<StoredRecord>,
+        /// Fields of the edit that have another value now, because other sources come first.
+        overruled: Vec<Overruled>,
     },
     /// The fields are not right, for these reasons.
     Wrong(Vec<String>),
@@ -253,10 +265,9 @@ impl Desk {
             retired: Retired::No,
             said,
             raw: None,
+            unread: Vec::new(),
         });
-        if contributions.len() > MAX_CONTRIBUTORS {
-            return Ok(Err(Edited::Unfit(vec![format!("the record has {MAX_CONTRIBUTORS} contributors already")])));
-        }
+        keep_newest(&mut contributions);
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
         let consolidator = Consolidator::new(&self.rules.catalogue, collection, evaluator);
         let mut golden = consolidator.survive(&contributions);
@@ -271,6 +282,7 @@ impl Desk {
         let policy = Policy { job: 0, matched: Matched::Update, unmatched: Unmatched::Create };
         let decider = Decider::new(&self.rules, self.edit.collection, &consolidator, evaluator, policy);
         let created_job = living.map_or(0, |record| record.created_job);
+        let overruled = self.overruled(collection, &consolidator, &contributions, &golden);
         let stays = same && stored.as_ref().is_some_and(|stored| stored.alive == golden.alive && stored.golden[..] == golden.values[..]);
         let packed = pack(&contributions, collection, &golden.values);
         let content = decider.content(stored.as_ref(), created_job, golden, &contributions);
@@ -286,7 +298,35 @@ impl Desk {
         });
         let followed = decider.follow(&self.key, stored.as_ref(), &change);
         let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
-        Ok(Ok(Planned { write, logged, followed, edited: Edited::Done { created: living.is_none(), changed: !stays, record } }))
+        Ok(Ok(Planned { write, logged, followed, edited: Edited::Done { created: living.is_none(), changed: !stays, record, overruled } }))
+    }
+
+    /// Fields that the edit speaks of and that have a value which others have given.
+    fn overruled(&self, collection: &Collection, consolidator: &Consolidator<'_>, contributions: &[Contribution], golden: &Golden) -> Vec<Overruled> {
+        let own = contributions.iter().find(|own| &*own.contributor == API_NAME);
+        let Some(Said::Values(said)) = own.map(|own| &own.said) else { return Vec::new() };
+        let lost = |index: usize| {
+            let spoken = self.said[index].as_ref().is_some_and(|value| !value.is_null()) && !collection.fields[index].survivorship.combines();
+            let wanted = if said[index] == Value::Cleared { &Value::Null } else { &said[index] };
+            spoken && golden.values[index] != *wanted
+        };
+        if !(0..said.len()).any(lost) {
+            return Vec::new();
+        }
+        let explained = consolidator.explain(contributions, golden).into_iter().filter(|own| lost(own.field));
+        let overruled = explained.map(|own| {
+            let field = &collection.fields[own.field];
+            let first: Vec<&str> = own.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
+            let reason = match &field.from {
+                Some(from) if !from.contains(&Speaker::Api) => {
+                    let from: Vec<&str> = from.iter().map(|own| self.rules.catalogue.speaker_name(*own)).collect();
+                    format!("the API has no say in it: the definition takes it from {}", from.join(", "))
+                }
+                _ => format!("by the rule `{}` the value of {} comes first", rule_name(&self.rules.catalogue, field), first.join(", ")),
+            };
+            Overruled { field: field.name.clone(), reason }
+        });
+        overruled.collect()
     }
 
     /// What `api` says from now on.

@@ -2,6 +2,7 @@
 
 use crate::chunk::commit::{ChunkInput, JobContext, MappedChunk};
 use crate::chunk::consolidate::Policy;
+use crate::settle::snapshot::{self, Replacement};
 use crate::settle::{self, Rules};
 use crate::split::{CHUNK_DOCUMENTS, SHARED_CHUNK, SHORT_CHUNK};
 use crate::tags;
@@ -39,6 +40,8 @@ pub struct Request {
     pub as_of: Option<i64>,
     /// What the documents tell of a list, if not all: the part of their contributor's name.
     pub part: Option<String>,
+    /// Whether the files retire what they lack, however much that is: for sources whose files take the place of others.
+    pub retires_all: bool,
 }
 
 /// Something to show while an import runs.
@@ -76,6 +79,8 @@ pub struct Preview {
     pub troubles: Vec<Trouble>,
     /// The files.
     pub files: Vec<JobFile>,
+    /// What they would retire, where files of the source take the place of others.
+    pub replaced: Option<Replacement>,
 }
 
 impl Preview {
@@ -91,7 +96,11 @@ impl Preview {
                 "reason": trouble.reason,
             })
         };
-        json!({ "dry_run": true, "counts": self.counts, "troubles": self.troubles.iter().map(trouble).collect::<Vec<_>>() })
+        let mut shown = json!({ "dry_run": true, "counts": self.counts, "troubles": self.troubles.iter().map(trouble).collect::<Vec<_>>() });
+        if let Some(replaced) = &self.replaced {
+            shown["replaced"] = json!(replaced);
+        }
+        shown
     }
 }
 
@@ -115,7 +124,12 @@ fn plan(catalogue: &Catalogue, request: &Request) -> Result<(usize, Option<Strin
             guess_source(catalogue, &opened, &name)?
         }
     };
-    let inspect = |path: &PathBuf| Ok(JobFile { part: request.part.clone(), ..split::inspect(path, &catalogue.sources[source])? });
+    if request.retires_all && catalogue.sources[source].replaces.is_none() {
+        let name = &catalogue.sources[source].name;
+        return Err(EngineError::Wrong(format!("files of source `{name}` retire nothing; only those of sources with `replaces` do")));
+    }
+    let (part, retires_all) = (&request.part, request.retires_all);
+    let inspect = |path: &PathBuf| Ok(JobFile { part: part.clone(), retires_all, ..split::inspect(path, &catalogue.sources[source])? });
     let files: Vec<JobFile> = request.files.iter().map(inspect).collect::<Result<_>>()?;
     Ok((source, request.profile.clone(), files))
 }
@@ -214,6 +228,8 @@ pub struct Upload {
     pub tenant: Tenant,
     /// The time of the delivery, in microseconds; default: now.
     pub as_of: Option<i64>,
+    /// As in [`Request`].
+    pub retires_all: bool,
 }
 
 /// Documents of a chunk that waits for whoever works.
@@ -244,6 +260,7 @@ pub fn upload(catalogue: &Catalogue, store: &dyn Store, upload: &Upload, bytes: 
         syntax: syntax.map(|syntax| syntax.name().to_owned()),
         compressed: true,
         part: None,
+        retires_all: upload.retires_all,
     };
     let job = store.create_job(NewJob {
         tenant: upload.tenant.clone(),
@@ -381,7 +398,8 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
     let policy = policy(catalogue, profile.as_deref(), job)?;
     let context =
         JobContext { rules: Arc::new(Rules::new(catalogue)), tenant: request.tenant.clone(), source, policy, received, met: Arc::default() };
-    let mut trial = Trial { context, store, files: &files, written: HashMap::new(), taken: HashMap::new() };
+    let replaced = catalogue.sources[source].replaces.as_ref().map(|replaces| snapshot::Trial::new(store, &request.tenant, replaces));
+    let mut trial = Trial { context, store, files: &files, written: HashMap::new(), taken: HashMap::new(), replaced };
     let mut preview = Preview { files: files.clone(), ..Preview::default() };
     split::split(&files, &catalogue.sources[source], CHUNK_DOCUMENTS, Progress::default(), |chunks, _| {
         for chunk in chunks {
@@ -391,6 +409,7 @@ pub fn dry_run(catalogue: &Arc<Catalogue>, store: &dyn Store, request: &Request,
         }
         Ok(preview.counts.documents < most.documents as i64)
     })?;
+    preview.replaced = trial.replaced.map(snapshot::Trial::end).transpose()?;
     Ok(preview)
 }
 
@@ -403,6 +422,8 @@ struct Trial<'t> {
     written: HashMap<(usize, Key), Option<StoredRecord>>,
     /// Who took a value of a unique field last, by collection, field and value.
     taken: HashMap<(usize, usize, Vec<u8>), Key>,
+    /// What files would retire that take the place of others.
+    replaced: Option<snapshot::Trial<'t>>,
 }
 
 impl Trial<'_> {
@@ -430,6 +451,10 @@ impl Trial<'_> {
             mapped.refused(collection, &key, field, holder.as_str());
         }
         let journal = mapped.preview();
+        if let (Some(replaced), Some((part, said))) = (&mut self.replaced, mapped.part()) {
+            let failed = journal.troubles.iter().filter(|trouble| trouble.failed).map(|trouble| trouble.record.to_string());
+            replaced.chunk(&file.path, part, said, failed.collect())?;
+        }
         preview.counts.include(&journal.counts);
         let room = most_troubles.saturating_sub(preview.troubles.len());
         preview.troubles.extend(journal.troubles.into_iter().take(room));

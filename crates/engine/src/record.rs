@@ -152,7 +152,8 @@ impl WholeRecord<'_> {
                     .lost
                     .iter()
                     .map(|(contribution, value)| {
-                        json!({"contributor": &*contribution.contributor, "value": value.to_json(&field.ty), "as_of": show_as_of(contribution.as_of)})
+                        let as_of = contribution.value(explanation.field).map_or(contribution.as_of, |(_, (as_of, _))| as_of);
+                        json!({"contributor": &*contribution.contributor, "value": value.to_json(&field.ty), "as_of": show_as_of(as_of)})
                     })
                     .collect();
                 entry.insert("lost".into(), Json::Array(lost));
@@ -178,7 +179,14 @@ impl WholeRecord<'_> {
             .contributions
             .iter()
             .map(|contribution| {
-                json!({
+                let unread = contribution.unread.iter().map(|own| {
+                    let field = &self.collection.fields[own.field];
+                    let said = (own.as_of != UNKNOWN_TIME || !own.value.is_null())
+                        .then(|| json!({"value": own.value.to_json(&field.ty), "as_of": show_as_of(own.as_of)}));
+                    (field.name.clone(), said.unwrap_or_default())
+                });
+                let unread: Map<String, Json> = unread.collect();
+                let mut shown = json!({
                     "contributor": &*contribution.contributor,
                     "as_of": show_as_of(contribution.as_of),
                     "says": match contribution.said {
@@ -190,7 +198,12 @@ impl WholeRecord<'_> {
                     "document": contribution.origin.document,
                     "hash": contribution.hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
                     "raw_bytes": contribution.raw.as_ref().map(|raw| raw.bytes.len()),
-                })
+                });
+                // fields whose value in its newest document could not be read, with what it said of them before
+                if !unread.is_empty() {
+                    shown["unread"] = unread.into();
+                }
+                shown
             })
             .collect();
         let mut whole = Map::new();
@@ -247,7 +260,8 @@ fn describe(catalogue: &Catalogue, derive: &Derivation) -> String {
     }
 }
 
-fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) -> String {
+/// The survivorship rule of a field, as explanations name it.
+pub(crate) fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) -> String {
     use stook_catalogue::definition::Survivorship;
     match &field.survivorship {
         Survivorship::Latest => "latest".into(),
@@ -256,7 +270,7 @@ fn rule_name(catalogue: &Catalogue, field: &stook_catalogue::definition::Field) 
         Survivorship::UnionBy(member) => format!("union by {}", field.ty.members()[*member].name),
         Survivorship::ByContributor => "by_contributor".into(),
         Survivorship::Prefer { sources, then_earliest } => {
-            let names: Vec<&str> = sources.iter().map(|source| catalogue.source_name(*source)).collect();
+            let names: Vec<&str> = sources.iter().map(|source| catalogue.speaker_name(*source)).collect();
             format!("prefer {} then {}", names.join(", "), if *then_earliest { "earliest" } else { "latest" })
         }
     }

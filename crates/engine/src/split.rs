@@ -44,6 +44,7 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
         syntax: syntax.map(|syntax| syntax.name().to_owned()),
         compressed: opened.compression != Compression::None,
         part: None,
+        retires_all: false,
     })
 }
 

@@ -89,7 +89,7 @@ pub fn withdraw(
     }
     if let Some(replaces) = known.and_then(|source| source.replaces.as_ref()).filter(|_| contributor == source && collection_is_all) {
         // as if it had never spoken: what it says again is not dead
-        let forget = vec![replaces.ledger(), replaces.parts(), replaces.statements()];
+        let forget = replaces.links().to_vec();
         store.commit(Box::new(Telling { tenant: tenant.clone(), settling: Settling { forget, ..Settling::default() } }))?;
     }
     Ok(total)

@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::parse::parse;
-use stook_catalogue::record::{Contribution, Origin, Retired, Said};
+use stook_catalogue::record::{Contribution, Origin, Retired, Said, Unread};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
 use stook_engine::chunk::commit::{ChunkInput, JobContext, MappedChunk};
@@ -55,6 +55,9 @@ collections:
       all: { path: $.text, type: [text], survivorship: union }
       each: { path: $.text, type: text, survivorship: by_contributor }
       spots: { path: $.spots, type: [{ at: text, part: text }], by: at }
+      number: { path: $.n, type: integer }
+      oldest: { path: $.n, type: integer, survivorship: earliest }
+      numbers: { path: $.n, type: [integer], survivorship: union }
 ";
 
 const SECOND: i64 = 1_000_000;
@@ -65,6 +68,8 @@ struct Doc {
     part: &'static str,
     at: i64,
     text: &'static str,
+    /// A number as JSON, nothing, or what is no number.
+    n: &'static str,
     gone: bool,
 }
 
@@ -72,8 +77,8 @@ impl Doc {
     fn json(&self) -> String {
         let said = if self.gone { "gone" } else { "values" };
         format!(
-            r#"{{"id":"{0}","part":"{1}","at":{3},"said":"{said}","text":"{2}","spots":[{{"at":"{2}","part":"{1}"}}]}}"#,
-            self.id, self.part, self.text, self.at
+            r#"{{"id":"{0}","part":"{1}","at":{3},"said":"{said}","text":"{2}","spots":[{{"at":"{2}","part":"{1}"}}],"n":{4}}}"#,
+            self.id, self.part, self.text, self.at, self.n
         )
     }
 }
@@ -184,7 +189,15 @@ impl Desk {
     /// Writes a delivery in one unit, as `stook_engine::deliver` does.
     fn run_at_once(&self, tenant: &Tenant, delivery: &Delivery, reads: bool) -> Ran {
         let text: String = delivery.docs.iter().map(|doc| doc.json() + "\n").collect();
-        let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: false, part: None };
+        let file = JobFile {
+            path: "documents".into(),
+            size: 0,
+            modified: 0,
+            syntax: Some("json".into()),
+            compressed: false,
+            part: None,
+            retires_all: false,
+        };
         let slice = Slice { length: text.len() as u64, is_last: true, ..Slice::default() };
         let input = ChunkInput { slice: &slice, file: &file, bytes: Some(text.into()) };
         let context = self.context(tenant, delivery, NO_JOB);
@@ -202,7 +215,8 @@ impl Desk {
             return self.run_at_once(tenant, delivery, reads);
         }
         let source = &self.catalogue.sources[delivery.source];
-        let file = JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true, part: None };
+        let file =
+            JobFile { path: "documents".into(), size: 0, modified: 0, syntax: Some("json".into()), compressed: true, part: None, retires_all: false };
         let new = NewJob {
             tenant: tenant.clone(),
             profile: None,
@@ -321,11 +335,15 @@ fn cut(docs: &[Doc], sizes: &[usize]) -> Vec<NewChunk> {
 
 // --- the oracle ---------------------------------------------------------------------------------------------------------
 
+/// By key and contributor, everything that was said and not withdrawn; the newest last.
+type Known = BTreeMap<String, Voices>;
+type Voices = BTreeMap<String, Vec<Statement>>;
+
 /// Every document of a job at once, against what there was before the job.
 fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
     let evaluator = Evaluator::new(catalogue.tables.clone());
     let consolidator = Consolidator::new(catalogue, &catalogue.collections[0], &evaluator);
-    let mut store: BTreeMap<String, BTreeMap<String, Statement>> = BTreeMap::new();
+    let mut store: Known = BTreeMap::new();
     let mut seen = Seen::default();
     for (number, delivery) in history.iter().enumerate() {
         let mut by_key: BTreeMap<String, Vec<Statement>> = BTreeMap::new();
@@ -350,13 +368,7 @@ fn expected(catalogue: &Catalogue, history: &[Delivery]) -> Seen {
     seen
 }
 
-fn outcomes(
-    delivery: &Delivery,
-    existed: bool,
-    before: &BTreeMap<String, Statement>,
-    said: &[Statement],
-    now: &mut BTreeMap<String, Statement>,
-) -> Vec<&'static str> {
+fn outcomes(delivery: &Delivery, existed: bool, before: &Voices, said: &[Statement], now: &mut Voices) -> Vec<&'static str> {
     let all = |name: &'static str| vec![name; said.len()];
     let mut by_contributor: BTreeMap<String, Vec<&Statement>> = BTreeMap::new();
     for statement in said {
@@ -375,7 +387,10 @@ fn outcomes(
     }
     let mut outcomes = Vec::new();
     for (contributor, said) in by_contributor {
-        let previous = before.get(&contributor);
+        let all = now.entry(contributor.clone()).or_default();
+        all.extend(said.iter().map(|statement| (*statement).clone()));
+        all.sort_by_key(age);
+        let previous = before.get(&contributor).and_then(|all| all.last());
         let (newer, older): (Vec<&Statement>, Vec<&Statement>) =
             said.into_iter().partition(|statement| previous.is_none_or(|previous| age(statement) > age(previous)));
         outcomes.extend(older.iter().map(|statement| {
@@ -389,7 +404,6 @@ fn outcomes(
             Some(previous) if previous.hash == winner.hash => "unchanged",
             _ => "updated",
         });
-        now.insert(contributor, (**winner).clone());
     }
     outcomes
 }
@@ -412,19 +426,31 @@ fn statements(catalogue: &Catalogue, delivery: &Delivery) -> Vec<Statement> {
     delivery.docs.iter().flat_map(one).collect()
 }
 
-fn contributions(said: &BTreeMap<String, Statement>) -> Vec<Contribution> {
-    let contribution = |statement: &Statement| Contribution {
-        contributor: statement.contributor.clone(),
-        as_of: statement.as_of,
-        hash: statement.hash,
-        generation: 1,
-        origin: Origin::default(),
-        before: None,
-        retired: Retired::No,
-        said: statement.said.clone(),
-        raw: None,
+fn contributions(said: &Voices) -> Vec<Contribution> {
+    let contribution = |all: &Vec<Statement>| {
+        let (newest, older) = all.split_last().expect("something was said");
+        Contribution {
+            contributor: newest.contributor.clone(),
+            as_of: newest.as_of,
+            hash: newest.hash,
+            generation: 1,
+            origin: Origin::default(),
+            before: None,
+            retired: Retired::No,
+            said: newest.said.clone(),
+            raw: None,
+            unread: newest.unread.iter().map(|field| last_read(*field, newest, older)).collect(),
+        }
     };
     said.values().map(contribution).collect()
+}
+
+/// What the newest of older statements says in which a field could be read.
+fn last_read(field: usize, newest: &Statement, older: &[Statement]) -> Unread {
+    let read = older.iter().rev().find(|own| age(own) < age(newest) && !own.unread.contains(&field));
+    let Some(read) = read else { return Unread::new(field) };
+    let value = if let Said::Values(values) = &read.said { values[field].clone() } else { Value::Null };
+    Unread { field, as_of: read.as_of, hash: read.hash, value }
 }
 
 // --- histories ----------------------------------------------------------------------------------------------------------
@@ -433,7 +459,8 @@ const KEYS: [&str; 2] = ["a", "b"];
 
 fn doc() -> impl Strategy<Value = Doc> {
     let words = (prop::sample::select(KEYS.to_vec()), prop::sample::select(vec!["x", "x", "y"]), prop::sample::select(vec!["p", "q", "r"]));
-    (words, 0i64..4, prop::bool::weighted(0.25)).prop_map(|((id, part, text), at, gone)| Doc { id, part, at, text, gone })
+    let numbers = prop::sample::select(vec!["null", "1", "2", "\"one\"", "\"one\""]);
+    (words, numbers, 0i64..4, prop::bool::weighted(0.25)).prop_map(|((id, part, text), n, at, gone)| Doc { id, part, at, text, n, gone })
 }
 
 fn delivery() -> impl Strategy<Value = Delivery> {
@@ -522,7 +549,7 @@ fn orders(count: usize) -> Vec<Vec<u16>> {
 
 #[test]
 fn every_order_of_four_chunks_counts_the_same() {
-    let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, gone: false };
+    let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
     let upsert = |docs: Vec<Doc>| Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs };
     let histories = [
         // new record; a twin; an older one; a newer one
@@ -550,7 +577,7 @@ fn every_order_of_four_chunks_counts_the_same() {
 /// to the next chunk of the same job.
 #[test]
 fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
-    let doc = |text: &'static str, gone: bool| Doc { id: "a", part: "x", at: 0, text, gone };
+    let doc = |text: &'static str, gone: bool| Doc { id: "a", part: "x", at: 0, text, n: "null", gone };
     let deliver = |as_of: i64, docs: Vec<Doc>| Delivery { source: 1, as_of, matched: Matched::Update, unmatched: Unmatched::Create, docs };
     let other_voice = Doc { part: "y", ..doc("p", false) };
     for living in [doc("p", false), doc("q", false), doc("r", false), other_voice] {
@@ -566,13 +593,31 @@ fn a_tombstone_delivered_again_does_not_bring_its_record_into_being() {
 /// Review point: A(1), A(3), then a late B(2). The second A says nothing new, but its time must be kept or B wins.
 #[test]
 fn a_newer_time_counts_though_the_content_is_equal() {
-    let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, gone: false };
+    let doc = |at: i64, text: &'static str| Doc { id: "a", part: "x", at, text, n: "null", gone: false };
     let upsert = |doc: Doc| Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs: vec![doc] };
     let history = [upsert(doc(1, "A")), upsert(doc(3, "A")), upsert(doc(2, "B"))];
     let seen = DESK.run_all(&history, &vec![Schedule::one_chunk(); 3]);
     let outcomes: Vec<&str> = (0..3).map(|job| seen.outcomes[&(job, "a".to_owned())][0]).collect();
     assert_eq!(outcomes, ["created", "unchanged", "superseded"]);
     assert_eq!(seen.records["a"].1[1], Value::text("A"));
+}
+
+#[test]
+fn a_value_that_cannot_be_read_takes_nothing_back_in_every_order_of_arrival() {
+    let doc = |at: i64, n: &'static str| Doc { id: "a", part: "x", at, text: "p", n, gone: false };
+    // an older good one, a good one, one that is bad, and one that corrects it
+    let docs = [doc(0, "1"), doc(1, "2"), doc(2, "\"two\""), doc(3, "3")];
+    for count in 1..=docs.len() {
+        for order in orders(count) {
+            let upsert = |docs: Vec<Doc>| Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs };
+            let mut places: Vec<usize> = (0..count).collect();
+            places.sort_by_key(|place| order[*place]);
+            let history: Vec<Delivery> = places.into_iter().map(|place| upsert(vec![docs[place].clone()])).collect();
+            let seen = DESK.run_all(&history, &vec![Schedule::one_chunk(); count]);
+            let number = &seen.records["a"].1[6];
+            assert_eq!(*number, Value::Int([1, 2, 2, 3][count - 1]), "{}", describe(&history));
+        }
+    }
 }
 
 #[test]
@@ -590,7 +635,7 @@ fn the_oracle_knows_every_outcome_but_failure_of_a_document() {
 
 #[test]
 fn said_values_and_tombstones_are_told_apart_by_the_source() {
-    let gone = Doc { id: "a", part: "x", at: 1, text: "p", gone: true };
+    let gone = Doc { id: "a", part: "x", at: 1, text: "p", n: "null", gone: true };
     let delivery = Delivery { source: 0, as_of: 0, matched: Matched::Update, unmatched: Unmatched::Create, docs: vec![gone] };
     assert_eq!(statements(&DESK.catalogue, &delivery)[0].said, Said::Gone);
 }

@@ -13,6 +13,8 @@ use std::sync::{Arc, LazyLock};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::parse::parse;
 use stook_catalogue::value::show_timestamp;
+use stook_engine::import::{self, Request, Wanted};
+use stook_engine::settle::snapshot;
 use stook_engine::withdraw;
 use stook_engine::work::{self, Options};
 use stook_store::journal::OUTCOMES;
@@ -27,7 +29,7 @@ sources:
     format: csv
     let: { made: { path: made, type: timestamp } }
     as_of: made
-    replaces: { scope: side, at: at }
+    replaces: { scope: side, at: at, most: 50% }
     into: task
   table:
     format: csv
@@ -73,6 +75,8 @@ struct Delivery {
     rows: Vec<Row>,
     /// Whether one of its rows fails.
     broken: bool,
+    /// Whether somebody has allowed it to retire all that it lacks.
+    allowed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -91,26 +95,52 @@ fn deliveries() -> impl Strategy<Value = Vec<Delivery>> {
         value,
     });
     let source = prop::sample::select(vec!["plan", "plan", "plan", "table", "note"]);
-    let delivery = (source, prop::collection::vec(row, 1..7), prop::bool::weighted(0.15)).prop_map(|(source, mut rows, broken)| {
-        let mut named = BTreeSet::new();
-        rows.retain(|row| named.insert(row.id.clone()));
-        Delivery { source, made: 0, rows, broken }
-    });
+    let delivery = (source, prop::collection::vec(row, 1..7), prop::bool::weighted(0.15), prop::bool::weighted(0.2)).prop_map(
+        |(source, mut rows, broken, allowed)| {
+            let mut named = BTreeSet::new();
+            rows.retain(|row| named.insert(row.id.clone()));
+            Delivery { source, made: 0, rows, broken, allowed }
+        },
+    );
     prop::collection::vec(delivery, 1..7).prop_map(|mut all| {
         all.iter_mut().enumerate().for_each(|(place, delivery)| delivery.made = 1 + place as i64);
         all
     })
 }
 
+/// The largest share that a file may lack of the one before it, in percent.
+fn most(source: &str) -> usize {
+    if source == "table" { 20 } else { 50 }
+}
+
+/// The rows of a file in a scope, with their places in it.
+fn in_scope<'d>(delivery: &'d Delivery, side: &'d str) -> impl Iterator<Item = (&'d str, i64)> {
+    let is_table = delivery.source == "table";
+    delivery.rows.iter().filter(move |row| is_table || row.side == side).map(move |row| (row.id.as_str(), if is_table { 0 } else { row.at }))
+}
+
+/// Files of a source that count in a scope: whole ones that lack no more than they may of the one before them that counts.
+fn counting<'d>(all: &'d [Delivery], source: &str, side: &str) -> Vec<(&'d Delivery, i64)> {
+    let mut whole: Vec<&Delivery> = all.iter().filter(|own| own.source == source && !own.broken).collect();
+    whole.sort_by_key(|own| own.made);
+    let mut counting: Vec<(&Delivery, i64)> = Vec::new();
+    for own in whole {
+        let Some(first) = in_scope(own, side).map(|(_, at)| at).min() else { continue };
+        let former: Vec<&str> =
+            counting.last().iter().flat_map(|(former, _)| in_scope(former, side)).filter(|(_, at)| *at >= first).map(|(id, _)| id).collect();
+        let missing = former.iter().filter(|id| !in_scope(own, side).any(|(own, _)| own == **id)).count();
+        if own.allowed || missing * 100 <= former.len() * most(source) {
+            counting.push((own, first));
+        }
+    }
+    counting
+}
+
 /// What there is when everything has come.
 fn expected(all: &[Delivery]) -> Json {
     let dead = |source: &str, row: &Row, made: i64| {
-        all.iter().any(|other| {
-            let same = |own: &&Row| source == "table" || own.side == row.side;
-            let first = other.rows.iter().filter(same).map(|own| if source == "table" { 0 } else { own.at }).min();
-            let at = if source == "table" { 0 } else { row.at };
-            other.source == source && !other.broken && other.made > made && first.is_some_and(|first| first <= at)
-        })
+        let at = if source == "table" { 0 } else { row.at };
+        counting(all, source, row.side).iter().any(|(other, first)| other.made > made && *first <= at)
     };
     let newest = |source: &str, id: &str| {
         let said = all.iter().filter(|delivery| delivery.source == source).flat_map(|own| own.rows.iter().map(move |row| (own.made, row)));
@@ -179,7 +209,7 @@ impl Desk {
         if delivery.broken {
             writeln!(text, ",l,,,{made}").expect("text");
         }
-        support::job(&self.catalogue, &*self.stores[0], tenant, delivery.source, (&path, &text), 2)
+        support::job_of(&self.catalogue, &*self.stores[0], tenant, delivery.source, (&path, &text), (2, delivery.allowed))
     }
 
     /// Lets workers of several processes do what there is to do.
@@ -287,8 +317,8 @@ fn a_replaced_statement_is_kept_and_said_to_be_retired() {
     let desk = &*FILE;
     let tenant = desk.tenant();
     let row = |id: &str, at| Row { id: id.into(), side: "l", at, value: 1 };
-    let old = Delivery { source: "plan", made: 1, rows: vec![row("t1", 5), row("t2", 2)], broken: false };
-    let new = Delivery { source: "plan", made: 2, rows: vec![row("t3", 4)], broken: false };
+    let old = Delivery { source: "plan", made: 1, rows: vec![row("t1", 5), row("t2", 2)], broken: false, allowed: false };
+    let new = Delivery { source: "plan", made: 2, rows: vec![row("t3", 4)], broken: false, allowed: true };
     desk.deliver(&tenant, &old);
     desk.work(1);
     desk.deliver(&tenant, &new);
@@ -298,8 +328,99 @@ fn a_replaced_statement_is_kept_and_said_to_be_retired() {
     assert_eq!(found.explain(&desk.catalogue, &*desk.stores[0], &tenant).expect("it reads")["contributions"][0]["says"], "retired");
     assert!(stook_engine::record::get(&desk.catalogue, &*desk.stores[0], &tenant, "task", "t2", false).expect("it reads").is_some());
     // an old file that comes late is superseded where a newer one has taken its place
-    let late = Delivery { source: "plan", made: 1, rows: vec![row("t4", 9), row("t5", 3)], broken: false };
+    let late = Delivery { source: "plan", made: 1, rows: vec![row("t4", 9), row("t5", 3)], broken: false, allowed: false };
     let job = desk.deliver(&tenant, &late);
     desk.work(1);
     assert_eq!(desk.counts(job), BTreeMap::from([("created", 1), ("superseded", 1)]));
+}
+
+/// What a job says of its files.
+fn replaced(desk: &Desk, job: JobId) -> snapshot::Replacement {
+    let job = desk.stores[0].job(job).expect("the job");
+    snapshot::of_job(&*desk.stores[0], &desk.catalogue, &job).expect("it reads").expect("files that take the place of others")
+}
+
+fn table(made: i64, numbers: std::ops::Range<i64>) -> Delivery {
+    let row = |number: i64| Row { id: format!("w{number:03}"), side: "l", at: 0, value: number };
+    Delivery { source: "table", made, rows: numbers.map(row).collect(), broken: false, allowed: false }
+}
+
+#[test]
+fn a_file_that_lacks_too_much_retires_nothing_until_it_is_allowed_and_says_so() {
+    for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
+        let tenant = desk.tenant();
+        let words = || desk.see(&tenant)["word"].as_object().map_or(0, serde_json::Map::len);
+        desk.deliver(&tenant, &table(1, 0..100));
+        desk.work(1);
+        // a tenth is gone: that may be
+        let job = desk.deliver(&tenant, &table(2, 0..90));
+        desk.work(1);
+        assert_eq!((words(), replaced(desk, job).retired), (90, 10));
+        // two are left and one is new: the file is not believed, but what it says counts
+        let mut short = table(3, 88..91);
+        let job = desk.deliver(&tenant, &short);
+        desk.work(1);
+        let said = replaced(desk, job);
+        assert_eq!((words(), said.retired, said.files[0].counts), (91, 0, false));
+        assert!(said.sentences()[0].contains("98 % of the keys of the whole file before it are missing (88 of 90"), "{said:?}");
+        // again, or a day later, it is the same
+        let job = desk.deliver(&tenant, &Delivery { made: 4, ..short.clone() });
+        desk.work(1);
+        assert_eq!((words(), replaced(desk, job).files[0].counts), (91, false));
+        short.allowed = true;
+        let job = desk.deliver(&tenant, &short);
+        desk.work(1);
+        assert_eq!((words(), replaced(desk, job).retired), (3, 88));
+    }
+}
+
+#[test]
+fn a_file_between_two_that_comes_late_brings_back_what_the_newer_one_may_not_retire() {
+    for desk in [Some(&*FILE), SERVER.as_ref()].into_iter().flatten() {
+        let tenant = desk.tenant();
+        let words = || desk.see(&tenant)["word"].as_object().map_or(0, serde_json::Map::len);
+        desk.deliver(&tenant, &table(1, 0..3));
+        desk.work(1);
+        // of three keys it has all
+        let newest = desk.deliver(&tenant, &table(9, 0..3));
+        desk.work(1);
+        desk.deliver(&tenant, &table(5, 0..100));
+        desk.work(1);
+        assert_eq!(words(), 100);
+        assert!(!replaced(desk, newest).files[0].counts);
+    }
+}
+
+#[test]
+fn a_file_with_a_failure_retires_nothing_and_names_it() {
+    let desk = &*FILE;
+    let tenant = desk.tenant();
+    desk.deliver(&tenant, &table(1, 0..10));
+    desk.work(1);
+    let job = desk.deliver(&tenant, &Delivery { broken: true, ..table(2, 0..9) });
+    desk.work(1);
+    let said = replaced(desk, job);
+    assert_eq!(said.sentences().len(), 1, "{said:?}");
+    assert!(said.sentences()[0].ends_with("nothing was retired, because 1 document of it failed (record 10)"), "{said:?}");
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_retired() {
+    let desk = &*FILE;
+    let tenant = desk.tenant();
+    desk.deliver(&tenant, &table(1, 0..100));
+    desk.work(1);
+    let dry = |delivery: &Delivery| {
+        // a job nobody works on writes the file
+        let job = desk.stores[0].job(desk.deliver(&desk.tenant(), delivery)).expect("a job");
+        let (files, source) = (vec![PathBuf::from(&job.files[0].path)], Some("table".to_owned()));
+        let request = Request { files, profile: None, source, tenant: tenant.clone(), as_of: None, part: None, retires_all: delivery.allowed };
+        let wanted = Wanted { documents: 1_000_000, troubles: 10 };
+        import::dry_run(&desk.catalogue, &*desk.stores[0], &request, wanted).expect("it reads").replaced.expect("it is told")
+    };
+    assert_eq!(dry(&table(2, 0..90)).retired, 10);
+    let short = dry(&table(2, 0..2));
+    assert_eq!((short.retired, short.files[0].counts), (0, false));
+    assert_eq!(dry(&Delivery { allowed: true, ..table(2, 0..2) }).retired, 98);
+    assert!(dry(&Delivery { broken: true, ..table(2, 0..99) }).sentences()[0].contains("nothing was retired, because"));
 }

@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicBool;
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
 use stook_engine::import::{self, Request, UPLOADED, Upload, Wanted};
 use stook_engine::queue;
+use stook_engine::settle::snapshot;
 use stook_store::StoreError;
 use stook_store::access::Role;
 use stook_store::queue::{ChunkId, ChunkState, Job, JobId, JobState};
@@ -87,8 +88,17 @@ pub async fn one(ctx: Ctx) -> Answer {
     ctx.params.end()?;
     let job = job(&ctx).await?;
     let mut shown = shown(&job, ctx.app.store.clock());
-    let (app, id) = (ctx.app.clone(), job.id);
-    shown["settled"] = (job.state.is_final() && blocking(move || app.store.is_settled(id)).await?).into();
+    let app = ctx.app.clone();
+    let (settled, replaced) = blocking(move || {
+        let settled = job.state.is_final() && app.store.is_settled(job.id)?;
+        Ok::<_, StoreError>((settled, snapshot::of_job(&*app.store, &app.catalogue, &job)?))
+    })
+    .await?;
+    shown["settled"] = settled.into();
+    if let Some(replaced) = replaced {
+        shown["replaced"] = json!(replaced);
+        shown["replaced"]["said"] = json!(replaced.sentences());
+    }
     Ok(json_answer(StatusCode::OK, shown.to_string()))
 }
 
@@ -175,10 +185,10 @@ pub async fn retry(ctx: Ctx) -> Answer {
     Ok(json_answer(StatusCode::OK, json!({ "chunks": again }).to_string()))
 }
 
-/// `?profile=&source=&as_of=&name=` with the documents as the body, or `&path=` of a file on the server.
+/// `?profile=&source=&as_of=&name=&retire_all=` with the documents as the body, or `&path=` of a file on the server.
 pub async fn create(mut ctx: Ctx, body: Body) -> Answer {
     ctx.caller.need(Role::Write)?;
-    let described = Described::read(&mut ctx)?;
+    let described = Described { retires_all: ctx.params.flag("retire_all")?, ..Described::read(&mut ctx)? };
     let path = named(&mut ctx, "path")?;
     let dry_run = ctx.params.flag("dry_run")?;
     ctx.params.end()?;
@@ -205,6 +215,7 @@ pub struct Described {
     source: Option<String>,
     as_of: Option<i64>,
     name: Option<String>,
+    retires_all: bool,
 }
 
 /// A parameter that is a name.
@@ -230,7 +241,8 @@ impl Described {
                 time.as_int()
             }
         };
-        Ok(Self { profile: named(ctx, "profile")?, source: named(ctx, "source")?, as_of, name: named(ctx, "name")? })
+        let (profile, source, name) = (named(ctx, "profile")?, named(ctx, "source")?, named(ctx, "name")?);
+        Ok(Self { profile, source, as_of, name, retires_all: false })
     }
 
     fn name(&self) -> &str {
@@ -240,12 +252,21 @@ impl Described {
     /// The same as bytes that come in, `size` of them if that is known.
     pub fn upload(self, ctx: &Ctx, size: Option<u64>) -> Upload {
         let name = format!("{UPLOADED}{}", self.name());
-        Upload { name, size, profile: self.profile, source: self.source, tenant: ctx.tenant.clone(), as_of: self.as_of }
+        Upload {
+            name,
+            size,
+            profile: self.profile,
+            source: self.source,
+            tenant: ctx.tenant.clone(),
+            as_of: self.as_of,
+            retires_all: self.retires_all,
+        }
     }
 
     /// The same as a file.
     fn request(self, ctx: &Ctx, file: PathBuf) -> Request {
-        Request { files: vec![file], profile: self.profile, source: self.source, tenant: ctx.tenant.clone(), as_of: self.as_of, part: None }
+        let (files, tenant) = (vec![file], ctx.tenant.clone());
+        Request { files, profile: self.profile, source: self.source, tenant, as_of: self.as_of, part: None, retires_all: self.retires_all }
     }
 }
 

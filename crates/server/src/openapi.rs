@@ -91,6 +91,8 @@ fn record_schema(collection: &Collection) -> Json {
     for state in &collection.states {
         members.insert(state.name.clone(), shown_schema(&state.ty));
     }
+    let reasons = "In answers to edits: fields of the edit that have another value, because other sources come first, and why.";
+    members.insert(OVERRULED.into(), json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": reasons }));
     json!({ "type": "object", "properties": members, "required": ["key"], "additionalProperties": false })
 }
 
@@ -325,7 +327,8 @@ fn job_schema() -> Json {
             "documents": { "type": "integer" }, "counts": { "type": "object", "additionalProperties": { "type": "integer" } },
             "rate": { "type": ["number", "null"], "description": "Documents in a second, from when the job was created." },
             "chunks_left": { "type": "integer" }, "chunks_dead": { "type": "integer" },
-            "settled": { "type": "boolean", "description": "It has ended, and so has everything that it caused." }
+            "settled": { "type": "boolean", "description": "It has ended, and so has everything that it caused." },
+            "replaced": { "type": "object", "description": "Of sources whose files take the place of older ones: what was retired, file by file, and why if it was not." }
         },
         "required": ["id", "tenant", "source", "state", "created", "counts"]
     })
@@ -524,6 +527,7 @@ fn general(add: &mut impl FnMut(String, &str, Json)) {
         .query("as_of", json!({ "type": "string", "format": "date-time" }), "When the delivery was true.")
         .query("name", named(), "What the upload is called.")
         .query("path", named(), "A file in the server's folder, instead of a body.")
+        .query("retire_all", json!({ "type": "boolean" }), "It retires all that it lacks: for sources whose files take the place of older ones.")
         .body(false, &media, json!({}))
         .query("dry_run", json!({ "type": "boolean" }), "Nothing is changed; what an import would make of the first 1 000 documents.")
         .json(202, "The job.", reference("job"))

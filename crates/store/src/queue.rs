@@ -42,6 +42,9 @@ pub struct JobFile {
     /// What its documents tell of a list, if not all: the part of their contributor's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
+    /// Whether it retires what it lacks, however much that is: for sources whose files take the place of others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retires_all: bool,
 }
 
 /// A job to be written.

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use stook_catalogue::definition::{Catalogue, Index};
+use stook_catalogue::definition::{Catalogue, Index, Speaker};
 use stook_catalogue::expr::Expression;
 use stook_catalogue::links::Derivation;
 
@@ -85,7 +85,7 @@ impl FieldShape {
 impl Shape {
     /// The shape a definition asks for.
     pub fn of(catalogue: &Catalogue) -> Self {
-        let source = |index: &usize| catalogue.sources[*index].name.clone();
+        let source = |speaker: &Speaker| catalogue.speaker_name(*speaker).to_owned();
         let collections = catalogue.collections.iter().map(|collection| {
             let fields = collection.fields.iter().map(|field| {
                 let survivorship = match &field.survivorship {

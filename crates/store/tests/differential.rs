@@ -252,7 +252,15 @@ impl Client {
                 say(result.map(|receipt| format!("{} rows, {conflicts:?}, {:?}", receipt.rows, told.refused)))
             }
             Step::Job { tenant: own, chunks, complete } => say((|| {
-                let file = JobFile { path: "file".into(), size: u64::from(*chunks), modified: 0, syntax: None, compressed: false, part: None };
+                let file = JobFile {
+                    path: "file".into(),
+                    size: u64::from(*chunks),
+                    modified: 0,
+                    syntax: None,
+                    compressed: false,
+                    part: None,
+                    retires_all: false,
+                };
                 let new = NewJob { tenant: tenant(TENANTS[*own]), profile: None, source: "s".into(), as_of: None, files: vec![file] };
                 let job = self.store.create_job(new)?;
                 let slice = |ordinal: u32| Slice { offset: u64::from(ordinal) * 10, length: 10, documents: 2, ..Slice::default() };

@@ -105,6 +105,7 @@ fn simulate(run: &Run) -> Outcome {
                 syntax: None,
                 compressed: false,
                 part: None,
+                retires_all: false,
             };
             let due = due(arrival.at, &[file]);
             let id = number as JobId + 1;

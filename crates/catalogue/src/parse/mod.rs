@@ -663,14 +663,14 @@ impl<'t> Reader<'t> {
         })
     }
 
-    fn source_list(&mut self, node: &Node, source_names: &[&str]) -> Vec<usize> {
+    fn source_list(&mut self, node: &Node, source_names: &[&str]) -> Vec<Speaker> {
         let Kind::List(items) = &node.kind else {
             self.problem(node, format!("expected a list of sources, this is {}", node.shape()));
             return Vec::new();
         };
         let names: Vec<&str> = source_names.iter().copied().chain([API_NAME]).collect();
         let indexes = items.iter().filter_map(|item| self.reference(item, "source", &names));
-        indexes.map(|index| if index == source_names.len() { API } else { index }).collect()
+        indexes.map(|index| if index == source_names.len() { Speaker::Api } else { Speaker::Source(index) }).collect()
     }
 
     /// A derived field may read other derived fields, but not itself through them.
@@ -1001,9 +1001,19 @@ impl<'t> Reader<'t> {
         self.section(node, "replaces", &[words::REPLACES])?;
         let scope = self.required(node, "scope").and_then(|node| self.cel(node, names))?;
         let at = node.get("at").and_then(|node| self.cel(node, names));
+        let most = node.get("most").and_then(|node| self.percent(node)).unwrap_or(MOST_LACKING);
         // what was said under other words is in other scopes
-        let id = id_of(&format!("{source} {}", canonical(node, &[])));
-        Some(Replaces { id, scope, at })
+        let id = id_of(&format!("{source} {}", canonical(node, &["most"])));
+        Some(Replaces { id, scope, at, most })
+    }
+
+    fn percent(&mut self, node: &Node) -> Option<f64> {
+        let text = self.text_of(node, "a share")?;
+        let share = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok()).filter(|share| (0.0..=100.0).contains(share));
+        if share.is_none() {
+            self.problem(node, format!("`{text}` is no share: write a number from 0 to 100 and a percent sign, such as 20%"));
+        }
+        share
     }
 
     fn records(&mut self, node: &Node, family: Family) -> Option<String> {

@@ -357,7 +357,7 @@ impl Fetching<'_> {
         let files: Vec<PathBuf> = vec![file.to_owned()];
         let source = Some(self.source.name.clone());
         let (tenant, as_of) = (self.tenant.clone(), Some(answer.begun));
-        let request = import::Request { files, profile: None, source, tenant, as_of, part: self.part.clone() };
+        let request = import::Request { files, profile: None, source, tenant, as_of, part: self.part.clone(), retires_all: false };
         let job = import::create(&self.rules.catalogue, self.store, &request)?;
         answer.jobs.push(job);
         note(answer)?;
@@ -558,6 +558,7 @@ impl Old {
             retired: Retired::No,
             said: Said::Gone,
             raw: None,
+            unread: Vec::new(),
         });
         self.leave_out_nothing(contributions);
     }

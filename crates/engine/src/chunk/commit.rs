@@ -12,7 +12,7 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use stook_catalogue::definition::{Matched, Replaces, Unmatched};
+use stook_catalogue::definition::{Catalogue, Matched, Replaces, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::record::unpack;
@@ -187,7 +187,11 @@ impl MappedChunk {
             Ok(())
         })?;
         let Parts { entries, mut records, outside, troubles, kept, .. } = chunk;
-        let part = source.replaces.as_ref().map(|replaces| part_of(replaces, &mut records, slice, (store, &context.tenant))).transpose()?;
+        let part = source
+            .replaces
+            .as_ref()
+            .map(|replaces| part_of((&context.rules.catalogue, replaces), &mut records, (slice, input.file.retires_all), (store, &context.tenant)))
+            .transpose()?;
         let (context, file, caller) = (context.clone(), slice.file, format!("job {}", context.policy.job));
         Ok(Self {
             part,
@@ -390,25 +394,26 @@ impl MappedChunk {
         let policy = self.context.policy;
         let source = &rules.catalogue.sources[self.context.source];
         let (Some(replaces), true) = (&source.replaces, policy.matched != Matched::Withdraw) else { return };
-        let mut spoken: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+        let mut spoken: BTreeMap<(&str, bool), (i64, i64)> = BTreeMap::new();
         for ((collection, key), decision) in &self.decisions {
             let Some(statements) = self.records.get(&(*collection, key.clone())) else { continue };
-            for own in decision.won.iter().map(|won| &statements[*won].statement).filter(|own| !own.retired) {
+            for own in decision.won.iter().map(|won| &statements[*won].statement) {
                 let Some(scoped) = &own.scope else { continue };
-                let name = rules.catalogue.collections[*collection].name.as_str();
-                followed.edge(snapshot::said(replaces, scoped, (name, &own.contributor, key), own.as_of));
-                let span = spoken.entry(&scoped.scope).or_insert((scoped.at, scoped.at));
+                let name = snapshot::named(&rules.catalogue.collections[*collection].name, &own.contributor, key);
+                followed.edge(snapshot::said(replaces, scoped, name, own.as_of, own.retired));
+                let span = spoken.entry((&scoped.scope, own.retired)).or_insert((scoped.at, scoped.at));
                 *span = (span.0.min(scoped.at), span.1.max(scoped.at));
             }
         }
-        for (scope, span) in spoken {
-            snapshot::ask(followed, replaces, scope, span, policy.job);
+        for ((scope, retired), span) in spoken {
+            let ask = if retired { snapshot::ask_back } else { snapshot::ask };
+            ask(followed, replaces, scope, span, policy.job);
         }
         let failed = self.journal().map_or(0, |journal| journal.counts.of(Outcome::Failed).max(0) as u64);
         if let Some(part) = &mut self.part {
             part.failed = failed;
             let first = self.entries.first().map_or(0, |entry| entry.document);
-            part.tell(replaces, policy.job, self.file, first, followed);
+            part.tell(replaces, (policy.job, self.file), first, followed);
         }
     }
 
@@ -484,6 +489,17 @@ impl MappedChunk {
         self.build_journal()
     }
 
+    /// How much it is of a file that takes the place of others, with the failures known so far, and what its statements are about; for a
+    /// dry run.
+    pub fn part(&self) -> Option<(&Part, impl Iterator<Item = (&str, String)>)> {
+        let catalogue = &self.context.rules.catalogue;
+        let statements = self.records.iter().flat_map(|((collection, key), all)| all.iter().map(move |own| (*collection, key, &own.statement)));
+        let named = statements.filter_map(|(collection, key, own)| {
+            Some((own.scope.as_ref()?.scope.as_str(), snapshot::named(&catalogue.collections[collection].name, &own.contributor, key)))
+        });
+        Some((self.part.as_ref()?, named))
+    }
+
     /// The writes as they stand, left in place; for a dry run.
     pub fn planned(&self) -> impl Iterator<Item = (usize, &Key, &Decision)> {
         self.decisions.iter().map(|((collection, key), decision)| (*collection, key, decision))
@@ -545,7 +561,8 @@ impl MappedChunk {
                 lines.push(Line { document: own.document, offset, collection: *collection, outcome: *outcome, key: key.shared() });
                 if let Some(reason) = reason {
                     let (document, file, key, reason) = (own.document, self.file, Some(key.to_string()), reason.clone());
-                    troubles.push(Trouble { document, file, record, offset, key, failed: true, reason });
+                    let failed = *outcome == Outcome::Failed;
+                    troubles.push(Trouble { document, file, record, offset, key, failed, reason });
                 }
             }
             // what a record's links leave out, it leaves out of all that was said of it: the last one is told
@@ -601,18 +618,18 @@ fn with_embedded(own: &Numbered, outcome: Outcome, statements: &[Numbered], deci
 
 /// How much a chunk is of its file. Statements whose place newer files have taken are found here.
 fn part_of(
-    replaces: &Replaces,
+    (catalogue, replaces): (&Catalogue, &Replaces),
     records: &mut BTreeMap<(usize, Key), Vec<Numbered>>,
-    slice: &Slice,
+    (slice, retires_all): (&Slice, bool),
     (store, tenant): (&dyn Store, &Tenant),
 ) -> Result<Part> {
     let documents = u64::from(slice.documents);
-    let mut part = Part { documents, whole: slice.is_last.then_some(slice.file_documents + documents), ..Part::default() };
+    let mut part = Part { documents, whole: slice.is_last.then_some(slice.file_documents + documents), retires_all, ..Part::default() };
     let scopes = records.values().flatten().filter_map(|own| own.statement.scope.as_deref());
     let ledger = Ledger::read(store, tenant, replaces, scopes.map(|scoped| scoped.scope.as_str()))?;
-    for own in records.values_mut().flatten().map(|own| &mut own.statement) {
+    for ((collection, key), own) in records.iter_mut().flat_map(|(place, all)| all.iter_mut().map(move |own| (place, &mut own.statement))) {
         let Some(scoped) = &own.scope else { continue };
-        part.add(scoped, own.as_of);
+        part.add(scoped, &snapshot::named(&catalogue.collections[*collection].name, &own.contributor, key), own.as_of);
         own.retired = ledger.is_dead(&scoped.scope, scoped.at, own.as_of);
     }
     Ok(part)

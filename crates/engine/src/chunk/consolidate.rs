@@ -10,12 +10,13 @@ use crate::deliver::NO_JOB;
 use crate::settle::{By, Changed, Followed, Rules, carry_settled};
 use crate::tags::document::{self, DocumentChanges};
 use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Collection, Matched, Unmatched};
 use stook_catalogue::expr::{Evaluator, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::parts::prune;
-use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, Retired, pack, pack_raw, unpack};
+use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, Retired, Unread, keep_newest, pack, pack_raw, unpack};
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::Value;
 use stook_store::journal::Outcome;
@@ -187,15 +188,12 @@ impl<'c> Decider<'c> {
         let mut decision = Decision { outcomes: vec![(Outcome::Superseded, None); statements.len()], ..Decision::default() };
         // (statement that wins, what the contributor had said before the job), per contributor that changes
         let mut winners: Vec<(usize, Option<Before>)> = Vec::new();
-        let mut decided: Vec<&str> = Vec::new();
-        for first in statements {
-            let contributor = &*first.statement.contributor;
-            if decided.contains(&contributor) {
-                continue;
-            }
-            decided.push(contributor);
-            let own = statements.iter().enumerate().filter(|(_, other)| &*other.statement.contributor == contributor);
-            let present = old.iter().find(|contribution| &*contribution.contributor == contributor);
+        let mut changed: Vec<Contribution> = Vec::new();
+        let mut replaced = vec![false; old.len()];
+        for own in by_contributor(statements) {
+            let contributor = &statements[own[0]].statement.contributor;
+            let place = old.binary_search_by(|contribution| contribution.contributor.cmp(contributor)).ok();
+            let present = place.map(|place| &old[place]);
             let in_job = present.filter(|contribution| self.policy.wrote(contribution.origin.job));
             let before = match (in_job, present) {
                 (Some(in_job), _) => in_job.before,
@@ -206,21 +204,31 @@ impl<'c> Decider<'c> {
                 (None, None) => None,
             };
             let mut best: Option<usize> = None;
-            for (index, own) in own {
-                if let Some(before) = before.filter(|before| !is_beyond(own, before)) {
-                    let same = before.hash == own.statement.hash;
+            for index in own.iter().copied() {
+                if let Some(before) = before.filter(|before| !is_beyond(&statements[index], before)) {
+                    let same = before.hash == statements[index].statement.hash;
                     decision.outcomes[index].0 = if same { Outcome::Unchanged } else { Outcome::Superseded };
                     continue;
                 }
-                if best.is_none_or(|best| age(&statements[best]) < age(own)) {
+                if best.is_none_or(|best| age(&statements[best]) < age(&statements[index])) {
                     best = Some(index);
                 }
             }
-            let Some(best) = best else { continue };
-            if let Some(in_job) = in_job {
-                if in_job.age() >= age(&statements[best]) {
-                    continue;
+            let best = best.filter(|best| in_job.is_none_or(|in_job| in_job.age() < age(&statements[*best])));
+            // what older statements say of fields that the newest one could not be read in
+            let older = |newest: &Contribution| own.iter().filter(|index| age(&statements[**index]) < newest.age()).copied().collect::<Vec<_>>();
+            let Some(best) = best else {
+                let Some(present) = present.filter(|present| !present.unread.is_empty()) else { continue };
+                let mut newest = present.clone();
+                let taken =
+                    older(present).into_iter().fold(false, |taken, index| newest.take_over(&contribution(&statements[index], None, job)) | taken);
+                if taken {
+                    replaced[place.unwrap_or_default()] = true;
+                    changed.push(newest);
                 }
+                continue;
+            };
+            if let Some(in_job) = in_job {
                 // a document of another chunk had won so far
                 let on_arrival = in_job.retired == Retired::OnArrival;
                 let former = outcome(existed, before, in_job.hash, in_job.generation, on_arrival);
@@ -229,16 +237,32 @@ impl<'c> Decider<'c> {
                     decision.corrections.push((in_job.origin.document, former, Outcome::Superseded));
                 }
             }
-            let own = &statements[best];
-            decision.outcomes[best].0 = outcome(existed, before, own.statement.hash, own.generation, own.statement.retired);
+            let winner = &statements[best];
+            decision.outcomes[best].0 = outcome(existed, before, winner.statement.hash, winner.generation, winner.statement.retired);
+            let mut newest = contribution(winner, before, job);
+            if !newest.unread.is_empty() {
+                for index in older(&newest) {
+                    newest.take_over(&contribution(&statements[index], None, job));
+                }
+                match present {
+                    // another map read the same document
+                    Some(present) if present.as_of == newest.as_of && present.generation != newest.generation => newest.take_over_unread(present),
+                    Some(present) => newest.take_over(present),
+                    None => false,
+                };
+            }
+            if let Some(place) = place {
+                replaced[place] = true;
+            }
             winners.push((best, before));
+            changed.push(newest);
         }
-        if winners.is_empty() {
+        if changed.is_empty() {
             return Ok(Some(decision));
         }
-        let replaced =
-            |contribution: &Contribution| winners.iter().any(|(winner, _)| statements[*winner].statement.contributor == contribution.contributor);
-        if !whole && (old.iter().any(|contribution| !replaced(contribution)) || (self.needs_whole() && stored.is_some())) {
+        let others = replaced.iter().any(|replaced| !replaced);
+        let reads_values = changed.iter().any(|own| !own.unread.is_empty());
+        if !whole && stored.is_some() && (others || reads_values || self.needs_whole()) {
             return Ok(None);
         }
         let same_content = winners.iter().all(|(winner, _)| {
@@ -247,20 +271,17 @@ impl<'c> Decider<'c> {
                 let equal = old.hash == own.statement.hash && old.generation == own.generation && old.is_heard() != own.statement.retired;
                 old.contributor == own.statement.contributor && equal
             };
-            old.iter().any(same)
+            old.iter().zip(&replaced).any(|(old, replaced)| *replaced && same(old))
         });
-        let mut contributions: Vec<Contribution> = old.iter().filter(|contribution| !replaced(contribution)).cloned().collect();
-        contributions.extend(winners.iter().map(|(winner, before)| contribution(&statements[*winner], *before, job)));
+        let mut contributions: Vec<Contribution> =
+            old.iter().zip(&replaced).filter(|(_, replaced)| !**replaced).map(|(own, _)| own.clone()).collect();
+        contributions.append(&mut changed);
         if contributions.len() > MAX_CONTRIBUTORS {
             prune(&self.rules.catalogue, &mut contributions);
         }
-        if contributions.len() > MAX_CONTRIBUTORS {
-            let reason =
-                format!("the record would have more than {MAX_CONTRIBUTORS} contributors; records about parts belong in a collection of their own");
-            return Ok(Some(Decision {
-                outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(),
-                ..Decision::default()
-            }));
+        if contributions.len() >= MAX_CONTRIBUTORS {
+            let left_out = keep_newest(&mut contributions);
+            self.leave_out(left_out, existed, &mut winners, statements, &mut decision);
         }
         let created_job = stored.filter(|_| existed).map_or(job, |record| record.created_job);
         let golden = self.survive(stored, sorted(&mut contributions));
@@ -281,17 +302,40 @@ impl<'c> Decider<'c> {
         Ok(Some(decision))
     }
 
-    /// The change that retires, of the contributions of a record, what contributors said at a time; nothing where they have said
-    /// other things since.
-    pub fn retire(&self, record: &StoredRecord, mut contributions: Vec<Contribution>, dead: &[(&str, i64)]) -> Option<Change> {
-        let mut retired = false;
-        for contribution in contributions.iter_mut().filter(|contribution| contribution.is_heard()) {
-            if dead.iter().any(|(contributor, as_of)| *contributor == &*contribution.contributor && *as_of == contribution.as_of) {
-                contribution.retired = Retired::Later;
-                retired = true;
+    /// Says of contributions that a full record leaves out what became of their documents: newer ones have taken their places.
+    fn leave_out(
+        &self,
+        left_out: Vec<Contribution>,
+        existed: bool,
+        winners: &mut Vec<(usize, Option<Before>)>,
+        statements: &[Numbered],
+        decision: &mut Decision,
+    ) {
+        for own in left_out {
+            let winner = winners.iter().position(|(winner, _)| statements[*winner].statement.contributor == own.contributor);
+            if let Some(winner) = winner {
+                let (index, _) = winners.swap_remove(winner);
+                let reason = format!("the record has {MAX_CONTRIBUTORS} contributors whose statements are newer; this one is left out");
+                decision.outcomes[index] = (Outcome::Superseded, Some(reason));
+            } else if self.policy.wrote(own.origin.job) && !self.rules.catalogue.is_embedded(own.source()) {
+                let former = outcome(existed, own.before, own.hash, own.generation, own.retired == Retired::OnArrival);
+                decision.corrections.push((own.origin.document, former, Outcome::Superseded));
             }
         }
-        if !retired {
+    }
+
+    /// The change that retires, of the contributions of a record, what contributors said at a time, or hears it again; nothing where they
+    /// have said other things since.
+    pub fn restate(&self, record: &StoredRecord, mut contributions: Vec<Contribution>, said: &[(&str, i64)], retired: Retired) -> Option<Change> {
+        let mut changed = false;
+        let differs = |own: &Contribution| own.is_heard() != (retired == Retired::No);
+        for contribution in contributions.iter_mut().filter(|own| differs(own)) {
+            if said.iter().any(|(contributor, as_of)| *contributor == &*contribution.contributor && *as_of == contribution.as_of) {
+                contribution.retired = retired;
+                changed = true;
+            }
+        }
+        if !changed {
             return None;
         }
         let golden = self.survive(Some(record), &contributions);
@@ -415,7 +459,25 @@ fn contribution(own: &Numbered, before: Option<Before>, job: JobId) -> Contribut
         retired: if statement.retired { Retired::OnArrival } else { Retired::No },
         said: statement.said.clone(),
         raw: statement.raw.clone(),
+        unread: statement.unread.iter().copied().map(Unread::new).collect(),
     }
+}
+
+/// Places of statements by their contributor, in the order of their first ones.
+fn by_contributor(statements: &[Numbered]) -> Vec<Vec<usize>> {
+    if let [_] = statements {
+        return vec![vec![0]];
+    }
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for (index, own) in statements.iter().enumerate() {
+        let group = *known.entry(&own.statement.contributor).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(index);
+    }
+    groups
 }
 
 fn age(own: &Numbered) -> (i64, [u8; 16]) {

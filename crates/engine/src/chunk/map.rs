@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
-use stook_catalogue::definition::{AsOf, Catalogue, Clean, Collection, Family, Feed, Field, Groups, KeyRule, MapEntry, Origin, Rule, Source};
+use stook_catalogue::definition::{
+    AsOf, Catalogue, Clean, Collection, Family, Feed, Field, Groups, KeyRule, MapEntry, Origin, Rule, Source, Speaker,
+};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::fold::squash;
 use stook_catalogue::key::Key;
@@ -59,6 +61,8 @@ pub struct Statement {
     pub hash: Hash,
     /// What is said.
     pub said: Said,
+    /// Fields, by index and in their order, whose values could not be read.
+    pub unread: Vec<usize>,
     /// The document, if the collection keeps it.
     pub raw: Option<Raw>,
     /// The document as a packed tree, if tags are asked of it.
@@ -134,6 +138,8 @@ struct Scope<'s, 'c> {
     /// Of the source's `let` values: they are looked up often, and lie close together here.
     names: &'s [&'s str],
     lets: Vec<Let<'c>>,
+    /// Those of them that could not be read, and what follows from them alone.
+    unread: Vec<usize>,
     /// The feed at hand, where its fields are known beside the `let` values.
     feed: Option<Heard<'s>>,
     meta: &'s Envelope<'s>,
@@ -146,6 +152,8 @@ struct Heard<'s> {
     collection: &'s Collection,
     values: &'s [Value],
     mapped: &'s [MapEntry],
+    /// Fields that could not be read.
+    unread: &'s [usize],
     /// For each `let` value the field of its name.
     namesakes: &'s [Option<usize>],
 }
@@ -163,7 +171,51 @@ enum Named<'v, 'c> {
     Let(&'v Let<'c>, &'v FieldType),
 }
 
+impl Let<'_> {
+    fn is_null(&self) -> bool {
+        matches!(self, Let::Value(Value::Null))
+    }
+}
+
+impl<'s, 'c> Scope<'s, 'c> {
+    /// The same with fields of a feed beside the `let` values, which are lent to it.
+    fn lend<'h>(&mut self, feed: Option<Heard<'h>>) -> Scope<'h, 'c>
+    where
+        's: 'h,
+    {
+        let (lets, unread) = (std::mem::take(&mut self.lets), std::mem::take(&mut self.unread));
+        Scope { source: self.source, names: self.names, lets, unread, feed, meta: self.meta }
+    }
+
+    fn end(self) -> (Vec<Let<'c>>, Vec<usize>) {
+        (self.lets, self.unread)
+    }
+
+    fn take_back(&mut self, (lets, unread): (Vec<Let<'c>>, Vec<usize>)) {
+        (self.lets, self.unread) = (lets, unread);
+    }
+}
+
 impl<'c> Scope<'_, 'c> {
+    /// Whether a rule is about something that could not be read: if it gives nothing, that is no statement.
+    fn reads_unread(&self, rule: &Rule) -> bool {
+        match &rule.origin {
+            Origin::Expression(expression) => expression.variables().iter().any(|name| self.is_unread(name)),
+            Origin::Match { of, .. } => self.is_unread(of),
+            Origin::Paths(_) | Origin::Cases(_) | Origin::Elements(..) => false,
+        }
+    }
+
+    fn is_unread(&self, name: &str) -> bool {
+        let own = self.names.iter().position(|known| *known == name);
+        let field = self.feed.and_then(|feed| Some((feed, feed.collection.field(name)?.0))).filter(|(feed, field)| feed.get(*field).is_some());
+        match (field, own) {
+            (Some((feed, field)), _) => feed.unread.contains(&field),
+            (None, Some(own)) => self.unread.contains(&own),
+            (None, None) => false,
+        }
+    }
+
     fn get(&self, name: &str) -> Option<(&Value, &FieldType)> {
         self.find(name).map(|found| match found {
             Named::Field(value, ty) => (value, ty),
@@ -313,7 +365,11 @@ impl<'c> Mapper<'c> {
         let known = RefCell::new(vec![None; source.lets.len()]);
         let unheard = source.feeds.iter().map(|feed| {
             let from = |field: usize| catalogue.collections[feed.collection].fields[field].from.as_ref();
-            feed.map.iter().map(|entry| entry.field).filter(|field| from(*field).is_some_and(|from| !from.contains(&index))).collect()
+            feed.map
+                .iter()
+                .map(|entry| entry.field)
+                .filter(|field| from(*field).is_some_and(|from| !from.contains(&Speaker::Source(index))))
+                .collect()
         });
         let names: Vec<&str> = source.lets.iter().map(|own| own.name.as_str()).collect();
         let namesakes = source.feeds.iter().map(|feed| {
@@ -332,8 +388,8 @@ impl<'c> Mapper<'c> {
         {
             mapped.warnings.push(format!("{} characters are not MARC-8 and became U+FFFD", record.unknown_characters));
         }
-        let mut scope =
-            Scope { source: self.source, names: &self.names, lets: Vec::with_capacity(self.source.lets.len()), feed: None, meta: envelope };
+        let lets = Vec::with_capacity(self.source.lets.len());
+        let mut scope = Scope { source: self.source, names: &self.names, lets, unread: Vec::new(), feed: None, meta: envelope };
         let mut found = Vec::new();
         for (index, own) in self.source.lets.iter().enumerate() {
             let known = if self.of_file[index] { self.known.borrow()[index].clone() } else { None };
@@ -344,8 +400,17 @@ impl<'c> Mapper<'c> {
                         Origin::Match { pattern, of } => Ok(self.matched(*pattern, of, &scope)),
                         _ => self.value(document, &own.rule, &scope, &mut found).map(Let::Value),
                     };
-                    let value = value.or_else(|trouble| self.note(&own.name, trouble, &mut mapped).map(Let::Value));
-                    let Ok(value) = value else { return mapped };
+                    let value = match value {
+                        Ok(value) => value,
+                        Err(trouble) => {
+                            let Ok(value) = self.note(&own.name, trouble, &mut mapped) else { return mapped };
+                            scope.unread.push(index);
+                            Let::Value(value)
+                        }
+                    };
+                    if value.is_null() && scope.reads_unread(&own.rule) {
+                        scope.unread.push(index);
+                    }
                     if self.of_file[index] && mapped.warnings.is_empty() {
                         self.known.borrow_mut()[index] = Some(value.clone());
                     }
@@ -444,28 +509,38 @@ impl<'c> Mapper<'c> {
         let collection = &self.catalogue.collections[feed.collection];
         let namesakes = &self.namesakes[index];
         let mut values = vec![Value::Null; collection.fields.len()];
+        let mut unread: Vec<usize> = Vec::new();
         for (done, entry) in feed.map.iter().enumerate() {
             let field = &collection.fields[entry.field];
-            let own = Heard { collection, values: &values, mapped: &feed.map[..done], namesakes };
-            let heard = Scope { source: scope.source, names: scope.names, lets: std::mem::take(&mut scope.lets), feed: Some(own), meta: scope.meta };
+            let own = Heard { collection, values: &values, unread: &unread, mapped: &feed.map[..done], namesakes };
+            let heard = scope.lend(Some(own));
             let value = self.value(document, &entry.rule, &heard, found).and_then(|value| allowed(value, field, entry.rule.strict));
-            scope.lets = heard.lets;
+            let reads_unread = matches!(value, Ok(Value::Null)) && heard.reads_unread(&entry.rule);
+            let lent = heard.end();
+            scope.take_back(lent);
+            if reads_unread || value.is_err() {
+                unread.push(entry.field);
+            }
             values[entry.field] = match value {
                 Ok(value) => value,
                 Err(trouble) => self.note(&field.name, trouble, mapped).ok()?,
             };
         }
         // conditions of a source with several feeds are about its `let` values
-        let own = alone.then_some(Heard { collection, values: &values, mapped: &feed.map, namesakes });
-        let heard = Scope { source: scope.source, names: scope.names, lets: std::mem::take(&mut scope.lets), feed: own, meta: scope.meta };
+        let own = alone.then_some(Heard { collection, values: &values, unread: &unread, mapped: &feed.map, namesakes });
+        let heard = scope.lend(own);
         let result = self.statement(&heard, feed, collection, &values, alone, mapped);
-        scope.lets = heard.lets;
+        let lent = heard.end();
+        scope.take_back(lent);
         let Heading { key, contributor, as_of, gone, scope } = result?;
         for field in &self.unheard[index] {
             values[*field] = Value::Null;
         }
+        // what is deleted says nothing of fields, and nothing of what was said before is left
+        unread.retain(|field| !gone && !self.unheard[index].contains(field));
+        unread.sort_unstable();
         let said = if gone { Said::Gone } else { Said::Values(values.into()) };
-        let hash = content_hash(&said, collection, feed, bytes, scope.as_deref());
+        let hash = content_hash(&said, &unread, (collection, feed), bytes, scope.as_deref());
         let raw = collection.keep_raw.then(|| Raw { format: syntax as u8, bytes: bytes.clone() });
         let asked = collection.tag_document().filter(|own| own.sources().contains(&self.index));
         let tree = match document {
@@ -473,7 +548,7 @@ impl<'c> Mapper<'c> {
             _ => None,
         };
         let (source, feed, collection) = (self.index, index, feed.collection);
-        Some(Statement { collection, source, feed, embedded: false, key, contributor, as_of, hash, said, raw, tree, scope, retired: false })
+        Some(Statement { collection, source, feed, embedded: false, key, contributor, as_of, hash, said, unread, raw, tree, scope, retired: false })
     }
 
     fn statement(
@@ -606,9 +681,14 @@ impl<'c> Mapper<'c> {
         Ok(as_of)
     }
 
-    /// A warning leaves the value out, a failure ends the document.
+    /// A warning leaves the value out, a failure ends the document. In a file that takes the place of older ones nothing may be left out:
+    /// what was said before could not be kept, as the file retires it.
     fn note(&self, name: &str, trouble: Trouble, mapped: &mut Mapped) -> Result<Value, ()> {
         match trouble {
+            Trouble::Warning(reason) if self.source.replaces.is_some() => {
+                mapped.failed = Some(format!("{name}: {reason}; files of a source with `replaces` must be read whole"));
+                Err(())
+            }
             Trouble::Warning(reason) => {
                 mapped.warnings.push(format!("{name}: {reason}; it is left out"));
                 Ok(Value::Null)
@@ -833,11 +913,13 @@ pub fn check(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, St
 
 /// The hash of what a document says: of its bytes where they are kept, else of its values, those of the envelope left out; and of
 /// where it stands in which scope.
-fn content_hash(said: &Said, collection: &Collection, feed: &Feed, bytes: &[u8], scope: Option<&Scoped>) -> Hash {
+fn content_hash(said: &Said, unread: &[usize], (collection, feed): (&Collection, &Feed), bytes: &[u8], scope: Option<&Scoped>) -> Hash {
     let mut content = Vec::new();
     let content = match said {
         Said::Values(values) if !collection.keep_raw => {
-            for entry in feed.map.iter().filter(|entry| !entry.rule.reads_meta && !values[entry.field].is_null()) {
+            // that a value could not be read is not that there is none
+            let is_said = |field: usize| !values[field].is_null() || unread.contains(&field);
+            for entry in feed.map.iter().filter(|entry| !entry.rule.reads_meta && is_said(entry.field)) {
                 put_bytes(&mut content, collection.fields[entry.field].name.as_bytes());
                 put_value(&mut content, &values[entry.field]);
             }

@@ -36,7 +36,7 @@ use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::{Evaluator, Expression};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{CoverageKind, Derivation, Link, LinkRule, id_of};
-use stook_catalogue::value::Value;
+use stook_catalogue::value::{SmolStr, Value};
 use stook_store::queue::JobId;
 use stook_store::{
     Change, Content, Inside, Logged, Mark, Pass, Passed, RecordWrite, Result, Settled, Settling, Store, StoreError, StoredRecord, Tenant, Unit,
@@ -231,6 +231,10 @@ struct Work<'p> {
     wrong: Vec<(usize, Key)>,
     /// Whether some target was not there.
     missing: bool,
+    /// Files, by job and number, that were decided about.
+    decided: BTreeSet<(JobId, usize)>,
+    /// Keys of files that are written by this pass, by the file's name.
+    unwritten: BTreeMap<SmolStr, snapshot::Keys>,
 }
 
 impl Pass for Rules {
@@ -259,6 +263,8 @@ impl Pass for Rules {
             log: Vec::new(),
             wrong: Vec::new(),
             missing: false,
+            decided: BTreeSet::new(),
+            unwritten: BTreeMap::new(),
         };
         let Some(first) = marks.first() else { return Ok(Settled::default()) };
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));

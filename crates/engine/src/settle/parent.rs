@@ -232,6 +232,7 @@ impl Work<'_> {
                     retired: Retired::No,
                     said: Said::Values(values.into()),
                     raw: None,
+                    unread: Vec::new(),
                 });
             } else if !named {
                 contributions.retain(|contribution| contribution.contributor != contributor);

@@ -27,7 +27,7 @@ pub fn bring_up(store: &dyn Store, rules: &Arc<Rules>, show: &dyn Fn(u64)) -> Re
     let marked = mark_all(store, rules, 0, show)?;
     let known: Vec<u32> = rules.catalogue.links.iter().flat_map(|link| [link.edges(), link.children(), link.targets()]).collect();
     let replaced = rules.catalogue.sources.iter().filter_map(|source| source.replaces.as_ref());
-    let kept = replaced.flat_map(|replaces| [replaces.ledger(), replaces.parts(), replaces.statements()]);
+    let kept = replaced.flat_map(|replaces| replaces.links());
     let kept = kept.chain(rules.catalogue.sources.iter().filter_map(|source| source.collect.as_ref()).map(|collect| collect.id));
     store.set_settled_by(wanted, &known.into_iter().chain(kept).collect::<Vec<u32>>())?;
     Ok(marked)

@@ -59,7 +59,7 @@ pub fn start(
     put: impl FnOnce(JobId) -> Result<()>,
 ) -> Result<JobId> {
     let source = format!("{PREFIX}{}", collection.name);
-    let file = JobFile { path: source.clone(), size: 0, modified: store.clock(), syntax: None, compressed: true, part: None };
+    let file = JobFile { path: source.clone(), size: 0, modified: store.clock(), syntax: None, compressed: true, part: None, retires_all: false };
     let job = store.create_job(NewJob { tenant: tenant.clone(), profile: None, source, as_of: None, files: vec![file] })?;
     put(job)?;
     let (rest, others) = unfinished(store, tenant, known, index)?;

@@ -8,7 +8,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_engine::split;
 use stook_lab::postgres::Server;
 use stook_store::postgres::{self, PostgresStore};
-use stook_store::queue::{JobId, NewJob, Progress};
+use stook_store::queue::{JobFile, JobId, NewJob, Progress};
 use stook_store::sqlite::{self, SqliteStore};
 use stook_store::{Store, Tenant};
 
@@ -45,10 +45,22 @@ pub fn on_a_server(schema: &str, catalogue: &Arc<Catalogue>) -> Option<Vec<Box<d
 }
 
 /// Writes a file and makes a job of it, in chunks of so many documents.
-pub fn job(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, source: &str, (path, text): (&Path, &str), chunk: u32) -> JobId {
+pub fn job(catalogue: &Catalogue, store: &dyn Store, tenant: &Tenant, source: &str, file: (&Path, &str), chunk: u32) -> JobId {
+    job_of(catalogue, store, tenant, source, file, (chunk, false))
+}
+
+/// The same, of a file that may retire whatever it lacks.
+pub fn job_of(
+    catalogue: &Catalogue,
+    store: &dyn Store,
+    tenant: &Tenant,
+    source: &str,
+    (path, text): (&Path, &str),
+    (chunk, retires_all): (u32, bool),
+) -> JobId {
     std::fs::write(path, text).expect("a file");
     let (_, found) = catalogue.source(source).expect("a source");
-    let files = vec![split::inspect(path, found).expect("it reads")];
+    let files = vec![JobFile { retires_all, ..split::inspect(path, found).expect("it reads") }];
     let new = NewJob { tenant: tenant.clone(), profile: None, source: source.into(), as_of: None, files: files.clone() };
     let job = store.create_job(new).expect("a job");
     let added = split::split(&files, found, chunk, Progress::default(), |chunks, progress| {

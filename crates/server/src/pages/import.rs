@@ -237,6 +237,7 @@ fn progress(visit: &Visit, id: &str, job: &Json, chunks: &Json) -> Markup {
                 } }
         }
         (counts(is_tagging(job), &job["counts"]))
+        @for sentence in items(&job["replaced"]["said"]).iter().take(20) { p { bdi { (plain(sentence)) } } }
         @if !items(&chunks["chunks"]).is_empty() { (dead_chunks(visit, id, items(&chunks["chunks"]))) }
         div.actions {
             @if visit.may(Role::Write) && !is_over(job) { (cancel(visit, id)) }

@@ -17,8 +17,15 @@ collections:
 ";
 
 pub fn new_job(own: &Tenant, files: usize) -> NewJob {
-    let file =
-        |number| JobFile { path: format!("file{number}.json"), size: 100, modified: 5, syntax: Some("json".into()), compressed: false, part: None };
+    let file = |number| JobFile {
+        path: format!("file{number}.json"),
+        size: 100,
+        modified: 5,
+        syntax: Some("json".into()),
+        compressed: false,
+        part: None,
+        retires_all: false,
+    };
     NewJob { tenant: own.clone(), profile: None, source: "deliveries".into(), as_of: None, files: (0..files).map(file).collect() }
 }
 
@@ -687,7 +694,15 @@ pub fn a_job_remembers_what_it_was_created_with_after_reopening(place: &Place) {
     let mut new = new_job(&desk.tenant, 2);
     new.profile = Some("upsert".into());
     new.as_of = Some(-1);
-    new.files[1] = JobFile { path: "d/\u{e4} \"x\".gz".into(), size: u64::MAX >> 1, modified: -5, syntax: None, compressed: true, part: None };
+    new.files[1] = JobFile {
+        path: "d/\u{e4} \"x\".gz".into(),
+        size: u64::MAX >> 1,
+        modified: -5,
+        syntax: None,
+        compressed: true,
+        part: None,
+        retires_all: false,
+    };
     let id = desk.store.create_job(new.clone()).expect("the job is written");
     desk.store.add_chunks(id, chunks(1..=2), progress(2, false)).expect("chunks are added");
     let own = lease_one(&desk);

@@ -1,0 +1,248 @@
+//! Which whole files count: a file that lacks too many keys of the one before it retires nothing until somebody allows it.
+//!
+//! Whole files of a scope are looked at in the order of their age. Each is compared with the newest one before it that counts; so the
+//! decisions are a function of the files that are there, whatever order they came in, and a file that comes late has those behind it
+//! decided again.
+
+use super::keys::{Keys, Lack};
+use super::{Part, ask, ask_back};
+use crate::settle::{Jobs, Work, damaged, number};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use stook_catalogue::definition::Replaces;
+use stook_catalogue::record::Damaged;
+use stook_catalogue::value::SmolStr;
+use stook_store::queue::JobId;
+use stook_store::{Edge, EdgeChange, Inside, Mark, Result, Store, StoreError, Tenant};
+
+/// A whole file, as its scope knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct WholeFile {
+    /// From when on it takes the place of others.
+    pub from: i64,
+    /// How old it is.
+    pub as_of: i64,
+    /// The job that imported it.
+    pub job: JobId,
+    /// Its number among the job's files.
+    pub file: usize,
+    /// Whether somebody has allowed it to lack as much as it likes.
+    pub allowed: bool,
+    /// What was decided; nothing as long as it waits for that.
+    pub verdict: Option<Verdict>,
+}
+
+/// What was decided about a whole file.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Verdict {
+    /// Whether it takes the place of older files.
+    pub counts: bool,
+    /// The time of the file it was compared with.
+    pub against: Option<i64>,
+    /// What it lacks of that.
+    pub lack: Lack,
+}
+
+/// The targets of the edges that a scope and a job have in [`Replaces::history`].
+pub(super) fn files_of(scope: &str) -> SmolStr {
+    format!("f{scope}").into()
+}
+fn keys_of(scope: &str) -> SmolStr {
+    format!("k{scope}").into()
+}
+pub(super) fn retired_of(scope: &str) -> SmolStr {
+    format!("d{scope}").into()
+}
+pub(super) fn told_to(job: JobId) -> SmolStr {
+    format!("j{job}").into()
+}
+
+impl WholeFile {
+    /// Its name among the files of a scope.
+    fn name(&self) -> SmolStr {
+        format!("{} {}", self.job, self.file).into()
+    }
+
+    fn edge(&self, replaces: &Replaces, scope: &str) -> Result<Edge> {
+        let payload = serde_json::to_vec(self).map_err(|error| StoreError::Other(error.to_string()))?;
+        let (link, target) = (replaces.history(), files_of(scope));
+        Ok(Edge { link, target, group: SmolStr::default(), start: self.from, child: self.name(), payload })
+    }
+
+    fn of(edge: &Edge) -> Result<Self> {
+        serde_json::from_slice(&edge.payload).map_err(|_| damaged(Damaged("a whole file of a scope")))
+    }
+
+    fn counts(&self) -> bool {
+        self.verdict.is_some_and(|verdict| verdict.counts)
+    }
+}
+
+/// The whole files of a scope, oldest first.
+fn in_order(edges: &[Edge]) -> Result<Vec<WholeFile>> {
+    let mut files: Vec<WholeFile> = edges.iter().map(WholeFile::of).collect::<Result<_>>()?;
+    files.sort_by(|a, b| (a.as_of, a.from, a.job, a.file).cmp(&(b.as_of, b.from, b.job, b.file)));
+    Ok(files)
+}
+
+/// Whether a file may retire what it lacks.
+fn may(replaces: &Replaces, lack: Lack) -> bool {
+    lack.percent() <= replaces.most
+}
+
+impl Work<'_> {
+    /// Notes that a file is whole, and asks for a decision in each of its scopes.
+    pub(super) fn is_whole(&mut self, replaces: &Replaces, (job, file): (JobId, usize), part: &Part) -> Result<()> {
+        for (scope, own) in &part.scopes {
+            let whole = WholeFile { from: own.from, as_of: own.as_of, job, file, allowed: part.retires_all, verdict: None };
+            let (link, target, group) = (replaces.history(), keys_of(scope), whole.name());
+            let keys = Edge { link, target, group, start: 0, child: SmolStr::default(), payload: own.keys.pack() };
+            self.followed.edge(EdgeChange::Put(whole.edge(replaces, scope)?));
+            self.followed.edge(EdgeChange::Put(keys));
+            self.followed.mark(super::FOUND, replaces.ledger(), scope.as_str(), "", job);
+        }
+        Ok(())
+    }
+
+    /// Decides about whole files that wait for it, and those behind them.
+    pub(super) fn decide(&mut self, desk: &mut dyn Inside, replaces: &Replaces, marks: &[Mark]) -> Result<()> {
+        let mut scopes: BTreeMap<&str, Jobs> = BTreeMap::new();
+        for mark in marks {
+            self.answered.push(mark.id);
+            scopes.entry(&mark.target).or_default().insert(mark.job);
+        }
+        for (scope, jobs) in scopes {
+            self.unwritten.clear();
+            let edges = desk.edges(replaces.history(), &[(files_of(scope).into(), None)], usize::MAX >> 1)?;
+            let known = desk.between(replaces.ledger(), &[super::whole(scope)], usize::MAX >> 1)?;
+            let mut files = self.merged(desk, replaces, scope, in_order(&edges)?)?;
+            for place in 0..files.len() {
+                let against = files[..place].iter().rev().find(|other| other.counts() && other.as_of < files[place].as_of).map(|other| other.as_of);
+                let is_known = |verdict: Verdict| verdict.against == against && !files[..place].iter().any(|other| self.is_new(other, against));
+                if files[place].verdict.is_some_and(is_known) {
+                    continue;
+                }
+                let lack = match against {
+                    Some(against) => {
+                        let group = files[..place].iter().filter(|other| other.counts() && other.as_of == against);
+                        let former = self.keys(desk, replaces, scope, group)?;
+                        former.lacking(&self.keys(desk, replaces, scope, std::iter::once(&files[place]))?, files[place].from)
+                    }
+                    None => Lack::default(),
+                };
+                let own = &mut files[place];
+                own.verdict = Some(Verdict { counts: own.allowed || may(replaces, lack), against, lack });
+                self.decided.insert((own.job, own.file));
+                self.followed.edge(EdgeChange::Put(own.edge(replaces, scope)?));
+                let child = format!("f{} {scope}", own.file).into();
+                let payload = serde_json::to_vec(own).map_err(|error| StoreError::Other(error.to_string()))?;
+                self.followed.edge(EdgeChange::Put(told(replaces, own.job, child, payload)));
+            }
+            self.write_ledger(replaces, (scope, &jobs), &files, &known);
+        }
+        Ok(())
+    }
+
+    /// Files of the same time that begin at the same time are one, such as a file that is imported again: it is allowed if one of them
+    /// is, and has the keys of all.
+    fn merged(&mut self, desk: &mut dyn Inside, replaces: &Replaces, scope: &str, files: Vec<WholeFile>) -> Result<Vec<WholeFile>> {
+        let mut merged = Vec::with_capacity(files.len());
+        for twins in files.chunk_by(|a, b| (a.as_of, a.from) == (b.as_of, b.from)) {
+            let (Some(newest), [_, _, ..]) = (twins.last(), twins) else {
+                merged.extend_from_slice(twins);
+                continue;
+            };
+            let one = WholeFile { allowed: twins.iter().any(|own| own.allowed), verdict: None, ..newest.clone() };
+            let keys = self.keys(desk, replaces, scope, twins.iter())?;
+            let (link, target) = (replaces.history(), keys_of(scope));
+            let edge = |own: &WholeFile, payload: Vec<u8>| Edge {
+                link,
+                target: target.clone(),
+                group: own.name(),
+                start: 0,
+                child: SmolStr::default(),
+                payload,
+            };
+            for own in twins.iter().filter(|own| *own != newest) {
+                self.followed.edge(EdgeChange::Delete(own.edge(replaces, scope)?));
+                self.followed.edge(EdgeChange::Delete(edge(own, Vec::new())));
+            }
+            self.followed.edge(EdgeChange::Put(edge(newest, keys.pack())));
+            self.unwritten.insert(newest.name(), keys);
+            merged.push(one);
+        }
+        Ok(merged)
+    }
+
+    /// Whether another file of the group that a file is compared with was decided about just now.
+    fn is_new(&self, other: &WholeFile, against: Option<i64>) -> bool {
+        Some(other.as_of) == against && self.decided.contains(&(other.job, other.file))
+    }
+
+    fn keys<'f>(&self, desk: &mut dyn Inside, replaces: &Replaces, scope: &str, files: impl Iterator<Item = &'f WholeFile>) -> Result<Keys> {
+        let mut all = Keys::default();
+        let mut targets: Vec<(String, Option<String>)> = Vec::new();
+        for file in files {
+            match self.unwritten.get(&file.name()) {
+                Some(keys) => all.include(keys),
+                None => targets.push((keys_of(scope).into(), Some(file.name().into()))),
+            }
+        }
+        for edge in desk.edges(replaces.history(), &targets, usize::MAX >> 1)? {
+            all.include(&Keys::unpack(&edge.payload).map_err(damaged)?);
+        }
+        Ok(all)
+    }
+
+    /// The ledger holds the files that count, but for those that newer ones cover. Where it changes, what it retires, or does not any
+    /// more, is looked at again.
+    fn write_ledger(&mut self, replaces: &Replaces, (scope, jobs): (&str, &Jobs), files: &[WholeFile], known: &[Edge]) {
+        let is_of = |edge: &Edge, file: &WholeFile| edge.start == file.from && number(&edge.payload) == file.as_of;
+        // a ledger that was written before files were compared says nothing but which count
+        let older = known.iter().filter(|edge| !files.iter().any(|file| is_of(edge, file)));
+        let mut counted: BTreeSet<(i64, i64)> = older.map(|edge| (edge.start, number(&edge.payload))).collect();
+        counted.extend(files.iter().filter(|file| file.counts()).map(|file| (file.from, file.as_of)));
+        let covers = |(from, as_of): (i64, i64), other: (i64, i64)| from <= other.0 && as_of >= other.1;
+        let wanted: BTreeSet<(i64, i64)> =
+            counted.iter().copied().filter(|own| !counted.iter().any(|other| other != own && covers(*other, *own))).collect();
+        let present: BTreeSet<(i64, i64)> = known.iter().map(|edge| (edge.start, number(&edge.payload))).collect();
+        for edge in known.iter().filter(|edge| !wanted.contains(&(edge.start, number(&edge.payload)))) {
+            self.followed.edge(EdgeChange::Delete(edge.clone()));
+            let own = (edge.start, number(&edge.payload));
+            if !wanted.iter().any(|other| covers(*other, own)) {
+                // what it had retired is heard again, unless another file retires it
+                for job in jobs {
+                    ask_back(&mut self.followed, replaces, scope, (edge.start, i64::MAX), *job);
+                }
+            }
+        }
+        for (from, as_of) in wanted.difference(&present) {
+            let (link, target, child) = (replaces.ledger(), scope.into(), as_of.to_string().into());
+            let payload = as_of.to_le_bytes().into();
+            self.followed.edge(EdgeChange::Put(Edge { link, target, group: SmolStr::default(), start: *from, child, payload }));
+            // a file that counts now because an older one does is not what caused it
+            let own = files.iter().rfind(|file| (file.from, file.as_of) == (*from, *as_of)).map(|file| file.job);
+            if let Some(job) = own.filter(|job| jobs.contains(job)).or_else(|| jobs.last().copied()) {
+                ask(&mut self.followed, replaces, scope, (*from, i64::MAX), job);
+            }
+        }
+    }
+}
+
+/// An edge that tells a job something about a file of a scope.
+pub(super) fn told(replaces: &Replaces, job: JobId, child: SmolStr, payload: Vec<u8>) -> Edge {
+    Edge { link: replaces.history(), target: told_to(job), group: SmolStr::default(), start: 0, child, payload }
+}
+
+/// What would be decided about a file that is not imported, and what it would be compared with.
+pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &Replaces, scope: &str, part: &super::InScope) -> Result<Verdict> {
+    let files = in_order(&store.edges(tenant, replaces.history(), &files_of(scope))?)?;
+    let against = files.iter().rev().find(|other| other.counts() && other.as_of < part.as_of).map(|other| other.as_of);
+    let group: Vec<SmolStr> = files.iter().filter(|other| other.counts() && Some(other.as_of) == against).map(WholeFile::name).collect();
+    let mut former = Keys::default();
+    for edge in store.edges(tenant, replaces.history(), &keys_of(scope))?.iter().filter(|edge| group.contains(&edge.group)) {
+        former.include(&Keys::unpack(&edge.payload)?);
+    }
+    let lack = if against.is_some() { former.lacking(&part.keys, part.from) } else { Lack::default() };
+    Ok(Verdict { counts: may(replaces, lack), against, lack })
+}

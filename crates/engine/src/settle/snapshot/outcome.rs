@@ -1,0 +1,204 @@
+//! What a job's files have retired, and why they have not: for who reads about the job, and for dry runs.
+
+use super::decide::{WholeFile, foresee, told_to};
+use super::keys::{Lack, hash_of};
+use super::{Ledger, Part, number, whole};
+use crate::settle::damaged;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashSet};
+use stook_catalogue::definition::{Catalogue, Replaces};
+use stook_catalogue::record::Damaged;
+use stook_store::journal::Outcome;
+use stook_store::queue::Job;
+use stook_store::{Result, Store, Tenant};
+
+/// Failures that a reason names.
+const NAMED_FAILURES: usize = 5;
+
+/// What the files of a job have done to what older files said.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Replacement {
+    /// Records that are not in a file any more, and were retired.
+    pub retired: u64,
+    /// Records that were retired before and are heard again, because the file that had retired them does not count any more.
+    #[serde(skip_serializing_if = "is_none")]
+    pub heard_again: u64,
+    /// Each file in each of its scopes, as far as that is decided.
+    pub files: Vec<Replacing>,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// A file that takes the place of older ones in a scope, or not.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Replacing {
+    /// Its name.
+    pub file: String,
+    /// The scope; nothing where the file as a whole takes the place of none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// Whether it takes the place of older ones.
+    pub counts: bool,
+    /// Keys of the whole file before it that it lacks, of how many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<Lack>,
+    /// Why it does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Replacement {
+    /// In sentences, each a line.
+    pub fn sentences(&self) -> Vec<String> {
+        let records = |count: u64| if count == 1 { "1 record".to_owned() } else { format!("{count} records") };
+        let mut sentences = Vec::new();
+        if self.retired > 0 {
+            sentences.push(format!("{} of older files retired, because a newer whole file does not name them", records(self.retired)));
+        }
+        if self.heard_again > 0 {
+            sentences.push(format!("{} not retired any more, because the file that had retired them does not count", records(self.heard_again)));
+        }
+        sentences.extend(self.files.iter().filter_map(|own| Some(format!("{}: {}", own.file, own.reason.as_ref()?))));
+        sentences
+    }
+}
+
+fn refused(replaces: &Replaces, scope: &str, lack: Lack) -> String {
+    let about = if lack.sampled { "about " } else { "" };
+    format!(
+        "nothing was retired in scope {scope:?}: {about}{:.0} % of the keys of the whole file before it are missing ({} of {}; `most` is {} %); \
+         if that is right, import it again with --retire-all",
+        lack.percent(),
+        lack.missing,
+        lack.of,
+        replaces.most
+    )
+}
+
+fn name_of(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).trim_start_matches(crate::import::UPLOADED).to_owned()
+}
+
+/// What a job's files have retired so far; nothing for sources whose files take the place of none.
+///
+/// # Errors
+/// When the store fails.
+pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Option<Replacement>> {
+    let Some(replaces) = catalogue.source(&job.source).and_then(|(_, source)| source.replaces.as_ref()) else { return Ok(None) };
+    let file = |number: usize| job.files.get(number).map(|file| name_of(&file.path)).unwrap_or_default();
+    let mut found = Replacement::default();
+    for edge in store.edges(&Tenant::new(&job.tenant)?, replaces.history(), &told_to(job.id))? {
+        let (kind, rest) = edge.child.split_at_checked(1).unwrap_or_default();
+        match kind {
+            "r" => found.retired += number(&edge.payload).max(0) as u64,
+            "v" => found.heard_again += number(&edge.payload).max(0) as u64,
+            "b" => {
+                let (number, failed) = (rest.parse().unwrap_or(0), String::from_utf8_lossy(&edge.payload).into_owned());
+                let reason = failures(store, job, number, &failed)?;
+                found.files.push(Replacing { file: file(number), scope: None, counts: false, lacks: None, reason: Some(reason) });
+            }
+            _ => {
+                let whole: WholeFile = serde_json::from_slice(&edge.payload).map_err(|_| damaged(Damaged("what became of a whole file")))?;
+                let Some(verdict) = whole.verdict else { continue };
+                let scope = rest.split_once(' ').map_or("", |(_, scope)| scope);
+                let reason = (!verdict.counts).then(|| refused(replaces, scope, verdict.lack));
+                let lacks = verdict.against.map(|_| verdict.lack);
+                found.files.push(Replacing { file: file(whole.file), scope: Some(scope.to_owned()), counts: verdict.counts, lacks, reason });
+            }
+        }
+    }
+    Ok(Some(found))
+}
+
+/// Why a file with failures takes the place of none.
+fn failures(store: &dyn Store, job: &Job, file: usize, failed: &str) -> Result<String> {
+    let path = job.files.get(file).map(|file| file.path.as_str());
+    let troubles = store.journal(job.id, 0, 1_000, true)?;
+    let own = troubles.iter().filter(|entry| Some(entry.file.as_str()) == path && entry.outcome == Outcome::Failed);
+    let records: Vec<String> = own.take(NAMED_FAILURES).map(|entry| entry.record.to_string()).collect();
+    Ok(blocked(failed, &records))
+}
+
+fn blocked(failed: &str, records: &[String]) -> String {
+    let documents = if failed == "1" { "document" } else { "documents" };
+    let more = if records.len() < NAMED_FAILURES { "" } else { ", …" };
+    format!("nothing was retired, because {failed} {documents} of it failed (record {}{more})", records.join(", "))
+}
+
+/// What an import would retire, file by file.
+pub struct Trial<'t> {
+    store: &'t dyn Store,
+    tenant: &'t Tenant,
+    replaces: &'t Replaces,
+    /// The file at hand, what is known of it, and everything that it names.
+    file: Option<(String, Part, HashSet<(String, u64)>, Vec<String>)>,
+    found: Replacement,
+}
+
+impl<'t> Trial<'t> {
+    /// A trial of files of a source.
+    pub fn new(store: &'t dyn Store, tenant: &'t Tenant, replaces: &'t Replaces) -> Self {
+        Self { store, tenant, replaces, file: None, found: Replacement::default() }
+    }
+
+    /// A chunk of a file has been looked at: how much it is, what its statements are about, and the records that failed.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn chunk<'s>(&mut self, path: &str, part: &Part, said: impl Iterator<Item = (&'s str, String)>, failed: Vec<String>) -> Result<()> {
+        let name = name_of(path);
+        if self.file.as_ref().is_some_and(|(own, ..)| *own != name) {
+            self.end_file()?;
+        }
+        let (_, whole, named, failures) = self.file.get_or_insert_with(|| (name, Part::default(), HashSet::new(), Vec::new()));
+        whole.include(part);
+        named.extend(said.map(|(scope, name)| (scope.to_owned(), hash_of(&name))));
+        failures.extend(failed);
+        Ok(())
+    }
+
+    fn end_file(&mut self) -> Result<()> {
+        let Some((file, part, named, failed)) = self.file.take() else { return Ok(()) };
+        if !failed.is_empty() {
+            let reason = blocked(&failed.len().to_string(), &failed[..failed.len().min(NAMED_FAILURES)]);
+            self.found.files.push(Replacing { file, scope: None, counts: false, lacks: None, reason: Some(reason) });
+            return Ok(());
+        }
+        if part.whole != Some(part.documents) {
+            let reason = Some("it was not read to its end, so what it would retire is not known".to_owned());
+            self.found.files.push(Replacing { file, scope: None, counts: false, lacks: None, reason });
+            return Ok(());
+        }
+        let mut retired: BTreeMap<&str, u64> = BTreeMap::new();
+        for (scope, own) in &part.scopes {
+            let verdict = foresee(self.store, self.tenant, self.replaces, scope, own)?;
+            let counts = verdict.counts || part.retires_all;
+            if counts {
+                let ledger = Ledger::read(self.store, self.tenant, self.replaces, std::iter::once(scope.as_str()))?;
+                let range = (whole(scope).0, own.from, i64::MAX);
+                let said = self.store.between(self.tenant, self.replaces.statements(), &[range])?;
+                let dies = said.iter().filter(|edge| {
+                    let as_of = number(&edge.payload);
+                    as_of < own.as_of && !ledger.is_dead(scope, edge.start, as_of) && !named.contains(&(scope.clone(), hash_of(&edge.child)))
+                });
+                *retired.entry(scope).or_default() += dies.count() as u64;
+            }
+            let reason = (!counts).then(|| refused(self.replaces, scope, verdict.lack).replace("was retired", "would be retired"));
+            let lacks = verdict.against.map(|_| verdict.lack);
+            self.found.files.push(Replacing { file: file.clone(), scope: Some(scope.clone()), counts, lacks, reason });
+        }
+        self.found.retired += retired.values().sum::<u64>();
+        Ok(())
+    }
+
+    /// What was found.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn end(mut self) -> Result<Replacement> {
+        self.end_file()?;
+        Ok(self.found)
+    }
+}
