@@ -1,6 +1,6 @@
 //! Definitions as their authors meet them: what is accepted, and what is said about mistakes.
 
-use stook_catalogue::definition::{AsOf, KeyRule, Survivorship};
+use stook_catalogue::definition::{AsOf, KeyRule, Speaker, Survivorship};
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
 
@@ -257,7 +257,7 @@ collections:
     let fields = &catalogue.collections[0].fields;
     assert_eq!(fields[0].survivorship, Survivorship::Prefer { sources: vec![Speaker::Source(1), Speaker::Source(0)], then_earliest: false });
     assert_eq!(fields[1].survivorship, Survivorship::Union);
-    assert_eq!(fields[2].from, Some(vec![1]));
+    assert_eq!(fields[2].from, Some(vec![Speaker::Source(1)]));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::App;
 use crate::jobs::{MOST_JOBS, MOST_NAMED};
 use crate::problem::PROBLEM_JSON;
 use crate::query::{MOST_OFFSET, MOST_ROWS, MOST_TYPED, MOST_WAIT};
+use crate::records::OVERRULED;
 use crate::records::{MOST_KEYS, json_answer};
 use crate::routes::MOST_REPEATED;
 use crate::runs::NAME;

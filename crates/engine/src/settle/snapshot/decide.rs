@@ -81,7 +81,7 @@ impl WholeFile {
 /// The whole files of a scope, oldest first.
 fn in_order(edges: &[Edge]) -> Result<Vec<WholeFile>> {
     let mut files: Vec<WholeFile> = edges.iter().map(WholeFile::of).collect::<Result<_>>()?;
-    files.sort_by(|a, b| (a.as_of, a.from, a.job, a.file).cmp(&(b.as_of, b.from, b.job, b.file)));
+    files.sort_by_key(|own| (own.as_of, own.from, own.job, own.file));
     Ok(files)
 }
 

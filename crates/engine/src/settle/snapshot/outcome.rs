@@ -132,9 +132,18 @@ pub struct Trial<'t> {
     store: &'t dyn Store,
     tenant: &'t Tenant,
     replaces: &'t Replaces,
-    /// The file at hand, what is known of it, and everything that it names.
-    file: Option<(String, Part, HashSet<(String, u64)>, Vec<String>)>,
+    file: Option<TrialFile>,
     found: Replacement,
+}
+
+/// The file at hand.
+struct TrialFile {
+    name: String,
+    part: Part,
+    /// What it names, by scope and hash.
+    named: HashSet<(String, u64)>,
+    /// Numbers of its documents that failed.
+    failed: Vec<String>,
 }
 
 impl<'t> Trial<'t> {
@@ -149,18 +158,18 @@ impl<'t> Trial<'t> {
     /// When the store fails.
     pub fn chunk<'s>(&mut self, path: &str, part: &Part, said: impl Iterator<Item = (&'s str, String)>, failed: Vec<String>) -> Result<()> {
         let name = name_of(path);
-        if self.file.as_ref().is_some_and(|(own, ..)| *own != name) {
+        if self.file.as_ref().is_some_and(|own| own.name != name) {
             self.end_file()?;
         }
-        let (_, whole, named, failures) = self.file.get_or_insert_with(|| (name, Part::default(), HashSet::new(), Vec::new()));
-        whole.include(part);
-        named.extend(said.map(|(scope, name)| (scope.to_owned(), hash_of(&name))));
-        failures.extend(failed);
+        let file = self.file.get_or_insert_with(|| TrialFile { name, part: Part::default(), named: HashSet::new(), failed: Vec::new() });
+        file.part.include(part);
+        file.named.extend(said.map(|(scope, name)| (scope.to_owned(), hash_of(&name))));
+        file.failed.extend(failed);
         Ok(())
     }
 
     fn end_file(&mut self) -> Result<()> {
-        let Some((file, part, named, failed)) = self.file.take() else { return Ok(()) };
+        let Some(TrialFile { name: file, part, named, failed }) = self.file.take() else { return Ok(()) };
         if !failed.is_empty() {
             let reason = blocked(&failed.len().to_string(), &failed[..failed.len().min(NAMED_FAILURES)]);
             self.found.files.push(Replacing { file, scope: None, counts: false, lacks: None, reason: Some(reason) });
