@@ -25,6 +25,9 @@ pub struct Replacement {
     pub heard_again: u64,
     /// Each file in each of its scopes, as far as that is decided.
     pub files: Vec<Replacing>,
+    /// Whether it is what an import would do.
+    #[serde(skip)]
+    pub foreseen: bool,
 }
 
 fn is_none(count: &u64) -> bool {
@@ -55,20 +58,26 @@ impl Replacement {
         let records = |count: u64| if count == 1 { "1 record".to_owned() } else { format!("{count} records") };
         let mut sentences = Vec::new();
         if self.retired > 0 {
-            sentences.push(format!("{} of older files retired, because a newer whole file does not name them", records(self.retired)));
+            let are = match (self.foreseen, self.retired) {
+                (true, _) => "would be",
+                (false, 1) => "was",
+                (false, _) => "were",
+            };
+            sentences.push(format!("{} of older files {are} retired, because a newer whole file does not name them", records(self.retired)));
         }
         if self.heard_again > 0 {
-            sentences.push(format!("{} not retired any more, because the file that had retired them does not count", records(self.heard_again)));
+            sentences.push(format!("{} not retired any longer, because the file that had retired them does not count", records(self.heard_again)));
         }
         sentences.extend(self.files.iter().filter_map(|own| Some(format!("{}: {}", own.file, own.reason.as_ref()?))));
         sentences
     }
 }
 
-fn refused(replaces: &Replaces, scope: &str, lack: Lack) -> String {
+/// `be` is "was" of what was done, "would be" of what is foreseen.
+fn refused(replaces: &Replaces, scope: &str, lack: Lack, be: &str) -> String {
     let about = if lack.sampled { "about " } else { "" };
     format!(
-        "nothing was retired in scope {scope:?}: {about}{:.0} % of the keys of the whole file before it are missing ({} of {}; `most` is {} %); \
+        "nothing {be} retired in scope {scope:?}: {about}{:.0} % of the keys of the whole file before it are missing ({} of {}; `most` is {} %); \
          if that is right, import it again with --retire-all",
         lack.percent(),
         lack.missing,
@@ -103,7 +112,7 @@ pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Opt
                 let whole: WholeFile = serde_json::from_slice(&edge.payload).map_err(|_| damaged(Damaged("what became of a whole file")))?;
                 let Some(verdict) = whole.verdict else { continue };
                 let scope = rest.split_once(' ').map_or("", |(_, scope)| scope);
-                let reason = (!verdict.counts).then(|| refused(replaces, scope, verdict.lack));
+                let reason = (!verdict.counts).then(|| refused(replaces, scope, verdict.lack, "was"));
                 let lacks = verdict.against.map(|_| verdict.lack);
                 found.files.push(Replacing { file: file(whole.file), scope: Some(scope.to_owned()), counts: verdict.counts, lacks, reason });
             }
@@ -149,7 +158,7 @@ struct TrialFile {
 impl<'t> Trial<'t> {
     /// A trial of files of a source.
     pub fn new(store: &'t dyn Store, tenant: &'t Tenant, replaces: &'t Replaces) -> Self {
-        Self { store, tenant, replaces, file: None, found: Replacement::default() }
+        Self { store, tenant, replaces, file: None, found: Replacement { foreseen: true, ..Replacement::default() } }
     }
 
     /// A chunk of a file has been looked at: how much it is, what its statements are about, and the records that failed.
@@ -194,7 +203,7 @@ impl<'t> Trial<'t> {
                 });
                 *retired.entry(scope).or_default() += dies.count() as u64;
             }
-            let reason = (!counts).then(|| refused(self.replaces, scope, verdict.lack).replace("was retired", "would be retired"));
+            let reason = (!counts).then(|| refused(self.replaces, scope, verdict.lack, "would be"));
             let lacks = verdict.against.map(|_| verdict.lack);
             self.found.files.push(Replacing { file: file.clone(), scope: Some(scope.clone()), counts, lacks, reason });
         }
