@@ -312,7 +312,6 @@ impl Place {
     #[track_caller]
     pub fn assert_sound(&self) {
         let connection = rusqlite::Connection::open(self.store()).expect("a database");
-        stook_store::sqlite::teach(&connection).expect("functions");
         let verdict: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer");
         assert_eq!(verdict, "ok");
     }

@@ -51,6 +51,17 @@ pub enum Command {
     /// Create the store, or change it as catalogue.yaml wants it. A file needs no such preparation.
     #[command(after_help = "Example:\n  stook prepare --store 'postgres://stook@localhost/catalogues?schema=library'")]
     Prepare,
+    /// Copy the store's file while others use it: the copy is what the store was at one moment.
+    #[command(
+        after_help = "Examples:\n  stook backup /backups/monday.sqlite\n  stook check --deep --store /backups/monday.sqlite\n\nTo go back to a copy, stop what uses the store, and put the copy in the place of stook.sqlite; remove stook.sqlite-wal and stook.sqlite-shm, which belong to the former file."
+    )]
+    Backup {
+        /// The copy; there must be no file of this name.
+        file: PathBuf,
+        /// Say what was done as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Import files: map, consolidate and store their documents.
     #[command(
         after_help = "Examples:\n  stook import names.mrc --profile upsert\n  stook import day.csv.gz --source holdings --as-of 2026-01-31T06:00:00Z\n  stook import names.mrc --dry-run\n  stook import --resume 3"

@@ -9,6 +9,7 @@ mod output;
 
 mod arguments;
 mod ask;
+mod backup;
 mod collect;
 mod definition;
 mod import;
@@ -91,6 +92,7 @@ fn run(arguments: &Arguments) -> Outcome {
             say!("the store is ready");
             Ok(0)
         }
+        Command::Backup { file, json } => backup::run(&place, file, *json),
         Command::Import(import) => import::import(&place, import),
         Command::Collect(arguments) => collect::run(&place, arguments),
         Command::Work(arguments) => work::work(&place, arguments),

@@ -90,6 +90,14 @@ impl Place {
         Ok(matches!(self.address()?, Address::File(_)))
     }
 
+    /// The store's file, if it is one.
+    pub fn file(&self) -> Result<Option<PathBuf>, Failure> {
+        Ok(match self.address()? {
+            Address::File(path) => Some(path),
+            Address::Server(_) => None,
+        })
+    }
+
     fn address(&self) -> Result<Address, Failure> {
         match self.store.as_deref() {
             None => Ok(Address::File(self.folder.join("stook.sqlite"))),

@@ -10,6 +10,7 @@ use std::time::Instant;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
 use stook_engine::settle::{self, Checked, Rules};
+use stook_store::damage::Damage;
 use stook_store::{DEFAULT_TENANT, Pass, Passed, Store, Tenant};
 
 /// Records that a check names.
@@ -47,11 +48,22 @@ pub fn settle(place: &Place, as_json: bool) -> Outcome {
     let began = Instant::now();
     let passed = drain(&catalogue, &*store)?;
     if as_json {
-        say!("{}", json!({ "answered": passed.answered, "changed": passed.rows }));
+        say!("{}", json!({ "answered": passed.answered, "changed": passed.rows, "damaged": passed.damaged }));
     } else {
+        passed.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}"));
         say!("settled in {}: {} answered, {} changed", seconds(began.elapsed()), count(passed.answered, "mark"), count(passed.rows, "record"));
     }
-    Ok(0)
+    Ok(u8::from(!passed.damaged.is_empty()))
+}
+
+/// Names another tenant than the usual one.
+fn of_tenant(tenant: &Tenant) -> String {
+    if tenant.as_str() == DEFAULT_TENANT { String::new() } else { format!(" (tenant {})", tenant.as_str()) }
+}
+
+fn of_record((tenant, damage): &(Tenant, Damage)) -> serde_json::Value {
+    let (collection, key) = damage.record.clone().unwrap_or_default();
+    json!({ "tenant": tenant.as_str(), "collection": collection, "key": key, "reason": damage.reason })
 }
 
 pub fn check(place: &Place, as_json: bool) -> Outcome {
@@ -64,6 +76,19 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
         } else {
             say!("the store is damaged: put a copy of it in its place, or import into a new one (--store)");
             damage.iter().for_each(|line| say!("  {line}"));
+        }
+        return Ok(1);
+    }
+    let (damaged, found) = stook_engine::damage::find(&*store, &catalogue)?;
+    if found > 0 {
+        if as_json {
+            say!("{}", json!({ "sound": false, "damaged": found, "records": damaged.iter().map(of_record).collect::<Vec<_>>() }));
+        } else {
+            say!("{} cannot be read; nothing that follows from others was checked:", count(found, "record"));
+            damaged.iter().for_each(|(tenant, damage)| say!("  {damage}{}", of_tenant(tenant)));
+            if let more @ 1.. = found.saturating_sub(damaged.len() as u64) {
+                say!("  and {} more", number(more));
+            }
         }
         return Ok(1);
     }
@@ -80,11 +105,7 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
     } else {
         say!("{} of what follows from {records} were not what they must be; now they are", number(wrong.len() as u64));
         for (tenant, collection, key) in wrong.iter().take(SHOWN) {
-            say!(
-                "  {collection} {}{}",
-                key.as_str(),
-                if tenant.as_str() == DEFAULT_TENANT { String::new() } else { format!(" of {}", tenant.as_str()) }
-            );
+            say!("  {collection} {}{}", key.as_str(), of_tenant(tenant));
         }
         if let more @ 1.. = wrong.len().saturating_sub(SHOWN) {
             say!("  and {} more", number(more as u64));

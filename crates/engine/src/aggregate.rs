@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::parts::joined;
-use stook_catalogue::record::{Said, unpack};
+use stook_catalogue::record::Said;
 use stook_catalogue::value::{FieldType, Value};
 use stook_store::plan::{Aggregate, Column, Function, Plan, keys_of, mean_of, middle_of};
 use stook_store::{Detail, Store, StoreError};
@@ -68,7 +68,7 @@ pub fn by_source(catalogue: &Catalogue, store: &dyn Store, plan: &Plan, aggregat
     let all = Plan { columns: vec![Column::Key], sort: Vec::new(), offset: 0, limit: None, ..plan.clone() };
     for page in keys_of(store, &all)?.chunks(PAGE) {
         for record in store.read(&plan.tenant, plan.collection, page, Detail::Full)?.into_iter().flatten() {
-            let said = unpack(&record.contributions, collection, &record.golden, None).map_err(StoreError::from)?;
+            let said = record.contributions_of(collection)?;
             let key = Value::text(record.key.as_str());
             for own in joined(catalogue, collection, &said).iter().filter(|own| own.is_heard()) {
                 let Said::Values(values) = &own.said else { continue };

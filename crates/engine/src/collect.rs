@@ -64,7 +64,7 @@ pub struct Collected {
 /// When the store fails.
 pub fn journal(store: &dyn Store, tenant: &Tenant, collect: &Collect, service: &str) -> Result<Option<i64>> {
     let edges = store.edges(tenant, collect.id, service)?;
-    Ok(edges.first().map(|edge| number(&edge.payload)))
+    Ok(edges.first().map(number).transpose()?)
 }
 
 /// Asks one service for everything new and imports it. `show` is told what has been done so far.

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stook_catalogue::definition::{API_NAME, Collection, Field, KeyRule, Matched, Speaker, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{Contribution, Hash, Origin, Retired, Said, keep_newest, pack, put_bytes, put_value, unpack};
+use stook_catalogue::record::{Contribution, Hash, Origin, Retired, Said, keep_newest, pack, put_bytes, put_value};
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::Value;
 use stook_store::tag::{Tagging, Tags};
@@ -242,7 +242,7 @@ impl Desk {
             _ => {}
         }
         let mut contributions = match &stored {
-            Some(record) => unpack(&record.contributions, collection, &record.golden, record.raw.as_deref())?,
+            Some(record) => record.contributions_of(collection)?,
             None => Vec::new(),
         };
         let own = contributions.iter().position(|contribution| &*contribution.contributor == API_NAME);
@@ -435,6 +435,7 @@ fn as_record(key: &Key, version: stook_store::Version, content: &Content) -> Sto
         state: content.state.clone(),
         conflicts: content.conflicts.clone(),
         raw: None,
+        damage: Vec::new(),
     }
 }
 
@@ -497,6 +498,8 @@ impl Unit for EditUnit {
 
     fn resolve(&mut self, conflicts: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
+        let name = &self.desk.rules.catalogue.collections[self.desk.edit.collection].name;
+        let record = record.map(|record| record.sound(name)).transpose()?;
         let evaluator = Evaluator::new(self.desk.rules.catalogue.tables.clone());
         let decision = self.desk.decide(&evaluator, record)?;
         Ok(self.take(decision))

@@ -5,10 +5,9 @@ use crate::withdraw::PAGE;
 use crate::{EngineError, Result};
 use std::io::Write;
 use stook_catalogue::definition::{Catalogue, Collection};
-use stook_catalogue::record::unpack;
 use stook_formats::Syntax;
 use stook_formats::write::{MarcWriter, WriteError};
-use stook_store::{Detail, Store, StoreError, Tenant};
+use stook_store::{Detail, Store, Tenant};
 
 /// What an export looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +113,7 @@ fn each_record(
         let Some(last) = keys.last() else { return Ok(()) };
         last.as_str().clone_into(&mut after);
         for stored in store.read(tenant, index, &keys, Detail::Full)?.into_iter().flatten().filter(|record| record.alive) {
-            let contributions = unpack(&stored.contributions, definition, &stored.golden, stored.raw.as_deref()).map_err(StoreError::from)?;
+            let contributions = stored.contributions_of(definition)?;
             visit(WholeRecord { collection: definition, stored, contributions })?;
         }
     }

@@ -431,7 +431,7 @@ impl Trial<'_> {
         let file = &self.files[slice.file];
         let mut mapped = MappedChunk::map(&self.context, self.store, &ChunkInput { slice, file, bytes: None }, None)?;
         mapped.consolidate_with(None, |tenant, collection, keys, detail| {
-            let mut found = self.store.read(tenant, collection, keys, detail)?;
+            let mut found = self.store.read_damaged(tenant, collection, keys, detail)?;
             for (key, record) in keys.iter().zip(&mut found) {
                 if let Some(own) = self.written.get(&(collection, key.clone())) {
                     *record = own.clone();
@@ -547,5 +547,6 @@ fn stub(key: &Key, version: Option<Version>) -> StoredRecord {
         state: Vec::new(),
         conflicts: Vec::new(),
         raw: None,
+        damage: Vec::new(),
     }
 }

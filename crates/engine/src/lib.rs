@@ -10,6 +10,7 @@ pub mod aggregate;
 pub mod ask;
 pub mod chunk;
 pub mod collect;
+pub mod damage;
 pub mod deliver;
 pub mod edit;
 pub mod export;

@@ -7,7 +7,7 @@ use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, MOST_TARGETS};
-use stook_catalogue::record::{Contribution, Said, UNKNOWN_TIME, unpack};
+use stook_catalogue::record::{Contribution, Said, UNKNOWN_TIME};
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::{Value, show_timestamp};
 use stook_store::{Detail, Store, StoredRecord, Tenant};
@@ -38,7 +38,7 @@ pub fn get<'c>(
     let key = Key::new(key).map_err(|error| EngineError::Wrong(error.to_string()))?;
     let found = store.read(tenant, index, std::slice::from_ref(&key), Detail::Full)?.pop().flatten();
     let Some(stored) = found.filter(|record| record.alive || deleted) else { return Ok(None) };
-    let contributions = unpack(&stored.contributions, definition, &stored.golden, stored.raw.as_deref()).map_err(stook_store::StoreError::from)?;
+    let contributions = stored.contributions_of(definition)?;
     Ok(Some(WholeRecord { collection: definition, stored, contributions }))
 }
 

@@ -376,6 +376,8 @@ impl Unit for TransitionUnit {
             return Ok(Vec::new());
         }
         let record = conflicts.into_iter().next().and_then(|conflict| conflict.record);
+        let name = &self.catalogue.collections[self.ask.collection].name;
+        let record = record.map(|record| record.sound(name)).transpose()?;
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let decision = self.ask.decide(&self.catalogue, &evaluator, &self.key, record.as_ref(), self.now);
         let (writes, outcome) = decision.outcome();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
 use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{Contribution, unpack};
+use stook_catalogue::record::Contribution;
 use stook_catalogue::survivorship::Consolidator;
 use stook_store::tag::{Tagging, Tags};
 use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Result as StoreResult, Settling, Store, StoredRecord, Tenant, Unit};
@@ -155,7 +155,7 @@ impl WithdrawUnit {
     /// The record without the contributor, if it has it.
     fn write(&mut self, record: StoredRecord) -> StoreResult<Option<RecordWrite>> {
         let definition = &self.rules.catalogue.collections[self.collection];
-        let mut contributions = unpack(&record.contributions, definition, &record.golden, record.raw.as_deref())?;
+        let mut contributions = record.contributions_of(definition)?;
         let before = contributions.clone();
         (self.taken)(&mut contributions);
         if contributions == before {
@@ -208,7 +208,8 @@ impl Unit for WithdrawUnit {
                 tagger.forget(self.collection, &conflict.key);
             }
             if let Some(record) = conflict.record {
-                writes.extend(self.write(record)?);
+                let name = &self.rules.catalogue.collections[self.collection].name;
+                writes.extend(self.write(record.sound(name)?)?);
             }
         }
         Ok(writes)

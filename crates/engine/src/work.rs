@@ -84,6 +84,8 @@ pub struct Stage {
     pub answered: u64,
     /// Rows written.
     pub rows: u64,
+    /// Why marks are answered without what should follow from them: which rows cannot be read.
+    pub damaged: Vec<String>,
     /// From its beginning to its commit.
     pub took: Duration,
 }
@@ -292,8 +294,8 @@ impl<'c> Crew<'c> {
             // what is done before this is known is seen by the round
             let over = done.load(Ordering::SeqCst);
             let passed = settle::round(self.store, &rules, self.stop, &|tenant, passed, took| {
-                let (answered, rows, counts) = (passed.answered, passed.rows, Counts::default());
-                (self.tell)(Event::Stage(Stage { name: "settle", tenant: tenant.clone(), job: None, counts, answered, rows, took }));
+                let (answered, rows, counts, damaged) = (passed.answered, passed.rows, Counts::default(), passed.damaged.clone());
+                (self.tell)(Event::Stage(Stage { name: "settle", tenant: tenant.clone(), job: None, counts, answered, rows, damaged, took }));
             })?;
             if over {
                 let settled = match self.only {
@@ -417,7 +419,16 @@ impl<'c> Crew<'c> {
             Ok(receipt) => {
                 self.committed.fetch_add(chunk.documents, Ordering::SeqCst);
                 let (job, took) = (Some(chunk.lease.chunk.job), chunk.began.elapsed());
-                let stage = Stage { name: "chunk", tenant: chunk.tenant, job, counts: chunk.counts, answered: 0, rows: receipt.rows, took };
+                let stage = Stage {
+                    name: "chunk",
+                    tenant: chunk.tenant,
+                    job,
+                    counts: chunk.counts,
+                    answered: 0,
+                    rows: receipt.rows,
+                    damaged: Vec::new(),
+                    took,
+                };
                 (self.tell)(Event::Stage(stage));
                 self.let_go(fence(&chunk.lease))
             }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use stook_catalogue::definition::Collection;
 use stook_catalogue::key::Key;
 use stook_catalogue::parts::joined;
-use stook_catalogue::record::{Said, unpack};
+use stook_catalogue::record::Said;
 use stook_catalogue::route::{Ask, AskPart};
 use stook_catalogue::survivorship::members_of;
 use stook_catalogue::value::Value;
@@ -202,8 +202,7 @@ fn rows(app: &App, ask: &Ask, tenant: &Tenant, compiled: &Compiled, said: &[Stat
     let services: HashMap<&str, &str> = said.iter().map(|status| (status.source.as_str(), status.service.as_str())).collect();
     let mut rows = Vec::with_capacity(keys.len());
     for record in app.store.read(tenant, compiled.plan.collection, &keys, Detail::Full)?.into_iter().flatten() {
-        let contributions =
-            unpack(&record.contributions, collection, &record.golden, record.raw.as_deref()).map_err(stook_store::StoreError::from)?;
+        let contributions = record.contributions_of(collection)?;
         let (mut said, mut sources) = (Vec::new(), Vec::new());
         let contributions = joined(&app.catalogue, collection, &contributions);
         for own in contributions.iter().filter(|own| own.is_heard()) {

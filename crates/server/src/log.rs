@@ -33,6 +33,7 @@ pub fn worked(event: &Event) {
                     ("unchanged", count(Outcome::Unchanged)),
                     ("answered", (stage.job.is_none()).then_some(stage.answered).into()),
                     ("rows", stage.rows.into()),
+                    ("damaged", if stage.damaged.is_empty() { Json::Null } else { stage.damaged.clone().into() }),
                     ("seconds", ((stage.took.as_secs_f64() * 1e6).round() / 1e6).into()),
                 ],
             );

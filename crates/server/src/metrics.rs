@@ -271,6 +271,7 @@ impl Metrics {
         if stage.job.is_none() {
             self.totals.settled.fetch_add(stage.rows, Ordering::Relaxed);
             count("settled", stage.rows);
+            count("damaged", stage.damaged.len() as u64);
         }
     }
 

@@ -492,6 +492,15 @@ impl Inner {
                 // what is current at the last moment is so for all
                 let now = asks.iter().map(|ask| ask.now).max().flatten();
                 let found = self.read(&tenant, collection, &keys, now);
+                if let (Err(StoreError::Damaged(_)), 2..) = (&found, asks.len()) {
+                    // one record that cannot be read is nothing to those who ask for others
+                    for ask in asks {
+                        let found = self.read(&tenant, collection, &ask.keys, ask.now);
+                        let found = found.map(|found| ask.keys.iter().map(|key| found.get(key).cloned()).collect());
+                        let _ = ask.answer.send(found);
+                    }
+                    continue;
+                }
                 let own = |found: &HashMap<Key, Arc<Record>>, ask: &Ask| ask.keys.iter().map(|key| found.get(key).cloned()).collect();
                 answer(asks, found, own, |ask| ask.answer);
             }

@@ -12,6 +12,7 @@
 //! Reading never waits for writing. All calls block; none may be made from inside [`Unit`]'s methods.
 
 pub mod access;
+pub mod damage;
 pub mod journal;
 mod listing;
 mod pattern;
@@ -28,6 +29,7 @@ pub mod wanted;
 
 use access::{NewToken, Token};
 use bytes::Bytes;
+use damage::{Damage, Unreadable};
 use journal::{ChunkJournal, JournalEntry};
 use plan::{Aggregate, Found, Plan};
 use queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Lease, NewChunk, NewJob, Progress, Slice};
@@ -38,7 +40,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::key::Key;
-use stook_catalogue::record::Damaged;
 use stook_catalogue::value::{SmolStr, Value};
 use tag::{Given, Tag, Tagging, Tags};
 use tokio::sync::oneshot::{self, Receiver, Sender};
@@ -116,7 +117,7 @@ pub enum StoreError {
     Wrong(String),
     /// A stored row cannot be read.
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] Damage),
     /// The database cannot read its own file.
     #[error("the store is damaged ({0}): put a copy of it in its place, or import into a new one (--store)")]
     Broken(String),
@@ -181,6 +182,8 @@ pub struct StoredRecord {
     pub conflicts: Vec<usize>,
     /// Kept documents, concatenated; nothing unless everything was read.
     pub raw: Option<Vec<u8>>,
+    /// Parts that cannot be read, and have no value here; none unless damage was asked for.
+    pub damage: Vec<Unreadable>,
 }
 
 /// How much of a record is read.
@@ -337,12 +340,12 @@ pub trait Inside {
     /// Records by key, whole, in the order of `keys`. They are what they are until the pass has ended.
     ///
     /// # Errors
-    /// When the database fails.
+    /// When the database fails, or one of the records is damaged.
     fn hold(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
     /// Values of records by key, in the order of `keys`.
     ///
     /// # Errors
-    /// When the database fails.
+    /// When the database fails, or one of the records is damaged.
     fn read(&mut self, collection: usize, keys: &[Key]) -> Result<Vec<Option<StoredRecord>>>;
     /// Edges of targets, each of one group or of all: target after target, by group, start and child; not more than `limit`.
     ///
@@ -392,15 +395,28 @@ pub struct Settled {
     pub settling: Settling,
     /// Changes of records to be logged.
     pub log: Vec<Logged>,
+    /// Why marks are answered without what should follow from them: which rows cannot be read.
+    pub damaged: Vec<String>,
 }
 
 /// What became of a pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Passed {
     /// Marks answered.
     pub answered: u64,
     /// Rows written.
     pub rows: u64,
+    /// Why some were answered without what should follow from them.
+    pub damaged: Vec<String>,
+}
+
+impl Passed {
+    /// Adds what became of another pass.
+    pub fn include(&mut self, other: Passed) {
+        self.answered += other.answered;
+        self.rows += other.rows;
+        self.damaged.extend(other.damaged);
+    }
 }
 
 /// The lease that a unit of work hands back.
@@ -419,7 +435,7 @@ pub struct Conflict {
     pub collection: usize,
     /// The key.
     pub key: Key,
-    /// The record as it is now, whole, or nothing.
+    /// The record as it is now, whole, or nothing. It may be damaged.
     pub record: Option<StoredRecord>,
 }
 
@@ -777,8 +793,14 @@ pub trait Store: Send + Sync {
     /// Reads records by key, in the order of `keys`. One statement, whatever their number.
     ///
     /// # Errors
-    /// When the database fails.
+    /// When the database fails, or one of the records is damaged.
     fn read(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>>;
+
+    /// The same, with records that are damaged, which say what of them cannot be read.
+    ///
+    /// # Errors
+    /// When the database fails.
+    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>>;
 
     /// The versions of records, in the order of `keys`. One statement, whatever their number.
     ///

@@ -1,6 +1,7 @@
 //! What every store does alike with jobs and journals: names, counts, the pages of a listing.
 
 use crate::StoreError;
+use crate::damage::Damage;
 use crate::journal::{Counts, JournalEntry, Line, Outcome};
 use crate::queue::{JOB_STATES, Job, JobId, JobState, Progress};
 use std::collections::HashMap;
@@ -48,9 +49,31 @@ pub fn ends_as(dead: bool, counts: &Counts) -> (JobState, Option<&'static str>) 
     }
 }
 
-/// A state by its name in a store.
-pub fn named_state(name: &str) -> JobState {
-    JOB_STATES.iter().find(|(_, known)| *known == name).map_or(JobState::Failed, |(state, _)| *state)
+/// A job's state by its name in a store.
+pub fn named_state(job: JobId, name: &str) -> Result<JobState, StoreError> {
+    let known = JOB_STATES.iter().find(|(_, known)| *known == name).map(|(state, _)| *state);
+    known.ok_or_else(|| StoreError::Damaged(Damage::of_row(row_of(job), format!("{name:?} is no state of a job"))))
+}
+
+/// A job's row in words.
+pub fn row_of(job: JobId) -> String {
+    format!("job {job}")
+}
+
+/// The counts of a chunk in a job's journal.
+pub fn counts_of(job: JobId, bytes: &[u8]) -> Result<Counts, StoreError> {
+    read_counts(bytes).map_err(|Damaged(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", row_of(job)), reason)))
+}
+
+/// The outcomes of a chunk in a job's journal.
+pub fn lines_of(job: JobId, bytes: &[u8]) -> Result<Vec<Line>, StoreError> {
+    crate::journal::unpack(bytes).map_err(|Damaged(reason)| StoreError::Damaged(Damage::of_row(format!("the journal of {}", row_of(job)), reason)))
+}
+
+/// An outcome by its number in a correction.
+pub fn corrected(job: JobId, number: i64) -> Result<Outcome, StoreError> {
+    let known = u8::try_from(number).ok().and_then(Outcome::from_number);
+    known.ok_or_else(|| StoreError::Damaged(Damage::of_row(format!("a correction of {}", row_of(job)), format!("{number} is no outcome"))))
 }
 
 /// The error for a job that is not there.

@@ -1,6 +1,7 @@
 //! Parts of a row that every store keeps alike.
 
-use crate::{Content, Logged, RecordWrite, Settled, Settling, Tenant, Unit};
+use crate::damage::{Damage, Part, Unreadable};
+use crate::{Content, Logged, RecordWrite, Settled, Settling, StoreError, Tenant, Unit};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::survivorship::members_of;
@@ -25,14 +26,32 @@ pub fn pack_state(state: &[(usize, Value)], collection: &Collection) -> Option<S
 }
 
 /// Reads what [`pack_state`] wrote; what the definition does not know any more is left out.
-pub fn unpack_state(text: Option<String>, collection: &Collection) -> Vec<(usize, Value)> {
-    let Some(text) = text else { return Vec::new() };
-    let entries: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap_or_default();
-    let known = entries.iter().filter_map(|(name, json)| {
-        let (index, state) = collection.state(name)?;
-        Some((index, stook_catalogue::value::from_json(json, &state.ty, None).ok()?))
-    });
-    known.collect()
+pub fn unpack_state(text: Option<&str>, collection: &Collection) -> Result<Vec<(usize, Value)>, Unreadable> {
+    let damaged = |reason: String| Unreadable { part: Part::State, reason };
+    let Some(text) = text else { return Ok(Vec::new()) };
+    let entries: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(text).map_err(|_| damaged("what transitions have set is not JSON".into()))?;
+    let mut known = Vec::with_capacity(entries.len());
+    for (name, json) in &entries {
+        let Some((index, state)) = collection.state(name) else { continue };
+        let value = stook_catalogue::value::from_json(json, &state.ty, None);
+        known.push((index, value.map_err(|error| damaged(format!("state `{name}`: {error}")))?));
+    }
+    Ok(known)
+}
+
+/// Reads JSON that the store wrote into a row, which `row` names.
+pub fn read_json<T: serde::de::DeserializeOwned>(text: &str, row: impl FnOnce() -> String) -> crate::Result<T> {
+    serde_json::from_str(text).map_err(|error| StoreError::Damaged(Damage::of_row(row(), error.to_string())))
+}
+
+/// The fields that names in a row are of.
+pub fn conflicts_of<'n>(names: impl Iterator<Item = &'n str>, collection: &Collection) -> Result<Vec<usize>, Unreadable> {
+    let index = |name: &str| {
+        let unknown = || Unreadable { part: Part::Rest, reason: format!("it has a conflict of an unknown field {name:?}") };
+        collection.field(name).map(|(index, _)| index).ok_or_else(unknown)
+    };
+    names.map(index).collect()
 }
 
 /// The value a record wants to have in a unique field; one that does not exist wants none.

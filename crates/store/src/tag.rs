@@ -127,11 +127,12 @@ impl Definition {
     }
 
     /// From kind and text.
-    pub(crate) fn from_parts(kind: &str, text: String) -> Self {
-        match kind {
+    pub(crate) fn from_parts(tag: &str, kind: &str, text: String) -> Result<Self> {
+        Ok(match kind {
             "xpath" => Definition::XPath(text),
             "query" => Definition::Query(text),
-            _ => Definition::Manual,
-        }
+            "manual" => Definition::Manual,
+            _ => return Err(StoreError::Damaged(crate::damage::Damage::of_row(format!("tag `{tag}`"), format!("{kind:?} is no kind of a tag")))),
+        })
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::Value;
 use stook_store::plan::Plan;
-use stook_store::sqlite::{Options, SqliteStore, teach};
+use stook_store::sqlite::{Options, SqliteStore, backup};
 use stook_store::*;
 
 fn open(path: &Path, catalogue: &Catalogue, options: Options) -> Result<Box<dyn Store>> {
@@ -41,33 +41,23 @@ fn scans(explanation: &[String]) -> bool {
 
 #[test]
 fn damage_is_found_in_the_indexes_on_keys_too() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("stook.sqlite");
-    let catalogue = definition(COUNTED);
-    let store = SqliteStore::open(&path, catalogue.clone().into(), Options::default()).expect("it opens");
+    let (_directory, path, catalogue) = counted_place();
+    let store = open(&path, &catalogue, Options::default()).expect("it opens");
     let write = |name: &str| put(0, name, None, counted_content(&catalogue, 1));
-    Work::of(&main_tenant()).writes(["a", "b"].map(write)).done(&store);
+    Work::of(&main_tenant()).writes(["a", "b"].map(write)).done(&*store);
     assert_eq!(store.damage().expect("the check runs"), Vec::<String>::new());
     drop(store);
     // a key that the index does not know
     let other = Connection::open(&path).expect("the file opens");
-    let row: i64 = other.query_row("SELECT id FROM r_item WHERE key = 'b'", [], |row| row.get(0)).expect("it is there");
-    other.pragma_update(None, "writable_schema", true).expect("the schema");
-    other.execute("UPDATE sqlite_schema SET sql = replace(sql, 'packed(key)', 'upper(key)') WHERE name = 'k_item'", []).expect("the schema");
+    other.execute("UPDATE r_item SET key = 'c' WHERE key = 'b'", []).expect("SQL");
     drop(other);
-    let other = Connection::open(&path).expect("the file opens");
-    other.execute("UPDATE r_item SET key = 'c' WHERE id = ?", [row]).expect("SQL");
-    other.pragma_update(None, "writable_schema", true).expect("the schema");
-    other.execute("UPDATE sqlite_schema SET sql = replace(sql, 'upper(key)', 'packed(key)') WHERE name = 'k_item'", []).expect("the schema");
-    drop(other);
-    let found = SqliteStore::open(&path, catalogue.into(), Options::default()).expect("it opens").damage().expect("the check runs");
-    assert!(found.iter().any(|line| line.contains("k_item")), "{found:?}");
+    let found = open(&path, &catalogue, Options::default()).expect("it opens").damage().expect("the check runs");
+    assert!(found.len() == 1 && found[0].contains("\"c\"") && found[0].contains("r_item"), "{found:?}");
 }
 
-/// The database finds nothing wrong.
+/// The database finds nothing wrong, asked by a program that knows nothing of this one.
 fn assert_sound(path: &Path) {
     let connection = Connection::open(path).expect("the file opens");
-    teach(&connection).expect("functions");
     let found: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("the check runs");
     assert_eq!(found, "ok");
 }
@@ -148,6 +138,7 @@ fn helper_process() {
     let catalogue = definition(COUNTED);
     let said = match task.split_once(' ') {
         Some(("count", name)) => count_for_a_second(Path::new(&path), &catalogue, name),
+        Some(("back", target)) => back_up(Path::new(&path), Path::new(target)),
         Some(("crash", name)) => count_until_killed(Path::new(&path), &catalogue, name),
         _ => try_to_write(Path::new(&path), &catalogue),
     };
@@ -513,6 +504,319 @@ fn units_of_chunks_share_a_transaction_until_somebody_waits_for_one() {
     }
     assert_eq!(counted() - before.1, 20);
     assert!(before.0.elapsed() < Duration::from_secs(20), "each has waited until the group was old");
+    drop(store);
+    assert_sound(&path);
+}
+
+const LINKED: &str = "
+catalogue: linked
+sources:
+  deliveries: { format: json, into: item, as_of: meta.received }
+  places: { format: json, into: place, as_of: meta.received }
+collections:
+  place:
+    key: id
+    fields: { id: text, name: text }
+  item:
+    key: name
+    survivorship: latest
+    fields:
+      name: text
+      place: text
+      kind: { type: text, compare: true }
+      words: { type: [text], index: equal }
+      shown: { type: text, derive: at.name }
+    links:
+      at: { to: place, key: '{place}' }
+";
+
+/// A store as the version before it would have made it: indexes hold what a function of that version gives.
+fn made_older(path: &Path) {
+    let other = Connection::open(path).expect("the file opens");
+    let flags = rusqlite::functions::FunctionFlags::SQLITE_DETERMINISTIC | rusqlite::functions::FunctionFlags::SQLITE_INNOCUOUS;
+    for name in ["packed", "digest"] {
+        let of = |context: &rusqlite::functions::Context<'_>| Ok(context.get_raw(0).as_str().map(|text| format!("<{text}>")).ok());
+        other.create_scalar_function(name, 1, flags, of).expect("a function");
+    }
+    let columns = |table: &str| -> Vec<String> {
+        let mut statement = other.prepare("SELECT name FROM pragma_table_info(?)").expect("SQL");
+        statement.query_map([table], |row| row.get(0)).expect("SQL").map(|name| name.expect("a name")).collect()
+    };
+    for table in ["r_place", "r_item"] {
+        let name = &table[2..];
+        let mut sql = format!("DROP INDEX k_{name}; DROP INDEX IF EXISTS c_{name};");
+        let added: Vec<String> = columns(table).into_iter().filter(|column| column == "packed" || column.starts_with("d_")).collect();
+        for column in &added {
+            if let Some(field) = column.strip_prefix("d_") {
+                sql += &format!("DROP INDEX l_{name}_{field}; CREATE INDEX l_{name}_{field} ON {table}(tenant, digest(f_{field}));");
+            }
+            sql += &format!("ALTER TABLE {table} DROP COLUMN {column};");
+        }
+        sql += &format!("CREATE UNIQUE INDEX k_{name} ON {table}(tenant, packed(key));");
+        other.execute_batch(&sql).expect("SQL");
+    }
+    other
+        .execute_batch(
+            "CREATE INDEX c_item ON r_item(tenant, packed(key)) WHERE conflict IS NOT NULL;
+             UPDATE meta SET value = '10' WHERE name = 'format'; UPDATE meta SET value = substr(value, 4) WHERE name = 'definition';",
+        )
+        .expect("SQL");
+}
+
+#[test]
+fn a_store_of_the_format_before_is_brought_up_to_date_where_it_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let catalogue = definition(LINKED);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let item = |number: i64| {
+        let place = || text(&format!("place {}", number % 7));
+        let values = [("place", place()), ("at", place()), ("kind", text("a")), ("words", texts(&["all", &number.to_string()]))];
+        let mut content = content(&catalogue, 1, &values);
+        content.conflicts = if number % 3 == 0 { vec![catalogue.collections[1].field("kind").expect("a field").0] } else { Vec::new() };
+        put(1, &format!("{number:05}-\u{e9}"), None, content)
+    };
+    // more than are rewritten at once
+    for part in 0..12 {
+        Work::of(&main_tenant()).writes((part * 1_000..(part + 1) * 1_000).map(item)).done(&*store);
+    }
+    let whole = |store: &dyn Store| {
+        let keys = store.keys_behind(&main_tenant(), 1, "", 100_000).expect("reading works");
+        let records = store.read(&main_tenant(), 1, &keys, Detail::Full).expect("reading works");
+        let conflict = plan::Condition { column: plan::Column::Conflict, test: plan::Test::Exists(true) };
+        let at = store.edges(&main_tenant(), catalogue.links[0].id, "place 3").expect("reading works");
+        (keys, records, store.count(&Plan { conditions: vec![conflict], ..Plan::all(main_tenant(), 1) }).expect("counting works"), at)
+    };
+    let before = whole(&*store);
+    assert!(before.0.len() == 12_000 && before.2 == 4_000 && !before.3.is_empty(), "{} {} {}", before.0.len(), before.2, before.3.len());
+    drop(store);
+    made_older(&path);
+    let refused = open(&path, &catalogue, Options { read_only: true, ..Options::default() }).err().expect("reading changes nothing");
+    assert!(refused.to_string().contains("format 10") && refused.to_string().contains("stook prepare"), "{refused}");
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    assert!(store.changes().iter().any(|change| change.contains("from format 10")), "{:?}", store.changes());
+    assert_eq!(whole(&*store), before);
+    Work::of(&main_tenant()).write(item(99_999)).done(&*store);
+    assert_eq!(store.damage().expect("the check runs"), Vec::<String>::new());
+    drop(store);
+    assert_sound(&path);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    assert_eq!(store.changes(), [] as [String; 0]);
+}
+
+#[test]
+fn every_program_that_knows_the_database_can_check_and_copy_the_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, copy) = (directory.path().join("store.db"), directory.path().join("copy.db"));
+    let catalogue = definition(LINKED);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let item = |number: i64| put(1, &number.to_string(), None, content(&catalogue, 1, &[("place", text("here")), ("words", texts(&["all"]))]));
+    Work::of(&main_tenant()).writes([1, 2, 3].map(item)).done(&*store);
+    assert_sound(&path);
+    let other = Connection::open(&path).expect("the file opens");
+    other.execute("VACUUM INTO ?", [copy.to_str().expect("a path")]).expect("it is copied");
+    drop(other);
+    drop(store);
+    Connection::open(&path).and_then(|other| other.execute_batch("VACUUM; REINDEX; ANALYZE")).expect("it is rebuilt");
+    for path in [path, copy] {
+        assert_sound(&path);
+        let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+        assert_eq!(store.keys_behind(&main_tenant(), 1, "1", 10).expect("reading works"), [key("2"), key("3")]);
+        Work::of(&main_tenant()).write(item(4)).done(&*store);
+    }
+}
+
+#[test]
+fn all_records_are_visited_a_page_at_a_time() {
+    let (_directory, path, catalogue) = counted_place();
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    let item = |number: i64| put(0, &format!("{number:05}"), None, content(&catalogue, 0, &[("count", Value::Int(number % 2))]));
+    Work::of(&main_tenant()).writes((0..3_500).map(item)).done(&*store);
+    let odd = plan::Condition { column: column(&catalogue, 0, "count"), test: equal(Value::Int(1)) };
+    let all = Plan::all(main_tenant(), 0);
+    for (conditions, step, all_of_it) in [(Vec::new(), 1, 3_500), (vec![odd], 2, 1_750)] {
+        for limit in [None, Some(999), Some(1_000), Some(1_001), Some(1_700), Some(5_000)] {
+            let plan = Plan { conditions: conditions.clone(), limit, ..all.clone() };
+            let mut found = Vec::new();
+            store
+                .visit(&plan, &mut |row| {
+                    assert_eq!(row.len(), 1);
+                    found.push(row[0].as_text().expect("a key").parse::<u64>().expect("a number"));
+                    Ok(())
+                })
+                .expect("visiting works");
+            let wanted: Vec<u64> = (0..limit.unwrap_or(u64::MAX).min(all_of_it)).map(|place| place * step + step - 1).collect();
+            assert_eq!(found, wanted);
+        }
+    }
+}
+
+/// A unit that writes `rows` records, and counts them in the shared one.
+fn counted_unit(store: &dyn Store, catalogue: &Catalogue, name: &str, rows: i64) -> Result<Receipt> {
+    let shared = store.read(&main_tenant(), 0, &[key("shared")], Detail::Full)?.remove(0);
+    let count = put(0, "shared", shared.as_ref().map(|shared| shared.version), counted_content(catalogue, count_of(shared.as_ref()) + rows));
+    let record = |number: i64| {
+        let note = format!("{number} {}", "z".repeat(1_500));
+        put(0, &format!("{:04} {name}", number * 7_919 % 1_000), None, content(catalogue, 0, &[("count", Value::Int(number)), ("note", text(&note))]))
+    };
+    let mut writes: Vec<RecordWrite> = (0..rows).map(record).chain([count]).collect();
+    writes.sort_by(|a, b| a.key.cmp(&b.key));
+    Work::of(&main_tenant()).writes(writes).commit(store).0
+}
+
+/// Copies a store while another process writes it, so slowly that much is written meanwhile.
+fn back_up(path: &Path, target: &Path) -> String {
+    let looking = Connection::open(path).expect("the file opens");
+    let rows = || looking.query_row("SELECT count(*) FROM r_item", [], |row| row.get::<_, i64>(0)).expect("SQL");
+    let mut blocks = 0;
+    let copied = backup(path, target, &mut |_, _| {
+        blocks += 1;
+        if blocks % 8 == 0 && blocks <= 24 {
+            let (before, began) = (rows(), Instant::now());
+            while rows() < before + 15_000 && began.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    });
+    copied.expect("it is copied").again.to_string()
+}
+
+#[test]
+fn a_backup_beside_writers_is_what_the_store_was_at_one_moment() {
+    let (directory, path, catalogue) = counted_place();
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    for unit in 0..30 {
+        counted_unit(&*store, &catalogue, &format!("before {unit}"), 500).expect("it is written");
+    }
+    let target = directory.path().join("copy.db");
+    let mut helper = process(&this_program(), &path, &format!("back {}", target.display())).spawn().expect("the helper starts");
+    let (log, mut longest, mut unit) = (directory.path().join("store.db-wal"), 0, 0);
+    while helper.try_wait().expect("it is ours").is_none() {
+        counted_unit(&*store, &catalogue, &format!("beside {unit}"), 500).expect("it is written");
+        longest = longest.max(std::fs::metadata(&log).map_or(0, |log| log.len()));
+        unit += 1;
+    }
+    let again: u64 = said_by(helper).parse().expect("a number");
+    assert!(again > 0, "nothing had changed that was copied");
+    assert!(longest < 256 << 20, "the log has grown to {longest} bytes");
+    assert_sound(&target);
+    let copy = open(&target, &catalogue, Options::default()).expect("the copy opens");
+    assert_eq!(copy.damage().expect("the check runs"), Vec::<String>::new());
+    let counted = count_of(copy.read(&main_tenant(), 0, &[key("shared")], Detail::Full).expect("reading works")[0].as_ref());
+    assert!(counted >= 15_000 && counted % 500 == 0, "{counted}");
+    assert_eq!(copy.count(&Plan::all(main_tenant(), 0)).expect("counting works") as i64, counted + 1);
+    counted_unit(&*copy, &catalogue, "behind", 500).expect("it can be written");
+    // what is there is not written over
+    let refused = backup(&path, &target, &mut |_, _| ()).expect_err("it is there");
+    assert!(refused.to_string().contains("exists"), "{refused}");
+    let missing = backup(&directory.path().join("none.db"), &directory.path().join("other.db"), &mut |_, _| ()).expect_err("there is none");
+    assert!(missing.to_string().contains("there is no store at"), "{missing}");
+}
+
+/// Reads all the time, each time for a while: there is always somebody who has begun before.
+fn read_until(store: &dyn Store, over: &std::sync::atomic::AtomicBool) {
+    while !over.load(std::sync::atomic::Ordering::SeqCst) {
+        let mut seen = 0;
+        let sorted =
+            Plan { sort: vec![plan::Sort { column: plan::Column::Revision, descending: false }], limit: Some(40), ..Plan::all(main_tenant(), 0) };
+        let read = store.visit(&sorted, &mut |_| {
+            seen += 1;
+            std::thread::sleep(Duration::from_millis(1));
+            Ok(())
+        });
+        read.expect("reading works");
+    }
+}
+
+#[test]
+fn readers_that_come_and_go_do_not_keep_the_log_from_beginning_anew_and_at_rest_it_is_given_back() {
+    let (directory, path, catalogue) = counted_place();
+    let store = open(&path, &catalogue, Options { writer_cache: 16 << 20, ..Options::default() }).expect("the store opens");
+    let log = directory.path().join("store.db-wal");
+    let size = || std::fs::metadata(&log).map_or(0, |log| log.len());
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let mut longest = 0;
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| read_until(&*store, &over));
+        }
+        let mut waiting = std::collections::VecDeque::new();
+        for unit in 0..500 {
+            let record = |number: i64| {
+                let note = format!("{unit} {number} {}", "y".repeat(6_000));
+                put(0, &format!("{:04} {}", number * 7_919 % 1_000, unit % 50), None, content(&catalogue, 0, &[("note", text(&note))]))
+            };
+            let mut writes: Vec<RecordWrite> = (0..150).map(record).collect();
+            writes.sort_by(|a, b| a.key.cmp(&b.key));
+            let again = catalogue.clone();
+            let work = Work::of(&main_tenant()).writes(writes).resolve(move |conflicts| {
+                let put = |conflict: &Conflict| {
+                    let version = conflict.record.as_ref().map(|record| record.version);
+                    put(0, conflict.key.as_str(), version, content(&again, 0, &[("note", text(&"n".repeat(6_000)))]))
+                };
+                Ok(conflicts.iter().map(put).collect())
+            });
+            waiting.push_back(store.submit(Box::new(work), Urgency::Bulk));
+            if waiting.len() > 4 {
+                waiting.pop_front().expect("some wait").wait().expect("it is written");
+            }
+            longest = longest.max(size());
+        }
+        for unit in waiting {
+            unit.wait().expect("it is written");
+        }
+        over.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    assert!(longest < 256 << 20, "the log has grown to {longest} bytes");
+    let rested = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        size() <= 4 << 20
+    });
+    assert!(rested, "the log still has {} bytes", size());
+    counted_unit(&*store, &catalogue, "behind", 10).expect("it is written");
+    drop(store);
+    assert_sound(&path);
+}
+
+#[test]
+fn a_disk_that_the_log_has_filled_has_room_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(disk) = SmallDisk::new(directory.path().join("disk"), "100m") else {
+        println!("skipped: a small file system can be mounted by root only");
+        return;
+    };
+    let path = disk.0.join("store.db");
+    let catalogue = definition(COUNTED);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    counted_unit(&*store, &catalogue, "first", 200).expect("there is space");
+    let (mut full, mut written) = (0, 0);
+    // the same records again and again: the file does not grow, the log would
+    for number in 0..3_000 {
+        let keys: Vec<stook_catalogue::key::Key> =
+            (0..20).map(|place| key(&format!("{:04} first", (number * 20 + place) % 200 * 7_919 % 1_000))).collect();
+        let found = store.read(&main_tenant(), 0, &keys, Detail::Full).expect("reading works");
+        let mut writes: Vec<RecordWrite> = found
+            .into_iter()
+            .flatten()
+            .map(|record| {
+                let values = [("note", text(&format!("{number} {}", "w".repeat(1_500))))];
+                put(0, record.key.as_str(), Some(record.version), content(&catalogue, 0, &values))
+            })
+            .collect();
+        writes.sort_by(|a, b| a.key.cmp(&b.key));
+        match Work::of(&main_tenant()).writes(writes).commit(&*store).0 {
+            Ok(_) => written += 1,
+            Err(StoreError::Full) => full += 1,
+            Err(error) => panic!("{error}"),
+        }
+        if full > 1 && written > 3 {
+            break;
+        }
+    }
+    assert!(full > 0, "the log has not filled the disk: the test is too small");
+    for name in ["a", "b", "c"] {
+        counted_unit(&*store, &catalogue, name, 5).expect("there is room");
+    }
     drop(store);
     assert_sound(&path);
 }

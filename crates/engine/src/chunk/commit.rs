@@ -19,6 +19,7 @@ use stook_catalogue::record::unpack;
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::Value;
 use stook_formats::Document;
+use stook_store::damage::OfRecord;
 use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{JobFile, Slice};
 use stook_store::tag::{Tagging, Tags};
@@ -228,7 +229,7 @@ impl MappedChunk {
                 met.note(collection, keys.len(), 0);
                 return Ok(vec![None; keys.len()]);
             }
-            let found = store.read(tenant, collection, keys, detail)?;
+            let found = store.read_damaged(tenant, collection, keys, detail)?;
             met.note(collection, keys.len(), found.iter().flatten().count());
             Ok(found)
         })
@@ -304,8 +305,8 @@ impl MappedChunk {
     }
 
     /// The same for records that were decided again, inside the store's transaction: by what they keep now.
-    fn tag_again<'p>(&mut self, again: impl Iterator<Item = &'p (usize, Key)>) {
-        let Some(tagger) = &mut self.tagger else { return };
+    fn tag_again<'p>(&mut self, again: impl Iterator<Item = &'p (usize, Key)>) -> std::result::Result<(), StoreError> {
+        let Some(tagger) = &mut self.tagger else { return Ok(()) };
         let catalogue = &self.context.rules.catalogue;
         for place in again {
             tagger.forget(place.0, &place.1);
@@ -314,13 +315,14 @@ impl MappedChunk {
             match &decision.write {
                 Some((_, Change::Put(content))) => {
                     let read = unpack(&content.contributions, definition, &content.golden, content.raw.as_deref());
-                    tagger.add_whole(place.0, place.1.clone(), Some(&read.unwrap_or_default()));
+                    tagger.add_whole(place.0, place.1.clone(), Some(&read.of_record(&definition.name, &place.1)?));
                 }
                 Some((_, Change::Delete)) => tagger.add_whole(place.0, place.1.clone(), None),
                 // the same documents as before
                 _ => {}
             }
         }
+        Ok(())
     }
 
     /// Finds out what other records are told, and settles at once what can be; records that others read come first.
@@ -460,7 +462,8 @@ impl MappedChunk {
             let Some(statements) = self.records.get(&place) else { continue };
             match decider.decide(record.as_ref(), whole, statements)? {
                 Some(mut decision) => {
-                    if decision.write.is_some() && self.context.rules.concern(collection) {
+                    // of one that was healed it is not known what it has told others: it tells them anew
+                    if decision.write.is_some() && decision.healed.is_none() && self.context.rules.concern(collection) {
                         decision.before = record.filter(|record| record.alive).map(|record| record.golden);
                     }
                     self.decisions.insert(place, decision);
@@ -573,6 +576,11 @@ impl MappedChunk {
                 let trouble = |reason| Trouble { document, file: self.file, record, offset, key: key.clone(), failed: false, reason };
                 troubles.extend(left_out.into_iter().map(trouble));
             }
+            if let (Some(reason), Some(own)) = (&decision.healed, statements.last()) {
+                let (record, offset) = place(own.document);
+                let (document, file, key) = (own.document, self.file, Some(key.to_string()));
+                troubles.push(Trouble { document, file, record, offset, key, failed: false, reason: reason.clone() });
+            }
             for (document, from, to) in &decision.corrections {
                 counts.add(*from, -1);
                 counts.add(*to, 1);
@@ -680,7 +688,7 @@ impl Unit for MappedChunk {
             self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)), true)?;
         }
         self.follow_again(&again);
-        self.tag_again(again.keys());
+        self.tag_again(again.keys())?;
         Ok(self.take_writes(|place| again.contains_key(place)))
     }
 
@@ -694,6 +702,7 @@ impl Unit for MappedChunk {
             taken_for = decision.after.take();
             decision.outcomes.iter_mut().for_each(|outcome| *outcome = (Outcome::Failed, Some(reason.clone())));
             decision.corrections.clear();
+            decision.healed = None;
             decision.logged = None;
             decision.won.clear();
             decision.before = None;

@@ -16,9 +16,10 @@ use stook_catalogue::definition::{Collection, Matched, Unmatched};
 use stook_catalogue::expr::{Evaluator, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::parts::prune;
-use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, Retired, Unread, keep_newest, pack, pack_raw, unpack};
+use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, Retired, Said, Unread, keep_newest, pack, pack_raw, unpack};
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::Value;
+use stook_store::damage::Part;
 use stook_store::journal::Outcome;
 use stook_store::queue::JobId;
 use stook_store::{Change, Content, Result, StoredRecord, Version};
@@ -77,6 +78,19 @@ pub struct Decision {
     pub retags: bool,
     /// What the change tells other records; known when all records of the chunk are decided.
     pub followed: Followed,
+    /// What was wrong with the stored record, if the change heals it.
+    pub healed: Option<String>,
+}
+
+/// What of a stored record was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// Its head.
+    Head,
+    /// All of it.
+    Whole,
+    /// All of it, after it was damaged: it is written whatever comes of it.
+    Healed,
 }
 
 /// Decides about records of one collection. One per thread.
@@ -152,11 +166,16 @@ impl<'c> Decider<'c> {
     /// (`whole` is false) and more is needed.
     ///
     /// # Errors
-    /// When the stored record is damaged.
+    /// When what is written cannot be made.
     pub fn decide(&self, stored: Option<&StoredRecord>, whole: bool, statements: &[Numbered]) -> Result<Option<Decision>> {
         let old = match stored {
             None => Vec::new(),
-            Some(record) => unpack(&record.contributions, self.collection, &record.golden, record.raw.as_deref())?,
+            Some(record) => match self.contributions(record, whole) {
+                Ok(old) => old,
+                // the rest of it tells whether it can be healed
+                Err(_) if !whole => return Ok(None),
+                Err(reason) => return Ok(Some(self.heal(record, statements, &reason)?)),
+            },
         };
         let touched = old.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
         // what was deleted can be withdrawn still: a withdrawal that empties or ends a record must not hide it from the next
@@ -173,18 +192,66 @@ impl<'c> Decider<'c> {
             (true, Matched::Withdraw, _) => return self.withdraw(stored, whole, old, statements),
             _ => {}
         }
-        self.contribute(stored, whole, old, existed, statements)
+        self.contribute(stored, if whole { Seen::Whole } else { Seen::Head }, old, existed, statements)
+    }
+
+    /// The contributions of a record, as far as it was read; what is wrong with it where not all of it can be read.
+    fn contributions(&self, record: &StoredRecord, whole: bool) -> std::result::Result<Vec<Contribution>, String> {
+        if let Some(reason) = record.reason() {
+            return Err(reason);
+        }
+        let raw = if whole { Some(record.raw.as_deref().unwrap_or_default()) } else { record.raw.as_deref() };
+        unpack(&record.contributions, self.collection, &record.golden, raw).map_err(|damaged| damaged.0.to_owned())
+    }
+
+    /// Decides about a record that cannot be read: it is written again where documents say what cannot be read of it, and what others have
+    /// said of it is not lost with that; else the documents fail, and nothing is written.
+    fn heal(&self, record: &StoredRecord, statements: &[Numbered], reason: &str) -> Result<Decision> {
+        let fail = |advice: &str| {
+            let name = &self.collection.name;
+            let reason = format!("record {:?} of `{name}` is damaged in the store: {reason}; {advice}", record.key.as_str());
+            Decision { outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..Decision::default() }
+        };
+        if self.policy.matched != Matched::Update {
+            return Ok(fail("import the documents about it with a profile that updates what is there"));
+        }
+        let Healed { record, contributions, lost } = match healed(self.collection, record, statements) {
+            Ok(healed) => healed,
+            Err(advice) => return Ok(fail(&advice)),
+        };
+        let touched = contributions.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
+        let existed = !self.policy.wrote(record.created_job) && (record.alive || touched);
+        let created_job = if existed { record.created_job } else { self.policy.job };
+        let decided = self.contribute(Some(&record), Seen::Healed, contributions.clone(), existed, statements)?;
+        let mut decision = decided.unwrap_or_default();
+        if decision.outcomes.iter().all(|(outcome, _)| *outcome == Outcome::Failed) {
+            return Ok(decision);
+        }
+        let mut content = match decision.write.take() {
+            Some((_, Change::Put(content))) => content,
+            // nothing new is said: what was said is written again
+            _ => Box::new(self.content(Some(&record), created_job, self.survive(Some(&record), &contributions), &contributions)),
+        };
+        // every column is written
+        content.indexed_stay = false;
+        let change = Change::Put(content);
+        self.remember(Some(&record), &change, &mut decision);
+        decision.retags = self.collection.tag_document().is_some();
+        decision.write = Some((Some(record.version), change));
+        let lost = if lost { ", which is all that is known of it now: import what other sources say of it again" } else { "" };
+        decision.healed = Some(format!("the stored record was damaged ({reason}), and was written again from this document{lost}"));
+        Ok(decision)
     }
 
     fn contribute(
         &self,
         stored: Option<&StoredRecord>,
-        whole: bool,
+        seen: Seen,
         old: Vec<Contribution>,
         existed: bool,
         statements: &[Numbered],
     ) -> Result<Option<Decision>> {
-        let job = self.policy.job;
+        let (job, whole) = (self.policy.job, seen != Seen::Head);
         let mut decision = Decision { outcomes: vec![(Outcome::Superseded, None); statements.len()], ..Decision::default() };
         // (statement that wins, what the contributor had said before the job), per contributor that changes
         let mut winners: Vec<(usize, Option<Before>)> = Vec::new();
@@ -289,7 +356,8 @@ impl<'c> Decider<'c> {
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
         let is_golden = |stored: &StoredRecord| stored.alive == golden.alive && (!whole || stored.golden[..] == golden.values[..]);
         // a deleted record of which this job speaks first is written whole: the job's other chunks must see whose it is now
-        let golden_stays = same_content && stored.is_some_and(|stored| stored.created_job == created_job && is_golden(stored));
+        let golden_stays =
+            seen != Seen::Healed && same_content && stored.is_some_and(|stored| stored.created_job == created_job && is_golden(stored));
         let change = if golden_stays {
             Change::Touch { contributions: pack(&contributions, self.collection, &golden.values) }
         } else {
@@ -439,6 +507,65 @@ pub fn effective_state(collection: &Collection, evaluator: &Evaluator, golden: &
         None => seed(index).unwrap_or_default(),
     };
     (0..collection.states.len()).map(value).collect()
+}
+
+/// A record of which everything that counts is known again.
+struct Healed {
+    record: StoredRecord,
+    contributions: Vec<Contribution>,
+    /// Whether it is not known who had said something of it.
+    lost: bool,
+}
+
+/// What is known of a damaged record with what documents say again; what can be done where that is not enough.
+fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered]) -> std::result::Result<Healed, String> {
+    let is = |wanted: Part| stored.damage.iter().any(|damage| damage.part == wanted);
+    let is_readable = !is(Part::Row) && !is(Part::State);
+    if !is_readable {
+        return Err("no document can say that again: put a copy of the store in its place (`stook backup` makes one)".into());
+    }
+    let mut record = StoredRecord { damage: Vec::new(), ..stored.clone() };
+    let read = |golden: &[Value]| unpack(&stored.contributions, collection, golden, Some(stored.raw.as_deref().unwrap_or_default()));
+    let broken: Vec<usize> =
+        stored.damage.iter().filter_map(|damage| if let Part::Golden(field) = damage.part { Some(field) } else { None }).collect();
+    // who has said what cannot be read differs with what is put in its place
+    let mut marked = stored.golden.clone();
+    broken.iter().for_each(|field| marked[*field] = Value::text("\u{0}"));
+    let (Ok(plain), Ok(marked), false) = (read(&stored.golden), read(&marked), is(Part::Contributions)) else {
+        record.contributions.clear();
+        record.raw = None;
+        return Ok(Healed { record, contributions: Vec::new(), lost: true });
+    };
+    let value = |own: &Contribution, field: usize| match &own.said {
+        Said::Values(values) => values.get(field).cloned().unwrap_or_default(),
+        Said::Gone => Value::Null,
+    };
+    let mut missing: Vec<String> = Vec::new();
+    for field in broken {
+        let needs = || plain.iter().zip(&marked).filter(|(plain, marked)| value(plain, field) != value(marked, field)).map(|(plain, _)| plain);
+        let is_own = |own: &Contribution, new: &Numbered| {
+            let statement = &new.statement;
+            statement.contributor == own.contributor && statement.hash == own.hash && statement.as_of == own.as_of && new.generation == own.generation
+        };
+        let said_again = needs().find_map(|own| statements.iter().find(|new| is_own(own, new)));
+        if let Some(Said::Values(values)) = said_again.map(|new| &new.statement.said) {
+            record.golden[field] = values.get(field).cloned().unwrap_or_default();
+            continue;
+        }
+        let is_replaced = |own: &Contribution| {
+            let Contribution { as_of, hash, generation, .. } = *own;
+            let before = Before { as_of, hash, generation, retired: !own.is_heard() };
+            statements.iter().any(|new| new.statement.contributor == own.contributor && is_beyond(new, &before))
+        };
+        missing.extend(needs().filter(|own| !is_replaced(own)).map(|own| own.contributor.to_string()));
+    }
+    if !missing.is_empty() {
+        missing.sort();
+        missing.dedup();
+        return Err(format!("import the document from which `{}` was read again, or a newer one of it", missing.join("`, `")));
+    }
+    let contributions = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?;
+    Ok(Healed { record, contributions, lost: false })
 }
 
 /// Contributions in the order they are stored.

@@ -217,7 +217,7 @@ fn find(rules: &Rules, evaluator: &Evaluator, link: usize, golden: &mut [Arc<[Va
     }
     let ranges = merge(ranges);
     let edges = if ranges.is_empty() { Vec::new() } else { between(link.targets(), &ranges)? };
-    let candidates = candidates(&edges);
+    let candidates = candidates(&edges)?;
     for (values, sought) in golden.iter_mut().zip(&wanted) {
         if link.many {
             let near = sought.iter().flat_map(|sought| &sought.tuples).filter_map(|tuple| candidates.get(tuple.as_str()));

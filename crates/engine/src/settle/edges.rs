@@ -151,7 +151,8 @@ impl Followed {
                     self.mark(to.depth << 2 | PARENT, to.id, id.target.clone(), format!("g{}", id.group), changed.job);
                 }
             } else if id.link == link.targets() {
-                let (low, high) = interval_of(payload);
+                // it was made here
+                let Some((low, high)) = interval_of(payload) else { continue };
                 self.mark(
                     rules.relations[link.from].depth << 2 | FOUND,
                     link.id,
@@ -338,7 +339,7 @@ fn steps(overlap: Option<&Overlap>, of: impl Fn(&Overlap) -> (usize, usize), val
 }
 
 /// The interval that the registration of a target carries.
-pub(super) fn interval_of(payload: &[u8]) -> (i64, i64) {
-    let number = |from: usize| payload.get(from..from + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, i64::from_le_bytes);
-    (number(0), number(8))
+pub(super) fn interval_of(payload: &[u8]) -> Option<(i64, i64)> {
+    let (start, stop) = payload.split_first_chunk::<8>()?;
+    Some((i64::from_le_bytes(*start), i64::from_le_bytes(stop.try_into().ok()?)))
 }

@@ -1,12 +1,13 @@
 //! Passes that fan out: from a record that others look for, or read, to those others.
 
 use super::edges::interval_of;
-use super::{FOUND, Jobs, MOST_CHILDREN, READ, Work};
+use super::{FOUND, Jobs, MOST_CHILDREN, READ, Work, damaged_edge, key_of};
 use std::collections::BTreeMap;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::LinkRule;
 use stook_catalogue::value::SmolStr;
-use stook_store::{Edge, Inside, Mark, Result};
+use stook_store::damage::Damage;
+use stook_store::{Edge, Inside, Mark, Result, StoreError};
 
 /// Where a pass goes on that could not take all children at once: group, start, child.
 type Place = (String, i64, String);
@@ -25,9 +26,9 @@ impl Bounds {
         serde_json::json!([self.low, self.high, self.place]).to_string()
     }
 
-    fn parse(text: &str) -> Self {
-        let (low, high, place) = serde_json::from_str(text).unwrap_or_default();
-        Self { low, high, place }
+    fn parse(mark: &Mark) -> Result<Self> {
+        let (low, high, place) = serde_json::from_str(&mark.part).map_err(|error| damaged_mark(mark, &error.to_string()))?;
+        Ok(Self { low, high, place })
     }
 }
 
@@ -63,7 +64,7 @@ impl Work<'_> {
         marks: &[Mark],
         around: &dyn Fn(&Bounds) -> (i64, i64),
     ) -> Result<(Vec<Edge>, BTreeMap<SmolStr, Jobs>)> {
-        let read: Vec<(&Mark, Bounds)> = marks.iter().map(|mark| (mark, Bounds::parse(&mark.part))).collect();
+        let read: Vec<(&Mark, Bounds)> = marks.iter().map(|mark| Ok((mark, Bounds::parse(mark)?))).collect::<Result<_>>()?;
         let whole = || read.iter().filter(|(_, bounds)| bounds.place.is_none());
         let range = |(mark, bounds): &(&Mark, Bounds)| {
             let (low, high) = around(bounds);
@@ -124,7 +125,10 @@ impl Work<'_> {
         }
         // too many for one pass: one mark, page by page
         let Some(mark) = marks.iter().find(|mark| !whole(mark)).or(marks.first()) else { return Ok(()) };
-        let from: Place = serde_json::from_str(&mark.part).unwrap_or((String::new(), i64::MIN, String::new()));
+        let from: Place = match mark.part.as_str() {
+            "" => (String::new(), i64::MIN, String::new()),
+            part => serde_json::from_str(part).map_err(|error| damaged_mark(mark, &error.to_string()))?,
+        };
         let page = desk.behind(definition.edges(), &mark.target, (&from.0, from.1, &from.2), MOST_CHILDREN)?;
         if page.len() == MOST_CHILDREN
             && let Some(last) = page.last()
@@ -139,12 +143,14 @@ impl Work<'_> {
     fn fan(&mut self, desk: &mut dyn Inside, collection: usize, edges: &[Edge], jobs: impl Fn(&Edge) -> Jobs) -> Result<()> {
         let mut children: BTreeMap<Key, Jobs> = BTreeMap::new();
         for edge in edges {
-            if let Ok(key) = Key::new(edge.child.as_str()) {
-                children.entry(key).or_default().extend(jobs(edge));
-            }
+            children.entry(key_of(&edge.child)?).or_default().extend(jobs(edge));
         }
         self.children(desk, collection, &children)
     }
+}
+
+fn damaged_mark(mark: &Mark, reason: &str) -> StoreError {
+    StoreError::Damaged(Damage::of_row(format!("the mark of {:?}", mark.target.as_str()), reason))
 }
 
 /// Ranges of each target, those that touch as one.
@@ -160,16 +166,19 @@ pub(super) fn merge(mut ranges: Vec<(SmolStr, i64, i64)>) -> Vec<(SmolStr, i64, 
     merged
 }
 
+/// Targets that may be found: where each begins and ends, and its key.
+type Candidates<'e> = BTreeMap<&'e str, Vec<(i64, i64, &'e str)>>;
+
 /// The targets among registrations, each with its interval, in the order of their keys.
-pub(super) fn candidates(edges: &[Edge]) -> BTreeMap<&str, Vec<(i64, i64, &str)>> {
+pub(super) fn candidates(edges: &[Edge]) -> Result<Candidates<'_>> {
     let mut candidates: BTreeMap<&str, Vec<(i64, i64, &str)>> = BTreeMap::new();
     for edge in edges {
-        let (start, stop) = interval_of(&edge.payload);
+        let (start, stop) = interval_of(&edge.payload).ok_or_else(|| damaged_edge(edge, "it carries no interval"))?;
         candidates.entry(&edge.target).or_default().push((start, stop, &edge.child));
     }
     for own in candidates.values_mut() {
         own.sort_unstable();
         own.dedup();
     }
-    candidates
+    Ok(candidates)
 }

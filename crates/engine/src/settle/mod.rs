@@ -37,9 +37,10 @@ use stook_catalogue::expr::{Evaluator, Expression};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{CoverageKind, Derivation, Link, LinkRule, id_of};
 use stook_catalogue::value::{SmolStr, Value};
+use stook_store::damage::Damage;
 use stook_store::queue::JobId;
 use stook_store::{
-    Change, Content, Inside, Logged, Mark, Pass, Passed, RecordWrite, Result, Settled, Settling, Store, StoreError, StoredRecord, Tenant, Unit,
+    Change, Content, Edge, Inside, Logged, Mark, Pass, Passed, RecordWrite, Result, Settled, Settling, Store, StoreError, StoredRecord, Tenant, Unit,
 };
 
 /// Marks of records that children look for. Kinds of marks are the last two bits of their stratum.
@@ -252,7 +253,26 @@ impl Pass for Rules {
         }
     }
 
+    /// A record or an edge that cannot be read fails the marks that need it, and no others: these are answered with what is wrong, so that
+    /// nobody comes to them again and again. Whoever heals it makes new ones.
     fn run(&self, _tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
+        let mut few = marks;
+        loop {
+            match (self.settled(few, desk), few) {
+                (Err(StoreError::Damaged(damage)), [mark]) => {
+                    let settling = Settling { answered: vec![mark.id], ..Settling::default() };
+                    return Ok(Settled { settling, damaged: vec![damage.to_string()], ..Settled::default() });
+                }
+                (Err(StoreError::Damaged(_)), more) => few = &more[..more.len() / 2],
+                (ended, _) => return ended,
+            }
+        }
+    }
+}
+
+impl Rules {
+    /// What follows from marks.
+    fn settled(&self, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let mut work = Work {
             rules: self,
@@ -281,7 +301,7 @@ impl Pass for Rules {
         let Work { writes, followed, answered, log, .. } = work;
         let mut settling = followed.settling();
         settling.answered = answered;
-        Ok(Settled { writes, settling, log })
+        Ok(Settled { writes, settling, log, damaged: Vec::new() })
     }
 }
 
@@ -293,9 +313,7 @@ impl Work<'_> {
         let mut children: BTreeMap<Key, Jobs> = BTreeMap::new();
         for mark in marks {
             self.answered.push(mark.id);
-            if let Ok(key) = Key::new(mark.target.as_str()) {
-                children.entry(key).or_default().insert(mark.job);
-            }
+            children.entry(key_of(&mark.target)?).or_default().insert(mark.job);
         }
         self.children(desk, collection, &children)
     }
@@ -361,8 +379,18 @@ impl Unit for Telling {
 }
 
 /// The number that is an edge's payload.
-pub(crate) fn number(payload: &[u8]) -> i64 {
-    payload.try_into().map_or(0, i64::from_le_bytes)
+pub(crate) fn number(edge: &Edge) -> Result<i64> {
+    edge.payload.as_slice().try_into().map(i64::from_le_bytes).map_err(|_| damaged_edge(edge, "it carries no number"))
+}
+
+/// Says that an edge cannot be read.
+pub(crate) fn damaged_edge(edge: &Edge, reason: &str) -> StoreError {
+    StoreError::Damaged(Damage::of_row(format!("the edge from {:?} to {:?}", edge.child.as_str(), edge.target.as_str()), reason))
+}
+
+/// The key that a mark or an edge names.
+fn key_of(text: &SmolStr) -> Result<Key> {
+    Key::new(text.clone()).map_err(|error| StoreError::Damaged(Damage::of_row(format!("a mark or an edge of {text:?}"), error.to_string())))
 }
 
 /// The keys of a child's targets.
@@ -396,8 +424,7 @@ fn answer(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, is_over: 
             // others are at it
             std::thread::sleep(Duration::from_millis(5));
         }
-        total.answered += round.answered;
-        total.rows += round.rows;
+        total.include(round);
     }
     Ok(total)
 }
@@ -406,7 +433,7 @@ fn answer(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, is_over: 
 ///
 /// # Errors
 /// When the store fails.
-pub fn round(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, tell: &dyn Fn(&Tenant, Passed, Duration)) -> Result<Passed> {
+pub fn round(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, tell: &dyn Fn(&Tenant, &Passed, Duration)) -> Result<Passed> {
     let mut total = Passed::default();
     for tenant in store.owing()? {
         if stop.load(Ordering::SeqCst) {
@@ -415,15 +442,14 @@ pub fn round(store: &dyn Store, rules: &Arc<dyn Pass>, stop: &AtomicBool, tell: 
         let began = Instant::now();
         let passed = store.settle(&tenant, rules)?;
         if passed.answered > 0 {
-            tell(&tenant, passed, began.elapsed());
+            tell(&tenant, &passed, began.elapsed());
         }
-        total.answered += passed.answered;
-        total.rows += passed.rows;
+        total.include(passed);
     }
     Ok(total)
 }
 
 /// A failure of what edges carry, as the store's.
 fn damaged(error: stook_catalogue::record::Damaged) -> StoreError {
-    StoreError::Damaged(error)
+    error.into()
 }

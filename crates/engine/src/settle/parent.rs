@@ -10,7 +10,7 @@ use stook_catalogue::expr::{Expression, from_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Case, Children, Coverage, CoverageKind, Derivation, Measure, Total};
 use stook_catalogue::plain::{Lean, Words};
-use stook_catalogue::record::{Contribution, Origin, Retired, Said, UNKNOWN_TIME, pack, pack_raw, put_value, unpack};
+use stook_catalogue::record::{Contribution, Origin, Retired, Said, UNKNOWN_TIME, pack, pack_raw, put_value};
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::{FieldType, SmolStr, Value};
 use stook_store::{Change, Content, Edge, Inside, Mark, RecordWrite, Result, StoredRecord};
@@ -74,8 +74,7 @@ impl Work<'_> {
         let mut wanted: BTreeMap<Key, Wanted> = BTreeMap::new();
         for mark in marks {
             self.answered.push(mark.id);
-            let Ok(key) = Key::new(mark.target.as_str()) else { continue };
-            let own = wanted.entry(key).or_default();
+            let own = wanted.entry(super::key_of(&mark.target)?).or_default();
             own.jobs.insert(mark.job);
             match mark.part.strip_prefix('g') {
                 Some(group) => {
@@ -210,7 +209,7 @@ impl Work<'_> {
         let definition = &self.rules.catalogue.collections[collection];
         let KeyRule::Field(key_field) = definition.key else { return Ok(None) };
         let mut contributions = match stored {
-            Some(record) => unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()).map_err(damaged)?,
+            Some(record) => record.contributions_of(definition)?,
             None => Vec::new(),
         };
         let before: Vec<SmolStr> = contributions.iter().map(|contribution| contribution.contributor.clone()).collect();

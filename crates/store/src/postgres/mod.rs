@@ -29,6 +29,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::SmolStr;
 use tables::Tables;
+use values::Columns;
 use work::View;
 use writer::{Bench, Writer};
 
@@ -108,10 +109,10 @@ fn begin(session: &mut Session, tables: &Tables, clock: &Clock, waits: bool) -> 
     let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),
         (SELECT value FROM meta WHERE name = 'definition') FROM clock";
     let row = session.one(sql, &[&clock.last.load(Ordering::SeqCst)])?;
-    if row.get::<_, Option<&str>>(1) != Some(tables.catalogue().hash.as_str()) {
+    if row.at::<Option<&str>>(1)? != Some(tables.catalogue().hash.as_str()) {
         return Err(StoreError::DefinitionChanged.into());
     }
-    let stamp = row.get(0);
+    let stamp = row.at(0)?;
     clock.hear(stamp);
     Ok(stamp)
 }
@@ -163,7 +164,7 @@ impl PostgresStore {
         let last: i64 = pool.run(|session| {
             tables::remember(session, &tables)?;
             let sql = "SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value) FROM clock";
-            Ok(session.one(sql, &[])?.get(0))
+            session.one(sql, &[])?.at(0)
         })?;
         clock.hear(last);
         let bench = Bench { pool, tables, clock, tenants: Arc::default(), written: Arc::default(), growth: Arc::default() };
@@ -249,6 +250,13 @@ impl Store for PostgresStore {
         })
     }
 
+    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>> {
+        self.ask(|session| {
+            let Some(tenant) = self.tenant_id(session, tenant)? else { return Ok(vec![None; keys.len()]) };
+            records::read_damaged(session, &self.bench.tables, tenant, collection, keys, detail)
+        })
+    }
+
     fn stand(&self) -> Result<Option<i64>> {
         if self.bench.tables.distributed() {
             // other servers commit what this one does not see
@@ -256,7 +264,7 @@ impl Store for PostgresStore {
         }
         let number = self.eye.run(|session| {
             let row = session.one("SELECT pg_current_snapshot()::text", &[])?;
-            let (connection, snapshot): (u64, &str) = (session.number, row.get(0));
+            let (connection, snapshot): (u64, &str) = (session.number, row.at(0)?);
             let mut stand = self.stand.lock().unwrap_or_else(PoisonError::into_inner);
             if stand.connection != connection || stand.snapshot != snapshot {
                 *stand = Stand { connection, snapshot: snapshot.into(), number: stand.number + 1 };
@@ -314,7 +322,7 @@ impl Store for PostgresStore {
         let tenant = token.tenant.as_ref().map(Tenant::as_str);
         let id = self.bench.transaction_once(|session, stamp| {
             let row = session.one(sql, &[&token.digest.as_slice(), &tenant, &token.role.name(), &token.name, &stamp])?;
-            Ok(row.get::<_, i64>(0))
+            row.at::<i64>(0)
         })?;
         Ok(id as u64)
     }
@@ -323,13 +331,15 @@ impl Store for PostgresStore {
         self.ask(|session| {
             let sql = "SELECT id, digest, tenant, role, name, created FROM api_tokens WHERE revoked IS NULL ORDER BY id";
             let rows = session.query(sql, &[])?;
-            let token = |row: &::tokio_postgres::Row| Token::from_row(row.get(0), row.get(1), row.get(2), row.get(3), row.get(4), row.get(5));
-            Ok(rows.iter().map(token).collect::<Result<_>>()?)
+            let token = |row: &::tokio_postgres::Row| -> Attempt<Token> {
+                Ok(Token::from_row(row.at(0)?, row.at(1)?, row.at(2)?, row.at(3)?, row.at(4)?, row.at(5)?)?)
+            };
+            rows.iter().map(token).collect()
         })
     }
 
     fn has_had_tokens(&self) -> Result<bool> {
-        self.ask(|session| Ok(session.one("SELECT EXISTS(SELECT 1 FROM api_tokens)", &[])?.get(0)))
+        self.ask(|session| session.one("SELECT EXISTS(SELECT 1 FROM api_tokens)", &[])?.at(0))
     }
 
     fn revoke_token(&self, id: u64) -> Result<bool> {
@@ -451,7 +461,7 @@ impl Store for PostgresStore {
     fn vitals(&self) -> Result<Vitals> {
         let sql =
             "SELECT coalesce(sum(pg_table_size(oid)), 0)::bigint FROM pg_class WHERE relnamespace = $1::text::regnamespace AND relkind IN ('r', 'i')";
-        let bytes: i64 = self.ask(|session| Ok(session.one(sql, &[&self.bench.pool.schema()])?.get(0)))?;
+        let bytes: i64 = self.ask(|session| session.one(sql, &[&self.bench.pool.schema()])?.at(0))?;
         let (connections, idle, asking) = self.bench.pool.standing();
         let (waiting, written) = (self.writer.waiting() + asking, self.bench.written.vitals());
         Ok(Vitals { waiting, connections, connections_in_use: connections - idle, bytes: bytes as u64, ..written })
@@ -459,7 +469,7 @@ impl Store for PostgresStore {
 
     fn tenants(&self) -> Result<Vec<Tenant>> {
         let rows = self.ask(|session| session.query("SELECT name FROM tenants ORDER BY id", &[]))?;
-        rows.iter().map(|row| Tenant::new(row.get(0))).collect()
+        rows.iter().map(|row| Tenant::new(row.at::<&str>(0).map_err(StoreError::from)?)).collect()
     }
 
     fn settle(&self, tenant: &Tenant, pass: &Arc<dyn Pass>) -> Result<Passed> {

@@ -2,8 +2,9 @@
 
 use super::session::{Attempt, Parameter, Session, Trouble};
 use super::tables::{INDEXED, indexed, name};
-use super::values::{Bound, bare_type, column_type, read};
+use super::values::{Bound, Columns, bare_type, column_type, read};
 use crate::StoreError;
+use crate::damage::Damage;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
 use crate::plan::{Aggregate, Column, Function, Plan, Test, link_of, mean_of, member, middle_of, structs};
 use ::tokio_postgres::types::ToSql;
@@ -626,7 +627,13 @@ fn read_rows(
     let types: Vec<FieldType> = plan.columns.iter().map(|column| Ok(known(catalogue, collection, plan.each, *column)?.ty)).collect::<Attempt<_>>()?;
     parameters.with(|parameters| {
         session.visit(&sql, parameters, |row| {
-            let values = types.iter().enumerate().map(|(index, ty)| read(row, index, ty)).collect::<Attempt<_>>()?;
+            let mut values = Vec::with_capacity(types.len());
+            for (index, ty) in types.iter().enumerate() {
+                values.push(read(row, index, ty).map_err(|unfit| {
+                    let column = known(catalogue, collection, plan.each, plan.columns[index]);
+                    column.map_or_else(|trouble| trouble, |column| unreadable(collection, &column, &unfit))
+                })?);
+            }
             Ok(visit(values)?)
         })
     })
@@ -676,6 +683,12 @@ fn glance(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &Plan
     Ok(None)
 }
 
+/// Says that a record that was found has no readable value in a column.
+fn unreadable(collection: &Collection, column: &Known, unfit: &str) -> Trouble {
+    let row = format!("a record of `{}` that the query finds", collection.name);
+    StoreError::Damaged(Damage::of_row(row, format!("`{}`: {unfit} (`stook check --deep` names the record)", column.name))).into()
+}
+
 /// A plan without its order and page.
 fn all_rows(plan: &Plan) -> Plan {
     Plan { sort: Vec::new(), offset: 0, limit: None, ..plan.clone() }
@@ -691,7 +704,7 @@ pub fn count(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan: &P
         (format!("SELECT count(*) FROM {}", builder.from()), builder.parameters)
     };
     let row = parameters.with(|parameters| session.one(&sql, parameters))?;
-    Ok(row.get::<_, i64>(0) as u64)
+    Ok(row.at::<i64>(0)? as u64)
 }
 
 /// One aggregate; its type is as in the embedded store.
@@ -720,7 +733,7 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
         };
         let sql = format!("SELECT {sql} FROM ({rows}) AS rows, jsonb_array_elements(rows.v::jsonb) AS e(v)");
         let row = builder.parameters.with(|parameters| session.one(&sql, parameters))?;
-        return Ok(row.get::<_, Option<i64>>(0).map_or(Value::Null, Value::Int));
+        return Ok(row.at::<Option<i64>>(0)?.map_or(Value::Null, Value::Int));
     }
     let values = if column.ty.is_list() {
         format!("SELECT e.v FROM ({rows}) AS rows, unnest(rows.v) AS e(v) WHERE e.v IS NOT NULL")
@@ -750,27 +763,31 @@ pub fn aggregate(session: &mut Session, catalogue: &Catalogue, tenant: i64, plan
     let found = builder.parameters.with(|parameters| session.query(&sql, parameters)).map_err(overflow)?;
     let Some(row) = found.first() else { return Ok(Value::Null) };
     match aggregate.function {
-        Function::Count => Ok(Value::Int(row.get(0))),
-        Function::Min | Function::Max => read(row, 0, &element),
+        Function::Count => Ok(Value::Int(row.at(0)?)),
+        Function::Min | Function::Max => read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column, &unfit)),
         Function::Sum | Function::Avg => {
-            let (count, mean) = (row.get::<_, i64>(0), aggregate.function == Function::Avg);
+            let (count, mean) = (row.at::<i64>(0)?, aggregate.function == Function::Avg);
             if count == 0 {
                 return Ok(Value::Null);
             }
             if !whole {
-                let sum = row.get::<_, Option<f64>>(1).filter(|sum| sum.is_finite());
+                let sum = row.at::<Option<f64>>(1)?.filter(|sum| sum.is_finite());
                 let sum = sum.ok_or_else(|| StoreError::Wrong("the sum is too large for a float".into()))?;
                 return Ok(Value::Float(if mean { sum / count as f64 } else { sum }));
             }
-            let sum: i128 = row.get::<_, Option<&str>>(1).and_then(|sum| sum.parse().ok()).unwrap_or(0);
+            let sum: i128 = match row.at::<Option<&str>>(1)? {
+                Some(sum) => sum.parse().map_err(|_| StoreError::Other(format!("a sum is no number: {sum:?}")))?,
+                None => 0,
+            };
             if mean {
                 return Ok(mean_of(sum, i128::from(count), &column.ty));
             }
             i64::try_from(sum).map(Value::Int).map_err(|_| StoreError::Wrong("the sum does not fit 64 bits".into()).into())
         }
         Function::Median => {
-            let low = read(row, 0, &element)?;
-            let high = found.last().map_or(Ok(Value::Null), |row| read(row, 0, &element))?;
+            let low = read(row, 0, &element).map_err(|unfit| unreadable(builder.collection, &column, &unfit))?;
+            let high = found.last().map_or(Ok(Value::Null), |row| read(row, 0, &element));
+            let high = high.map_err(|unfit| unreadable(builder.collection, &column, &unfit))?;
             Ok(middle_of(&low, &high, &column.ty))
         }
     }
@@ -784,14 +801,14 @@ pub fn explain(session: &mut Session, catalogue: &Catalogue, plan: &Plan) -> Att
     let mut steps: Vec<String> = Vec::new();
     parameters.with(|parameters| {
         session.visit(&format!("EXPLAIN (COSTS OFF) {sql}"), parameters, |row| {
-            steps.push(row.get(0));
+            steps.push(row.at(0)?);
             Ok(())
         })
     })?;
     let all = steps.iter().any(|step| step.contains("Seq Scan on r_")) || steps.windows(2).any(|pair| reads_a_tenant(&pair[0], &pair[1]));
     let collection = &catalogue.collections[plan.collection];
     let rows = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)";
-    let few = session.one(rows, &[&name(&["r", &collection.name])])?.get::<_, i64>(0) < FEW;
+    let few = session.one(rows, &[&name(&["r", &collection.name])])?.at::<i64>(0)? < FEW;
     let mut lines = vec![match (all, Builder::new(catalogue, 1, plan)?.finds && few) {
         (true, true) => "reads all records, which are few; would find them through an index".to_owned(),
         (true, false) => "reads every record of the collection".to_owned(),

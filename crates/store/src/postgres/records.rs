@@ -6,8 +6,10 @@
 
 use super::session::{Attempt, Parameter, Session, Trouble};
 use super::tables::{CollectionTables, Tables};
-use super::values::{self, Bound, Place, column_type};
+use super::values::{self, Bound, Columns, Place, column_type};
 use super::work;
+use crate::damage::{Damage, Part, Unreadable};
+use crate::row::{conflicts_of, read_json, unpack_state};
 use crate::{
     CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Logged, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord,
     Tenant, Unit, Version, lane_of,
@@ -61,6 +63,20 @@ pub fn read(
     keys: &[Key],
     detail: Detail,
 ) -> Attempt<Vec<Option<StoredRecord>>> {
+    let found = read_damaged(session, tables, tenant, collection, keys, detail)?;
+    let name = &tables.catalogue().collections[collection].name;
+    found.into_iter().map(|record| Ok(record.map(|record| record.sound(name)).transpose()?)).collect()
+}
+
+/// The same, with records that are damaged.
+pub fn read_damaged(
+    session: &mut Session,
+    tables: &Tables,
+    tenant: i64,
+    collection: usize,
+    keys: &[Key],
+    detail: Detail,
+) -> Attempt<Vec<Option<StoredRecord>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
     let columns = &own.read[detail as usize];
@@ -82,41 +98,75 @@ pub fn read(
     Ok(found)
 }
 
+/// Reads a row. What of it cannot be read is noted.
 fn read_row(row: &Row, collection: &Collection, detail: Detail) -> Attempt<StoredRecord> {
-    let key: &str = row.get(0);
+    let mut damage: Vec<Unreadable> = Vec::new();
+    let reason = |trouble: Trouble| StoreError::from(trouble).to_string();
+    let key: &str = row.at(0)?;
     let mut record = StoredRecord {
-        key: Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?,
-        version: Version::new(row.get(1), row.get(2)),
-        created_job: row.get::<_, i64>(3) as u64,
-        alive: row.get(4),
-        state_set: crate::row::unpack_state(row.get(5), collection),
-        contributions: if detail == Detail::Values { Vec::new() } else { row.get(6) },
+        key: Key::new(key).map_err(|error| StoreError::Damaged(Damage::of_record(&collection.name, key, error.to_string())))?,
+        version: Version::default(),
+        created_job: 0,
+        alive: true,
+        contributions: Vec::new(),
+        state_set: Vec::new(),
         golden: Vec::new(),
         state: Vec::new(),
         conflicts: Vec::new(),
         raw: None,
+        damage: Vec::new(),
     };
-    if detail != Detail::Head {
-        let mut column = if detail == Detail::Full { 6 } else { 5 };
-        let mut next = |ty: &FieldType| {
-            column += 1;
-            values::read(row, column, ty)
-        };
-        let kept = collection.stored_fields().iter().map(|field| next(field.golden_type())).collect::<Attempt<_>>()?;
-        record.golden = crate::row::with_members(collection, kept);
-        record.state = collection.states.iter().map(|state| next(&state.ty)).collect::<Attempt<_>>()?;
-        let conflicts: Option<Vec<&str>> = row.get(column + 1);
-        record.conflicts = conflicts.unwrap_or_default().iter().filter_map(|name| collection.field(name)).map(|(index, _)| index).collect();
-        if detail == Detail::Full {
-            record.raw = row.get(column + 2);
+    let head = || -> Attempt<_> { Ok((Version::new(row.at(1)?, row.at(2)?), row.at::<i64>(3)? as u64, row.at(4)?)) };
+    match head() {
+        Ok((version, created_job, alive)) => (record.version, record.created_job, record.alive) = (version, created_job, alive),
+        Err(trouble) => damage.push(Unreadable { part: Part::Row, reason: reason(trouble) }),
+    }
+    let state = |trouble| Unreadable { part: Part::State, reason: reason(trouble) };
+    match row.at(5).map_err(state).and_then(|text| unpack_state(text, collection)) {
+        Ok(set) => record.state_set = set,
+        Err(unreadable) => damage.push(unreadable),
+    }
+    if detail != Detail::Values {
+        match row.at(6) {
+            Ok(contributions) => record.contributions = contributions,
+            Err(trouble) => damage.push(Unreadable { part: Part::Contributions, reason: reason(trouble) }),
         }
     }
+    if detail != Detail::Head {
+        let first = if detail == Detail::Full { 7 } else { 6 };
+        let fields = collection.stored_fields();
+        let states = first + fields.len();
+        let conflicts = states + collection.states.len();
+        let mut value = |column: usize, ty: &FieldType, part: Part, name: &str| {
+            values::read(row, column, ty).unwrap_or_else(|unfit| {
+                damage.push(Unreadable { part, reason: format!("`{name}`: {unfit}") });
+                Value::Null
+            })
+        };
+        let golden = fields.iter().enumerate().map(|(index, field)| value(first + index, field.golden_type(), Part::Golden(index), &field.name));
+        let golden = golden.collect();
+        record.golden = crate::row::with_members(collection, golden);
+        record.state = collection.states.iter().enumerate().map(|(index, state)| value(states + index, &state.ty, Part::Rest, &state.name)).collect();
+        let rest = |trouble| Unreadable { part: Part::Rest, reason: reason(trouble) };
+        let names = row.at::<Option<Vec<&str>>>(conflicts).map_err(rest);
+        match names.and_then(|names| conflicts_of(names.unwrap_or_default().into_iter(), collection)) {
+            Ok(conflicts) => record.conflicts = conflicts,
+            Err(unreadable) => damage.push(unreadable),
+        }
+        if detail == Detail::Full {
+            match row.at(conflicts + 1) {
+                Ok(raw) => record.raw = raw,
+                Err(trouble) => damage.push(Unreadable { part: Part::Contributions, reason: reason(trouble) }),
+            }
+        }
+    }
+    record.damage = damage;
     Ok(record)
 }
 
 /// The text of a column.
-pub fn text(row: &Row, column: usize) -> SmolStr {
-    row.get::<_, &str>(column).into()
+pub fn text(row: &Row, column: usize) -> Attempt<SmolStr> {
+    Ok(row.at::<&str>(column)?.into())
 }
 
 /// Marks of some lanes.
@@ -128,11 +178,12 @@ pub fn marks(session: &mut Session, tables: &Tables, tenant: i64, lanes: &[i64],
         // each in the order of the index, so that no more are read than are wanted
         false => format!("SELECT m.* FROM unnest($2::bigint[]) AS u(lane) CROSS JOIN LATERAL ({columns} AND lane = u.lane {order}) AS m {order}"),
     };
-    let mark = |row: Row| {
-        let number = |column: usize| row.get::<_, i64>(column);
-        Mark { id: row.get(0), stratum: number(1) as u32, rule: number(2) as u32, target: text(&row, 3), part: text(&row, 4), job: number(5) as u64 }
+    let mark = |row: Row| -> Attempt<Mark> {
+        let number = |column: usize| row.at::<i64>(column);
+        let (stratum, rule, job) = (number(1)? as u32, number(2)? as u32, number(5)? as u64);
+        Ok(Mark { id: row.at(0)?, stratum, rule, target: text(&row, 3)?, part: text(&row, 4)?, job })
     };
-    Ok(session.query(&sql, &[&tenant, &lanes, &(limit as i64)])?.into_iter().map(mark).collect())
+    session.query(&sql, &[&tenant, &lanes, &(limit as i64)])?.into_iter().map(mark).collect()
 }
 
 /// The versions of records, in the order of `keys`.
@@ -141,7 +192,8 @@ pub fn versions(session: &mut Session, tables: &Tables, tenant: i64, collection:
     let sql = by_key(tables, &own.table, "key, revision, touch");
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let rows = session.query(&sql, &[&tenant, &wanted])?;
-    let found: HashMap<&str, Version> = rows.iter().map(|row| (row.get(0), Version::new(row.get(1), row.get(2)))).collect();
+    let version = |row: &Row| Ok((row.at::<String>(0)?, Version::new(row.at(1)?, row.at(2)?)));
+    let found: HashMap<String, Version> = rows.iter().map(version).collect::<Attempt<_>>()?;
     Ok(keys.iter().map(|key| found.get(key.as_str()).copied()).collect())
 }
 
@@ -156,15 +208,13 @@ pub fn log(
 ) -> Attempt<Vec<LogEntry>> {
     let sql = "SELECT id, at, transition, caller, change FROM record_log WHERE tenant = $1 AND collection = $2 AND key = $3 AND id < $4 ORDER BY id DESC LIMIT $5";
     let name = &tables.catalogue().collections[collection].name;
-    let entry = |row: Row| LogEntry {
-        id: row.get(0),
-        at: row.get(1),
-        transition: row.get(2),
-        caller: row.get(3),
-        change: serde_json::from_str(row.get(4)).unwrap_or_default(),
+    let entry = |row: Row| -> Attempt<LogEntry> {
+        let id: i64 = row.at(0)?;
+        let change = read_json(row.at(4)?, || format!("entry {id} of the log of record {:?}", key.as_str()))?;
+        Ok(LogEntry { id, at: row.at(1)?, transition: row.at(2)?, caller: row.at(3)?, change })
     };
     let rows = session.query(sql, &[&tenant, name, &key.as_str(), &before.unwrap_or(i64::MAX), &(limit as i64)])?;
-    Ok(rows.into_iter().map(entry).collect())
+    rows.into_iter().map(entry).collect()
 }
 
 // --- writing ------------------------------------------------------------------------------------------------------------
@@ -180,7 +230,7 @@ impl Tenants {
         if known.is_some() {
             return Ok(known);
         }
-        let found: Option<i64> = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])?.map(|row| row.get(0));
+        let found: Option<i64> = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])?.map(|row| row.at(0)).transpose()?;
         if let (Some(id), Ok(mut tenants)) = (found, self.0.write()) {
             tenants.insert(tenant.clone(), id);
         }
@@ -191,10 +241,10 @@ impl Tenants {
 /// The id of a tenant, created if it is new.
 pub fn tenant_id(session: &mut Session, tenant: &Tenant) -> Attempt<i64> {
     if let Some(row) = session.first("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()])? {
-        return Ok(row.get(0));
+        return row.at(0);
     }
     let sql = "INSERT INTO tenants(name) VALUES ($1) ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id";
-    Ok(session.one(sql, &[&tenant.as_str()])?.get(0))
+    session.one(sql, &[&tenant.as_str()])?.at(0)
 }
 
 /// Writes a unit of work inside a transaction; returns how many rows it wrote of which collections, too.
@@ -213,8 +263,8 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
         if session.execute(sql, &[&tenant, &call.id.as_slice(), &call.request.as_slice(), &stamp])? == 0 {
             let known = session.first("SELECT request, answer FROM calls WHERE tenant = $1 AND id = $2", &[&tenant, &call.id.as_slice()])?;
             let row = known.ok_or_else(|| Trouble::Again("an old call was forgotten meanwhile".into()))?;
-            let same = row.get::<_, &[u8]>(0) == call.request;
-            unit.repeated(same, row.get(1));
+            let same = row.at::<&[u8]>(0)? == call.request;
+            unit.repeated(same, row.at(1)?);
             return Ok((Receipt { stamp, rows: 0 }, Vec::new()));
         }
     }
@@ -233,10 +283,13 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
         let mut applied: Vec<RecordWrite> = current.into_iter().cloned().collect();
         let mut conflicts = Vec::new();
         for (collection, keys) in keys {
-            let records = read(desk.session, tables, tenant, collection, &keys, Detail::Full)?;
+            let records = read_damaged(desk.session, tables, tenant, collection, &keys, Detail::Full)?;
             for (key, record) in keys.into_iter().zip(records) {
                 // it came into being behind the lock: begin again, then it is locked in its turn
-                if record.as_ref().map(|record| record.version) != desk.held.get(&(collection, key.clone())).map(|held| held.0) {
+                let is_known = |record: &StoredRecord| record.damage.iter().all(|damage| damage.part != Part::Row);
+                if record.as_ref().filter(|record| is_known(record)).map(|record| record.version)
+                    != desk.held.get(&(collection, key.clone())).map(|held| held.0)
+                {
                     return Err(Trouble::Again("a record was created meanwhile".into()));
                 }
                 conflicts.push(Conflict { collection, key, record });
@@ -359,9 +412,9 @@ impl Desk<'_> {
                 statements.push(format!("({})", by_key_locked(self.tables, &own.table, &columns, parameters.len(), lock)));
             }
             for row in self.session.query(&statements.join(" UNION ALL "), &parameters)? {
-                let key = Key::new(row.get::<_, &str>(1)).map_err(|error| StoreError::Other(error.to_string()))?;
-                let place = if self.tables.distributed() { Place::default() } else { row.get(4) };
-                self.held.insert((row.get::<_, i64>(0) as usize, key), (Version::new(row.get(2), row.get(3)), place));
+                let key = Key::new(row.at::<&str>(1)?).map_err(|error| StoreError::Other(error.to_string()))?;
+                let place = if self.tables.distributed() { Place::default() } else { row.at(4)? };
+                self.held.insert((row.at::<i64>(0)? as usize, key), (Version::new(row.at(2)?, row.at(3)?), place));
             }
         }
         Ok(())
@@ -773,7 +826,7 @@ impl Side {
             }
         };
         let rows = session.query(&sql, &[&tenant, &digests, &keys])?;
-        let holders: HashMap<Vec<u8>, String> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let holders: HashMap<Vec<u8>, String> = rows.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<Attempt<_>>()?;
         let held = holders.iter().map(|(digest, key)| (key.clone(), digest.clone())).collect();
         Ok(Self { field, table: table.to_owned(), before: holders.clone(), holders, held })
     }
@@ -824,7 +877,7 @@ fn check(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Uni
     for (collection, keys) in keys {
         let sql = by_key_locked(tables, &tables.collections[collection].table, "key, revision, touch", 2, "FOR SHARE");
         for row in session.query(&sql, &[&tenant, &keys])? {
-            now.insert((collection, row.get(0)), Version::new(row.get(1), row.get(2)));
+            now.insert((collection, row.at(0)?), Version::new(row.at(1)?, row.at(2)?));
         }
     }
     // behind the last row that others may hold: whoever waits for this one may keep those waiting who have it

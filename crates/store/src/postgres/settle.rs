@@ -4,6 +4,8 @@
 use super::records;
 use super::session::{Attempt, Session, Trouble};
 use super::tables::{Tables, indexed, name};
+use super::values::Columns;
+use crate::damage::Damage;
 use crate::{Detail, Edge, Inside, LANES, Pass, Passed, Result, StoreError, StoredRecord, Tenant};
 use ::tokio_postgres::Row;
 use std::collections::HashSet;
@@ -26,6 +28,8 @@ impl PassInside<'_> {
     fn ask<T: Default>(&mut self, ask: impl FnOnce(&mut Session, &Tables, i64) -> Attempt<T>) -> Result<T> {
         match ask(self.session, self.tables, self.tenant) {
             Ok(value) => Ok(value),
+            // nothing is wrong with the transaction: the pass may do without
+            Err(Trouble::Store(error @ StoreError::Damaged(_))) => Err(error),
             Err(trouble) => {
                 self.trouble = Some(trouble);
                 Err(StoreError::Other("a question of the pass failed".into()))
@@ -39,13 +43,13 @@ fn by_index(tables: &Tables) -> &'static str {
     if tables.distributed() { "" } else { " OFFSET 0" }
 }
 
-fn edge(link: u32, target: &str, row: &Row) -> Edge {
-    let text = |column| row.get::<_, &str>(column).into();
-    Edge { link, target: target.into(), group: text("grp"), start: row.get("start"), child: text("child"), payload: row.get("payload") }
+fn edge(link: u32, target: &str, row: &Row) -> Attempt<Edge> {
+    let text = |column: &str| row.at::<&str>(column).map(SmolStr::from);
+    Ok(Edge { link, target: target.into(), group: text("grp")?, start: row.at("start")?, child: text("child")?, payload: row.at("payload")? })
 }
 
 fn keys_of(rows: &[Row]) -> Attempt<Vec<Key>> {
-    let key = |row: &Row| Key::new(row.get::<_, &str>(0)).map_err(|error| StoreError::Other(error.to_string()).into());
+    let key = |row: &Row| Key::new(row.at::<&str>(0)?).map_err(|error| StoreError::Damaged(Damage::of_row("a record", error.to_string())).into());
     rows.iter().map(key).collect()
 }
 
@@ -81,7 +85,7 @@ impl Inside for PassInside<'_> {
             let sql = "SELECT grp, start, child, payload FROM edges WHERE tenant = $1 AND link = $2 AND target = $3 AND (grp, start, child) > ($4, $5, $6) \
                        ORDER BY grp, start, child LIMIT $7";
             let rows = session.query(sql, &[&tenant, &i64::from(link), &target, &group, &start, &child, &(limit as i64)])?;
-            Ok(rows.iter().map(|row| edge(link, target, row)).collect())
+            rows.iter().map(|row| edge(link, target, row)).collect()
         })
     }
 
@@ -178,14 +182,14 @@ impl<'t> ByField<'t> {
             self.of_target("key", "u.target", None),
         );
         let rows = session.query(&sql, &[&tenant, &targets, &(limit as i64)])?;
-        Ok(rows.iter().map(|row| self.edge(row.get(0), row.get(1))).collect())
+        rows.iter().map(|row| Ok(self.edge(row.at(0)?, row.at(1)?))).collect()
     }
 
     /// Children of a target behind one.
     fn behind(&self, session: &mut Session, tenant: i64, target: &str, child: &str, limit: usize) -> Attempt<Vec<Edge>> {
         let sql = format!("{} LIMIT $4", self.of_target("key", "$2", Some("$3")));
         let rows = session.query(&sql, &[&tenant, &target, &child, &(limit as i64)])?;
-        Ok(rows.iter().map(|row| self.edge(target, row.get(0))).collect())
+        rows.iter().map(|row| Ok(self.edge(target, row.at(0)?))).collect()
     }
 }
 
@@ -214,7 +218,9 @@ pub fn edges(
              WHERE u.grp IS NOT NULL ORDER BY e.target, e.grp, e.start, e.child LIMIT $5"
         );
         let rows = session.query(&sql, &[&tenant, &i64::from(link), &names, &groups, &(limit as i64)])?;
-        edges.extend(rows.iter().map(|row| edge(link, row.get("target"), row)));
+        for row in &rows {
+            edges.push(edge(link, row.at("target")?, row)?);
+        }
     }
     let whole: Vec<&str> = targets.iter().filter(|(_, group)| group.is_none()).map(|(target, _)| target.as_str()).collect();
     if !whole.is_empty() {
@@ -224,7 +230,9 @@ pub fn edges(
              ORDER BY e.target, e.grp, e.start, e.child LIMIT $4"
         );
         let rows = session.query(&sql, &[&tenant, &i64::from(link), &whole, &(limit as i64)])?;
-        edges.extend(rows.iter().map(|row| edge(link, row.get("target"), row)));
+        for row in &rows {
+            edges.push(edge(link, row.at("target")?, row)?);
+        }
     }
     Ok(edges)
 }
@@ -247,7 +255,7 @@ pub fn named(session: &mut Session, tables: &Tables, tenant: i64, link: u32, tar
             session.query(sql, &[&tenant, &i64::from(link), &names])?
         }
     };
-    Ok(rows.iter().map(|row| row.get::<_, i64>(0) as usize - 1).collect())
+    rows.iter().map(|row| Ok(row.at::<i64>(0)? as usize - 1)).collect()
 }
 
 /// Keys of a collection behind one.
@@ -267,7 +275,7 @@ pub fn between(session: &mut Session, tables: &Tables, tenant: i64, link: u32, r
         by_index(tables)
     );
     let rows = session.query(&sql, &[&tenant, &i64::from(link), &targets, &low, &high, &(limit as i64)])?;
-    Ok(rows.iter().map(|row| edge(link, row.get("target"), row)).collect())
+    rows.iter().map(|row| edge(link, row.at("target")?, row)).collect()
 }
 
 /// Lets a pass answer marks of lanes that nobody else is at; returns how many rows of which collections it wrote, too.
@@ -288,7 +296,7 @@ pub fn pass(
             &[&tenant, &i64::from(LANES), &most],
         )?,
     };
-    let mut waiting: Vec<(i64, i64)> = waiting.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let mut waiting: Vec<(i64, i64)> = waiting.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<Attempt<_>>()?;
     if waiting.is_empty() {
         return Ok(Default::default());
     }
@@ -305,13 +313,13 @@ pub fn pass(
     }
     let lock = "SELECT lane FROM unnest($2::bigint[]) AS u(lane) WHERE pg_try_advisory_xact_lock(hashtext($1), hashtext($3 || ' ' || lane))";
     let lanes = session.query(lock, &[&format!("stook settle {schema}"), &lanes, &tenant.to_string()])?;
-    let lanes: Vec<i64> = lanes.iter().map(|row| row.get(0)).collect();
+    let lanes: Vec<i64> = lanes.iter().map(|row| row.at(0)).collect::<Attempt<_>>()?;
     let all = records::marks(session, tables, tenant, &lanes, pass.most())?;
     for marks in all.chunk_by(|a, b| (a.stratum, a.rule) == (b.stratum, b.rule)) {
         if let Some(number) = pass.alone(marks) {
             let alone = "SELECT pg_try_advisory_xact_lock(hashtext($1), hashtext($2))";
             let names = (format!("stook settle {schema} alone"), format!("{tenant} {number}"));
-            if !session.one(alone, &[&names.0, &names.1])?.get::<_, bool>(0) {
+            if !session.one(alone, &[&names.0, &names.1])?.at::<bool>(0)? {
                 continue;
             }
         }
@@ -334,8 +342,9 @@ pub fn pass(
         };
         session.later(delete, &[&tenant, &ids, &targets])?;
         let answered = ids.len() as u64;
+        let damaged = std::mem::take(&mut settled.damaged);
         let (receipt, sizes) = records::write(session, tables, Some(tenant), &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
-        return Ok((Passed { answered, rows: receipt.rows }, sizes));
+        return Ok((Passed { answered, rows: receipt.rows, damaged }, sizes));
     }
     Ok(Default::default())
 }
@@ -348,23 +357,23 @@ pub fn owing(session: &mut Session, tables: &Tables) -> Attempt<Vec<Tenant>> {
         false => "SELECT name FROM tenants t CROSS JOIN LATERAL (SELECT 1 FROM marks WHERE tenant = t.id LIMIT 1) AS m",
     };
     let rows = session.query(sql, &[])?;
-    rows.iter().map(|row| Ok(Tenant::new(row.get(0))?)).collect()
+    rows.iter().map(|row| Ok(Tenant::new(row.at(0)?)?)).collect()
 }
 
 /// Whether a job has marks.
 pub fn has_marks(session: &mut Session, tenant: i64, job: u64) -> Attempt<bool> {
     let sql = "SELECT EXISTS(SELECT 1 FROM marks WHERE tenant = $1 AND job = $2)";
-    Ok(session.one(sql, &[&tenant, &(job as i64)])?.get(0))
+    session.one(sql, &[&tenant, &(job as i64)])?.at(0)
 }
 
 /// Jobs that have marks.
 pub fn marking(session: &mut Session, tenant: i64) -> Attempt<Vec<u64>> {
     let rows = session.query("SELECT DISTINCT job FROM marks WHERE tenant = $1", &[&tenant])?;
-    Ok(rows.iter().map(|row| row.get::<_, i64>(0) as u64).collect())
+    rows.iter().map(|row| Ok(row.at::<i64>(0)? as u64)).collect()
 }
 
 /// Whether a job has no marks.
 pub fn is_settled(session: &mut Session, job: u64) -> Attempt<bool> {
     let sql = "SELECT NOT EXISTS(SELECT 1 FROM marks WHERE tenant = (SELECT tenant FROM jobs WHERE id = $1) AND job = $1)";
-    Ok(session.one(sql, &[&(job as i64)])?.get(0))
+    session.one(sql, &[&(job as i64)])?.at(0)
 }

@@ -15,7 +15,7 @@
 //! index over the trigrams that a function of the schema makes, so that no extension is needed.
 
 use super::session::{Attempt, Session};
-use super::values::column_type;
+use super::values::{Columns, column_type};
 use crate::StoreError;
 use crate::shape::{FieldShape, Shape};
 use std::collections::HashMap;
@@ -208,12 +208,12 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
     }
     session.begin(true);
     session.execute("SELECT pg_advisory_xact_lock(hashtext('stook'), hashtext($1))", &[&schema])?;
-    let exists: bool = session.one("SELECT EXISTS(SELECT 1 FROM pg_namespace WHERE nspname = $1)", &[&schema])?.get(0);
+    let exists: bool = session.one("SELECT EXISTS(SELECT 1 FROM pg_namespace WHERE nspname = $1)", &[&schema])?.at(0)?;
     if !exists {
         session.batch(&format!("CREATE SCHEMA \"{schema}\""))?;
     }
     let has_tables = "SELECT EXISTS(SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'meta')";
-    if !session.one(has_tables, &[&schema])?.get::<_, bool>(0) {
+    if !session.one(has_tables, &[&schema])?.at::<bool>(0)? {
         session.batch(FIXED)?;
         put_meta(session, "format", FORMAT)?;
         put_meta(session, "shape", "{\"collections\":{}}")?;
@@ -251,7 +251,7 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
 
 /// Whether the database is the coordinator of a Citus cluster.
 fn has_citus(session: &mut Session) -> Attempt<bool> {
-    Ok(session.one("SELECT EXISTS(SELECT 1 FROM pg_extension WHERE extname = 'citus')", &[])?.get(0))
+    session.one("SELECT EXISTS(SELECT 1 FROM pg_extension WHERE extname = 'citus')", &[])?.at(0)
 }
 
 /// Spreads what grows with the records over the servers of a Citus cluster, with what is in it: records and their lists by
@@ -273,7 +273,7 @@ fn distribute(session: &mut Session, tables: &Tables) -> Attempt<bool> {
     }
     for (table, column, beside) in wanted {
         let known = "SELECT EXISTS(SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass($1))";
-        if session.one(known, &[&table])?.get(0) {
+        if session.one(known, &[&table])?.at(0)? {
             continue;
         }
         let sql = "SELECT create_distributed_table(to_regclass($1), $2, colocate_with => $3)";
@@ -287,7 +287,7 @@ pub fn fits(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<()>
     if is_prepared(session, tables)? {
         return Ok(());
     }
-    if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.get::<_, bool>(0) {
+    if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
         return Err(StoreError::Wrong(format!("there is no store in schema `{schema}`; `stook prepare` makes it")).into());
     }
     if has_citus(session)? && meta(session, "distributed")?.is_none() {
@@ -303,7 +303,7 @@ pub fn fits(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<()>
 
 /// Whether nothing is to be done, found out without waiting for anybody.
 fn is_prepared(session: &mut Session, tables: &Tables) -> Attempt<bool> {
-    let exists: bool = session.one("SELECT to_regclass('meta') IS NOT NULL AND to_regclass('generations') IS NOT NULL", &[])?.get(0);
+    let exists: bool = session.one("SELECT to_regclass('meta') IS NOT NULL AND to_regclass('generations') IS NOT NULL", &[])?.at(0)?;
     if !exists || check(session, tables).is_err() || meta(session, "format")?.as_deref() != Some(FORMAT) {
         return Ok(false);
     }
@@ -447,7 +447,7 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
             if field.fold {
                 // only the process that writes a value folds it
                 let with_values = format!("SELECT EXISTS(SELECT 1 FROM {table} WHERE {column} IS NOT NULL)");
-                if session.one(&with_values, &[])?.get(0) {
+                if session.one(&with_values, &[])?.at(0)? {
                     return Err(StoreError::Definition(format!(
                         "an index on the folded list `{of}.{}` cannot be added to a store whose records have it; import into a new store",
                         field.name
@@ -481,7 +481,7 @@ fn list_index(session: &mut Session, collection: &Collection, field: &Field, had
 }
 
 pub fn meta(session: &mut Session, name: &str) -> Attempt<Option<String>> {
-    Ok(session.first("SELECT value FROM meta WHERE name = $1", &[&name])?.and_then(|row| row.get(0)))
+    Ok(session.first("SELECT value FROM meta WHERE name = $1", &[&name])?.map(|row| row.at::<Option<String>>(0)).transpose()?.flatten())
 }
 
 pub fn put_meta(session: &mut Session, name: &str, value: &str) -> Attempt<()> {
@@ -499,7 +499,7 @@ fn read_generations(session: &mut Session, tables: &Tables) -> Attempt<HashMap<[
     let mut numbers = HashMap::new();
     for feed in tables.definition.sources.iter().flat_map(|source| &source.feeds) {
         let row = session.first("SELECT id FROM generations WHERE hash = $1", &[&feed.generation.as_slice()])?;
-        numbers.insert(feed.generation, row.map_or(0, |row| row.get::<_, i64>(0) as u32));
+        numbers.insert(feed.generation, row.map(|row| row.at::<i64>(0)).transpose()?.unwrap_or(0) as u32);
     }
     Ok(numbers)
 }

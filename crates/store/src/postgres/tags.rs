@@ -3,6 +3,8 @@
 use super::records::tenant_id;
 use super::session::{Attempt, Session};
 use super::tables::Tables;
+use super::values::Columns;
+use crate::row::read_json;
 use crate::tag::{self, Definition, Given, Tag, Tagging, Tags, differences};
 use crate::{StoreError, Tenant, Trees, Unit};
 use ::tokio_postgres::Row;
@@ -15,19 +17,23 @@ fn id_of(tables: &Tables, collection: usize) -> Attempt<i64> {
 
 pub fn tags(session: &mut Session, tables: &Tables, tenant: i64, collection: usize) -> Attempt<Tags> {
     // the stamp first: tags that change behind it are found again, never missed
-    let stamp = session.first("SELECT stamp FROM tag_stamps WHERE tenant = $1", &[&tenant])?.map_or(0, |row| row.get(0));
+    let stamp = session.first("SELECT stamp FROM tag_stamps WHERE tenant = $1", &[&tenant])?.map(|row| row.at(0)).transpose()?.unwrap_or(0);
     let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = $1 AND collection = $2 ORDER BY name";
-    let tag = |row: Row| Tag {
-        name: row.get(0),
-        definition: Definition::from_parts(row.get(1), row.get(2)),
-        comment: row.get(3),
-        attributes: serde_json::from_str(row.get(4)).unwrap_or_default(),
-        created: row.get(5),
-        changed: row.get(6),
-        generation: row.get(7),
-        job: row.get::<_, i64>(8) as u64,
+    let tag = |row: Row| -> Attempt<Tag> {
+        let name: String = row.at(0)?;
+        Ok(Tag {
+            definition: Definition::from_parts(&name, row.at(1)?, row.at(2)?)?,
+            comment: row.at(3)?,
+            attributes: read_json(row.at(4)?, || format!("tag `{name}`"))?,
+            created: row.at(5)?,
+            changed: row.at(6)?,
+            generation: row.at(7)?,
+            job: row.at::<i64>(8)? as u64,
+            name,
+        })
     };
-    Ok(Tags { stamp, tags: session.query(sql, &[&tenant, &id_of(tables, collection)?])?.into_iter().map(tag).collect() })
+    let tags = session.query(sql, &[&tenant, &id_of(tables, collection)?])?.into_iter().map(tag).collect::<Attempt<_>>()?;
+    Ok(Tags { stamp, tags })
 }
 
 /// Whoever evaluates tags waits until this transaction has ended.
@@ -87,36 +93,36 @@ fn by_key(tables: &Tables, table: &str, columns: &str, order: &str) -> String {
     }
 }
 
-fn grouped<T>(keys: &[Key], rows: Vec<Row>, value: impl Fn(&Row) -> T) -> Vec<Vec<T>> {
+fn grouped<T>(keys: &[Key], rows: Vec<Row>, value: impl Fn(&Row) -> Attempt<T>) -> Attempt<Vec<Vec<T>>> {
     let places: HashMap<&str, usize> = keys.iter().enumerate().map(|(place, key)| (key.as_str(), place)).collect();
     let mut found: Vec<Vec<T>> = keys.iter().map(|_| Vec::new()).collect();
     for row in &rows {
-        if let Some(place) = places.get(row.get::<_, &str>(0)) {
-            found[*place].push(value(row));
+        if let Some(place) = places.get(row.at::<&str>(0)?) {
+            found[*place].push(value(row)?);
         }
     }
-    found
+    Ok(found)
 }
 
 /// Names of the tags that records carry.
 pub fn tagged(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Vec<String>>> {
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let sql = by_key(tables, "tagged", "value", "ORDER BY 1, 2");
-    Ok(grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| row.get(1)))
+    grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| row.at(1))
 }
 
 /// Trees of records, each of a source.
 pub fn trees(session: &mut Session, tables: &Tables, tenant: i64, collection: usize, keys: &[Key]) -> Attempt<Vec<Trees>> {
     let wanted: Vec<&str> = keys.iter().map(Key::as_str).collect();
     let sql = by_key(tables, "trees", "source, tree", "");
-    Ok(grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| (row.get(1), row.get(2))))
+    grouped(keys, session.query(&sql, &[&tenant, &id_of(tables, collection)?, &wanted])?, |row| Ok((row.at(1)?, row.at(2)?)))
 }
 
 /// Writes what a unit has found out of documents and tags. Who changes tags waits until it has ended.
 pub fn write(session: &mut Session, tables: &Tables, tenant: i64, unit: &mut dyn Unit) -> Attempt<()> {
     let Some(known) = unit.knows_tags() else { return Ok(()) };
     session.execute("INSERT INTO tag_stamps(tenant, stamp) VALUES ($1, 0) ON CONFLICT DO NOTHING", &[&tenant])?;
-    let stamp: i64 = session.one("SELECT stamp FROM tag_stamps WHERE tenant = $1 FOR SHARE", &[&tenant])?.get(0);
+    let stamp: i64 = session.one("SELECT stamp FROM tag_stamps WHERE tenant = $1 FOR SHARE", &[&tenant])?.at(0)?;
     if stamp != known {
         let now = tables.catalogue().with_tags().map(|(own, _)| Ok((own, tags(session, tables, tenant, own)?)));
         unit.retag(now.collect::<Attempt<_>>()?);
@@ -167,7 +173,7 @@ fn carry(session: &mut Session, tables: &Tables, tenant: i64, collection: i64, t
     }
     let wanted: Vec<&str> = tagging.carried.iter().map(|(key, _)| key.as_str()).collect();
     let rows = session.query(&by_key(tables, "tagged", "value", ""), &[&tenant, &collection, &wanted])?;
-    let now: Vec<(&str, &str)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let now: Vec<(&str, &str)> = rows.iter().map(|row| Ok((row.at(0)?, row.at(1)?))).collect::<Attempt<_>>()?;
     let (added, removed) = differences(tagging, &now);
     if !removed.is_empty() {
         let (keys, names): (Vec<&str>, Vec<&str>) = removed.iter().map(|(key, tag)| (key.as_str(), *tag)).unzip();

@@ -2,9 +2,12 @@
 
 use super::session::Attempt;
 use crate::StoreError;
+use crate::damage::Damage;
 use ::tokio_postgres::Row;
+use ::tokio_postgres::row::RowIndex;
 use ::tokio_postgres::types::private::BytesMut;
 use ::tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use std::fmt::Display;
 use std::sync::Arc;
 use stook_catalogue::value::{FieldType, Value, canonical_json};
 use uuid::Uuid;
@@ -83,13 +86,34 @@ pub fn bare_type(ty: &FieldType) -> String {
     column_type(ty).replace(" COLLATE \"C\"", "")
 }
 
-fn column<'r, T: FromSql<'r>>(row: &'r Row, index: usize) -> Attempt<Option<T>> {
-    row.try_get(index).map_err(|error| StoreError::Other(error.to_string()).into())
+/// Columns of a row.
+pub trait Columns {
+    /// The value of a column, by its place or name.
+    ///
+    /// # Errors
+    /// When it is null or of another type where it may not be: whoever changes the database by himself can bring that about.
+    fn at<'r, T: FromSql<'r>>(&'r self, index: impl RowIndex + Display) -> Attempt<T>;
 }
 
-/// A column's value by its type.
-pub fn read(row: &Row, index: usize, ty: &FieldType) -> Attempt<Value> {
-    let json = |text: &str| serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Arc::new(json)));
+impl Columns for Row {
+    fn at<'r, T: FromSql<'r>>(&'r self, index: impl RowIndex + Display) -> Attempt<T> {
+        self.try_get(index).map_err(|error| {
+            let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+            StoreError::Damaged(Damage::of_row("a row", reason)).into()
+        })
+    }
+}
+
+type Found<T> = Result<T, String>;
+
+fn column<'r, T: FromSql<'r>>(row: &'r Row, index: usize) -> Found<Option<T>> {
+    row.try_get(index).map_err(|error| error.to_string())
+}
+
+/// A column's value by its type; why there is none that can be read.
+pub fn read(row: &Row, index: usize, ty: &FieldType) -> Found<Value> {
+    let json = |text: &str| serde_json::from_str(text).map(|json| Value::Json(Arc::new(json))).map_err(|_| "it is not JSON".to_owned());
+    let texts = |texts: Vec<&str>| texts.into_iter().map(json).collect::<Found<Vec<Value>>>().map(Value::List);
     Ok(match ty {
         FieldType::Integer | FieldType::Size | FieldType::Timestamp | FieldType::Date | FieldType::Duration => {
             column(row, index)?.map_or(Value::Null, Value::Int)
@@ -98,12 +122,12 @@ pub fn read(row: &Row, index: usize, ty: &FieldType) -> Attempt<Value> {
         FieldType::Float => column(row, index)?.map_or(Value::Null, Value::Float),
         FieldType::Uuid => column::<Uuid>(row, index)?.map_or(Value::Null, |id| Value::Uuid(id.as_u128())),
         FieldType::Text => column::<&str>(row, index)?.map_or(Value::Null, Value::text),
-        FieldType::Json | FieldType::Ranges | FieldType::Struct(_) => column::<&str>(row, index)?.map_or(Value::Null, json),
+        FieldType::Json | FieldType::Ranges | FieldType::Struct(_) => column::<&str>(row, index)?.map(json).transpose()?.unwrap_or_default(),
         FieldType::List(element) => match &**element {
             FieldType::Boolean => list(column::<Vec<bool>>(row, index)?, Value::Bool),
             FieldType::Float => list(column::<Vec<f64>>(row, index)?, Value::Float),
             FieldType::Uuid => list(column::<Vec<Uuid>>(row, index)?, |id| Value::Uuid(id.as_u128())),
-            FieldType::Json | FieldType::Struct(_) => list(column::<Vec<&str>>(row, index)?, json),
+            FieldType::Json | FieldType::Struct(_) => column::<Vec<&str>>(row, index)?.map(texts).transpose()?.unwrap_or_default(),
             FieldType::Text | FieldType::List(_) => list(column::<Vec<&str>>(row, index)?, Value::text),
             _ => list(column::<Vec<i64>>(row, index)?, Value::Int),
         },

@@ -9,9 +9,11 @@
 use super::records::tenant_id;
 use super::session::{Attempt, Session};
 use super::tables::Tables;
-use crate::journal::{ChunkJournal, Counts, JournalEntry, Outcome, unpack};
-use crate::listing::{ChunkLines, NO_ANSWER, Page, ends_as, how_far, named_state, no_job, pack_counts, read_counts};
+use super::values::Columns;
+use crate::journal::{ChunkJournal, Counts, JournalEntry, Outcome};
+use crate::listing::{ChunkLines, NO_ANSWER, Page, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of};
 use crate::queue::*;
+use crate::row::read_json;
 use crate::schedule::{Choice, DOCUMENT_BYTES, Line, Owner, Ready, due};
 use crate::{Fence, StoreError, Tenant};
 use ::tokio_postgres::Row;
@@ -30,19 +32,19 @@ pub fn create_job(session: &mut Session, job: &NewJob, stamp: i64) -> Attempt<Jo
          VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8) RETURNING id";
     let (files, progress) = (json(&job.files)?, json(&Progress::default())?);
     let row = session.one(sql, &[&tenant, &job.profile, &job.source, &job.as_of, &files, &stamp, &progress, &due(stamp, &job.files)])?;
-    Ok(row.get::<_, i64>(0) as JobId)
+    Ok(row.at::<i64>(0)? as JobId)
 }
 
 pub fn add_chunks(session: &mut Session, job: JobId, chunks: &[NewChunk], progress: Progress) -> Attempt<()> {
     let Some(row) = session.first("SELECT progress, state FROM jobs WHERE id = $1 FOR UPDATE", &[&(job as i64)])? else {
         return Err(no_job(job).into());
     };
-    let stored: Progress = serde_json::from_str(row.get(0)).unwrap_or_default();
+    let stored: Progress = read_json(row.at(0)?, || row_of(job))?;
     // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
     if how_far(&progress) <= how_far(&stored) {
         return Ok(());
     }
-    let state = named_state(row.get(1));
+    let state = named_state(job, row.at(1)?)?;
     if state.is_final() {
         return Err(StoreError::Wrong(format!("job {job} is {}", state.name())).into());
     }
@@ -82,19 +84,19 @@ fn insert_chunks(session: &mut Session, job: JobId, chunks: &[(u32, &Slice)]) ->
 
 const SLICE: &str = "file, position, length, file_documents, documents_before, documents, is_last, head, payload";
 
-fn slice(row: &Row, first: usize) -> Slice {
-    let number = |index: usize| row.get::<_, i64>(first + index) as u64;
-    Slice {
-        file: number(0) as usize,
-        offset: number(1),
-        length: number(2),
-        file_documents: number(3),
-        documents_before: number(4),
-        documents: number(5) as u32,
-        is_last: row.get(first + 6),
-        head: row.get(first + 7),
-        payload: row.get(first + 8),
-    }
+fn slice(row: &Row, first: usize) -> Attempt<Slice> {
+    let number = |index: usize| row.at::<i64>(first + index).map(|number| number as u64);
+    Ok(Slice {
+        file: number(0)? as usize,
+        offset: number(1)?,
+        length: number(2)?,
+        file_documents: number(3)?,
+        documents_before: number(4)?,
+        documents: number(5)? as u32,
+        is_last: row.at(first + 6)?,
+        head: row.at(first + 7)?,
+        payload: row.at(first + 8)?,
+    })
 }
 
 /// What one statement sees of those who wait for workers.
@@ -120,22 +122,22 @@ pub fn look(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attem
           ON j.finished IS NULL AND ($1::bigint IS NULL OR j.tenant = (SELECT tenant FROM jobs WHERE id = $1))
         WHERE m.name = 'definition'";
     let rows = session.query(sql, &[&job.map(|job| job as i64)])?;
-    if rows.first().and_then(|row| row.get::<_, Option<&str>>(0)) != Some(tables.catalogue().hash.as_str()) {
+    if rows.first().map(|row| row.at::<Option<&str>>(0)).transpose()?.flatten() != Some(tables.catalogue().hash.as_str()) {
         return Err(StoreError::DefinitionChanged.into());
     }
     let (mut line, mut expired, mut quiet) = (Line::default(), false, Vec::new());
-    let now = rows.first().map_or(0, |row| row.get(9));
+    let now = rows.first().map(|row| row.at(9)).transpose()?.unwrap_or(0);
     for row in rows {
-        let Some(id) = row.get::<_, Option<i64>>(1) else { continue };
-        let (id, tenant) = (id as JobId, row.get(2));
-        let owner = Owner { tenant, share: tables.catalogue().share(row.get(4)), given: row.get(5), running: row.get::<_, i64>(7) as u32 };
+        let Some(id) = row.at::<Option<i64>>(1)? else { continue };
+        let (id, tenant) = (id as JobId, row.at(2)?);
+        let owner = Owner { tenant, share: tables.catalogue().share(row.at(4)?), given: row.at(5)?, running: row.at::<i64>(7)? as u32 };
         let wanted = job.is_none_or(|job| job == id);
-        let (waits, has_expired): (bool, bool) = (row.get(6), row.get(8));
+        let (waits, has_expired): (bool, bool) = (row.at(6)?, row.at(8)?);
         expired |= has_expired && wanted;
         if wanted && !waits && !has_expired && owner.running == 0 {
             quiet.push(id);
         }
-        line.add(owner, Ready { job: id, tenant, due: row.get(3) }, (waits || has_expired) && wanted);
+        line.add(owner, Ready { job: id, tenant, due: row.at(3)? }, (waits || has_expired) && wanted);
     }
     Ok(View { line, expired, quiet, now })
 }
@@ -147,7 +149,7 @@ pub fn bury(session: &mut Session, now: i64) -> Attempt<Vec<JobId>> {
                 AND until <= $3 ORDER BY job, ordinal FOR UPDATE SKIP LOCKED) AS old
           WHERE c.job = old.job AND c.ordinal = old.ordinal RETURNING c.job";
     let rows = session.query(sql, &[&i64::from(MOST_LEASES), &NO_ANSWER, &now])?;
-    let jobs: BTreeSet<i64> = rows.iter().map(|row| row.get(0)).collect();
+    let jobs: BTreeSet<i64> = rows.iter().map(|row| row.at(0)).collect::<Attempt<_>>()?;
     Ok(jobs.into_iter().map(|job| job as JobId).collect())
 }
 
@@ -157,7 +159,7 @@ pub fn take_within(session: &mut Session, choice: &Choice, now: i64, most: u32, 
     session.one("SELECT 1 FROM tenants WHERE id = $1 FOR UPDATE", &[&choice.tenant])?;
     let running = "SELECT count(*) FROM chunks c JOIN jobs j ON j.id = c.job
          WHERE c.state = 'leased' AND c.until > $2 AND j.tenant = $1";
-    let running: i64 = session.one(running, &[&choice.tenant, &now])?.get(0);
+    let running: i64 = session.one(running, &[&choice.tenant, &now])?.at(0)?;
     let leases = take(session, choice, now, limit.min((i64::from(most) - running).max(0) as usize), seconds)?;
     session.batch("COMMIT")?;
     Ok(leases)
@@ -186,10 +188,10 @@ pub fn take(session: &mut Session, choice: &Choice, now: i64, limit: usize, seco
         if room > 0 {
             let (job, time, weight) = (choice.job as i64, seconds as i64 * SECOND, i64::from(choice.share.weight));
             let rows = session.query(&sql, &[&job, &room, &time, &choice.floor, &weight, &choice.tenant, &now])?;
-            leases.extend(rows.iter().map(|row| {
-                let chunk = ChunkId { job: row.get::<_, i64>(0) as JobId, ordinal: row.get::<_, i64>(1) as u32 };
-                Lease { chunk, token: row.get(2), attempt: row.get::<_, i64>(3) as u32, slice: slice(row, 4) }
-            }));
+            for row in &rows {
+                let chunk = ChunkId { job: row.at::<i64>(0)? as JobId, ordinal: row.at::<i64>(1)? as u32 };
+                leases.push(Lease { chunk, token: row.at(2)?, attempt: row.at::<i64>(3)? as u32, slice: slice(row, 4)? });
+            }
         }
     }
     Ok(leases)
@@ -205,7 +207,7 @@ pub fn give_back(session: &mut Session, fences: &[Fence]) -> Attempt<()> {
 
 pub fn is_idle(session: &mut Session) -> Attempt<bool> {
     let sql = "SELECT NOT EXISTS(SELECT 1 FROM chunks WHERE state = 'waiting') AND NOT EXISTS(SELECT 1 FROM chunks WHERE state = 'leased')";
-    Ok(session.one(sql, &[])?.get(0))
+    session.one(sql, &[])?.at(0)
 }
 
 /// Tells those who wait for chunks, when this transaction is committed.
@@ -229,7 +231,7 @@ pub fn renew(session: &mut Session, fences: &[Fence], seconds: u64, stamp: i64) 
     let (jobs, ordinals, tokens) = columns(fences);
     let sql = "UPDATE chunks c SET until = $1 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS u(job, ordinal, token)
          WHERE c.job = u.job AND c.ordinal = u.ordinal AND c.token = u.token AND c.state = 'leased' RETURNING c.token";
-    let held: Vec<i64> = session.query(sql, &[&until, &jobs, &ordinals, &tokens])?.iter().map(|row| row.get(0)).collect();
+    let held: Vec<i64> = session.query(sql, &[&until, &jobs, &ordinals, &tokens])?.iter().map(|row| row.at(0)).collect::<Attempt<_>>()?;
     Ok(fences.iter().filter(|fence| held.contains(&fence.token)).copied().collect())
 }
 
@@ -324,7 +326,7 @@ fn without_nul(text: &str) -> String {
 /// Whether chunks of a job wait or are leased.
 pub fn has_work(session: &mut Session, job: JobId) -> Attempt<bool> {
     let sql = "SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'waiting') OR EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'leased')";
-    Ok(session.one(sql, &[&(job as i64)])?.get(0))
+    session.one(sql, &[&(job as i64)])?.at(0)
 }
 
 /// Ends a job when nothing of it is left to do.
@@ -332,11 +334,11 @@ pub fn finish_job(session: &mut Session, job: JobId, stamp: i64) -> Attempt<()> 
     let id = job as i64;
     // the lock comes first: whoever else ends or reopens the job is waited for, and seen
     let Some(row) = session.first("SELECT progress, state FROM jobs WHERE id = $1 FOR UPDATE", &[&id])? else { return Ok(()) };
-    let progress: Progress = serde_json::from_str(row.get(0)).unwrap_or_default();
-    if !progress.complete || named_state(row.get(1)).is_final() || has_work(session, job)? {
+    let progress: Progress = read_json(row.at(0)?, || row_of(job))?;
+    if !progress.complete || named_state(job, row.at(1)?)?.is_final() || has_work(session, job)? {
         return Ok(());
     }
-    let dead: bool = session.one("SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1)", &[&id])?.get(0);
+    let dead: bool = session.one("SELECT EXISTS(SELECT 1 FROM chunks WHERE job = $1)", &[&id])?.at(0)?;
     let (state, reason) = ends_as(dead, &sum_counts(session, job)?);
     session.execute("UPDATE jobs SET state = $1, reason = $2, finished = $3 WHERE id = $4", &[&state.name(), &reason, &stamp, &id])?;
     Ok(())
@@ -345,7 +347,7 @@ pub fn finish_job(session: &mut Session, job: JobId, stamp: i64) -> Attempt<()> 
 fn sum_counts(session: &mut Session, job: JobId) -> Attempt<Counts> {
     let mut sum = Counts::default();
     session.visit("SELECT counts FROM chunk_journals WHERE job = $1", &[&(job as i64)], |row| {
-        sum.include(&read_counts(row.get(0)).map_err(StoreError::from)?);
+        sum.include(&counts_of(job, row.at(0)?)?);
         Ok(())
     })?;
     Ok(sum)
@@ -357,7 +359,8 @@ pub fn job(session: &mut Session, job: JobId) -> Attempt<Job> {
 
 pub fn job_state(session: &mut Session, job: JobId) -> Attempt<JobState> {
     let row = session.first("SELECT state FROM jobs WHERE id = $1", &[&(job as i64)])?;
-    row.map(|row| named_state(row.get(0))).ok_or_else(|| no_job(job).into())
+    let row = row.ok_or_else(|| no_job(job))?;
+    Ok(named_state(job, row.at(0)?)?)
 }
 
 pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize) -> Attempt<Vec<Job>> {
@@ -367,23 +370,26 @@ pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, 
         FROM jobs j JOIN tenants t ON t.id = j.tenant
         WHERE ($1::bigint IS NULL OR j.id = $1) AND ($2::text IS NULL OR t.name = $2) ORDER BY j.id DESC LIMIT $3";
     let (job, limit) = (job.map(|job| job as i64), limit.min(i64::MAX as usize) as i64);
-    let read = |row: Row| Job {
-        id: row.get::<_, i64>(0) as JobId,
-        tenant: row.get(1),
-        profile: row.get(2),
-        source: row.get(3),
-        as_of: row.get(4),
-        files: serde_json::from_str(row.get(5)).unwrap_or_default(),
-        state: named_state(row.get(6)),
-        reason: row.get(7),
-        created: row.get(8),
-        finished: row.get(9),
-        progress: serde_json::from_str(row.get(10)).unwrap_or_default(),
-        counts: Counts::default(),
-        chunks_left: row.get::<_, i64>(11) as u64,
-        chunks_dead: row.get::<_, i64>(12) as u64,
+    let read = |row: Row| -> Attempt<Job> {
+        let id = row.at::<i64>(0)? as JobId;
+        Ok(Job {
+            id,
+            tenant: row.at(1)?,
+            profile: row.at(2)?,
+            source: row.at(3)?,
+            as_of: row.at(4)?,
+            files: read_json(row.at(5)?, || row_of(id))?,
+            state: named_state(id, row.at(6)?)?,
+            reason: row.at(7)?,
+            created: row.at(8)?,
+            finished: row.at(9)?,
+            progress: read_json(row.at(10)?, || row_of(id))?,
+            counts: Counts::default(),
+            chunks_left: row.at::<i64>(11)? as u64,
+            chunks_dead: row.at::<i64>(12)? as u64,
+        })
     };
-    let mut jobs: Vec<Job> = session.query(sql, &[&job, &tenant.map(Tenant::as_str), &limit])?.into_iter().map(read).collect();
+    let mut jobs: Vec<Job> = session.query(sql, &[&job, &tenant.map(Tenant::as_str), &limit])?.into_iter().map(read).collect::<Attempt<_>>()?;
     for job in &mut jobs {
         job.counts = sum_counts(session, job.id)?;
     }
@@ -416,7 +422,8 @@ pub fn forget_job(session: &mut Session, job: JobId) -> Attempt<()> {
 /// The state of a job that must be there; nobody else changes it until the transaction ends.
 fn locked_state(session: &mut Session, job: JobId) -> Attempt<JobState> {
     let row = session.first("SELECT state FROM jobs WHERE id = $1 FOR UPDATE", &[&(job as i64)])?;
-    row.map(|row| named_state(row.get(0))).ok_or_else(|| no_job(job).into())
+    let row = row.ok_or_else(|| no_job(job))?;
+    Ok(named_state(job, row.at(0)?)?)
 }
 
 pub fn journal(
@@ -440,28 +447,28 @@ pub fn journal(
     Ok(page.entries)
 }
 
-fn chunk_lines(row: &Row) -> Attempt<ChunkLines> {
-    let lines = unpack(row.get(0)).map_err(StoreError::from)?;
-    Ok(ChunkLines { lines, file: row.get::<_, i64>(1) as usize, file_start: row.get::<_, i64>(2) as u64 })
+fn chunk_lines(job: JobId, row: &Row) -> Attempt<ChunkLines> {
+    let lines = lines_of(job, row.at(0)?)?;
+    Ok(ChunkLines { lines, file: row.at::<i64>(1)? as usize, file_start: row.at::<i64>(2)? as u64 })
 }
 
 /// Fills a page with the documents behind `after`, from the chunk on that may hold the next one.
 fn list_all(session: &mut Session, page: &mut Page<'_>, after: i64) -> Attempt<()> {
     let start = "SELECT coalesce(max(first), 0) FROM chunk_journals WHERE job = $1 AND first <= $2";
-    let mut start: i64 = session.one(start, &[&(page.job.id as i64), &after.saturating_add(1)])?.get(0);
+    let mut start: i64 = session.one(start, &[&(page.job.id as i64), &after.saturating_add(1)])?.at(0)?;
     // some chunks at a time: what a page does not need is not read
     let sql = "SELECT lines, file, file_start, first FROM chunk_journals WHERE job = $1 AND first >= $2 ORDER BY first LIMIT 16";
     loop {
         let rows = session.query(sql, &[&(page.job.id as i64), &start])?;
         for row in &rows {
-            let chunk = chunk_lines(row)?;
+            let chunk = chunk_lines(page.job.id, row)?;
             for line in chunk.lines.iter().filter(|line| line.document > after as u64) {
                 if page.is_full(line.document) {
                     return Ok(());
                 }
                 page.add(line, &chunk);
             }
-            start = row.get::<_, i64>(3) + 1;
+            start = row.at::<i64>(3)? + 1;
         }
         if rows.len() < 16 {
             return Ok(());
@@ -473,7 +480,7 @@ fn list_all(session: &mut Session, page: &mut Page<'_>, after: i64) -> Attempt<(
 fn list_troubled(session: &mut Session, page: &mut Page<'_>, after: i64) -> Attempt<()> {
     let limit = page.limit.min(i64::MAX as usize) as i64;
     let sql = "SELECT DISTINCT document FROM troubles WHERE job = $1 AND document > $2 ORDER BY document LIMIT $3";
-    let documents: Vec<i64> = session.query(sql, &[&(page.job.id as i64), &after, &limit])?.iter().map(|row| row.get(0)).collect();
+    let documents: Vec<i64> = session.query(sql, &[&(page.job.id as i64), &after, &limit])?.iter().map(|row| row.at(0)).collect::<Attempt<_>>()?;
     let sql = "SELECT lines, file, file_start FROM chunk_journals WHERE job = $1 AND first <= $2 ORDER BY first DESC LIMIT 1";
     let mut chunk = ChunkLines { lines: Vec::new(), file: 0, file_start: 0 };
     for document in documents {
@@ -484,7 +491,7 @@ fn list_troubled(session: &mut Session, page: &mut Page<'_>, after: i64) -> Atte
         if chunk.lines.last().is_none_or(|last| last.document < number)
             && let Some(row) = session.first(sql, &[&(page.job.id as i64), &document])?
         {
-            chunk = chunk_lines(&row)?;
+            chunk = chunk_lines(page.job.id, &row)?;
         }
         let first = chunk.lines.partition_point(|line| line.document < number);
         chunk.lines[first..].iter().take_while(|line| line.document == number).for_each(|line| page.add(line, &chunk));
@@ -498,7 +505,7 @@ fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) 
     let sql = "SELECT document, reason FROM troubles WHERE job = $1 AND document BETWEEN $2 AND $3 ORDER BY document, id";
     let mut reasons: HashMap<u64, Vec<String>> = HashMap::new();
     for row in session.query(sql, &[&(job as i64), &(first.document as i64), &(last.document as i64)])? {
-        reasons.entry(row.get::<_, i64>(0) as u64).or_default().push(row.get(1));
+        reasons.entry(row.at::<i64>(0)? as u64).or_default().push(row.at(1)?);
     }
     for entry in entries {
         entry.reasons = reasons.get(&entry.document).cloned().unwrap_or_default();
@@ -509,47 +516,44 @@ fn add_reasons(session: &mut Session, job: JobId, entries: &mut [JournalEntry]) 
 pub fn failed_document(session: &mut Session, job: JobId, document: u64) -> Attempt<Option<Vec<u8>>> {
     let sql = "SELECT bytes FROM failed_documents WHERE job = $1 AND document = $2";
     let found = session.first(sql, &[&(job as i64), &(document.min(i64::MAX as u64) as i64)])?;
-    Ok(found.map(|row| row.get(0)))
+    found.map(|row| row.at(0)).transpose()
 }
 
 fn corrections(session: &mut Session, job: JobId, after: i64) -> Attempt<HashMap<(u64, String), Outcome>> {
     let rows = session.query("SELECT document, collection, outcome FROM corrections WHERE job = $1 AND document > $2", &[&(job as i64), &after])?;
-    let correction = |row: &Row| {
-        let outcome = Outcome::from_number(row.get::<_, i64>(2) as u8)?;
-        Some(((row.get::<_, i64>(0) as u64, row.get(1)), outcome))
-    };
-    Ok(rows.iter().filter_map(correction).collect())
+    let correction = |row: &Row| Ok(((row.at::<i64>(0)? as u64, row.at(1)?), corrected(job, row.at(2)?)?));
+    rows.iter().map(correction).collect()
 }
 
 const INFO: &str = "job, ordinal, state, attempts, documents, length, reason";
 
-fn info(row: &Row) -> ChunkInfo {
-    let state = match row.get(2) {
+fn info(row: &Row) -> Attempt<ChunkInfo> {
+    let state = match row.at(2)? {
         "waiting" => ChunkState::Waiting,
         "leased" => ChunkState::Leased,
         _ => ChunkState::Dead,
     };
-    ChunkInfo {
-        job: row.get::<_, i64>(0) as JobId,
-        ordinal: row.get::<_, i64>(1) as u32,
+    Ok(ChunkInfo {
+        job: row.at::<i64>(0)? as JobId,
+        ordinal: row.at::<i64>(1)? as u32,
         state,
-        attempts: row.get::<_, i64>(3) as u32,
-        documents: row.get::<_, i64>(4) as u32,
-        length: row.get::<_, i64>(5) as u64,
-        reason: row.get(6),
-    }
+        attempts: row.at::<i64>(3)? as u32,
+        documents: row.at::<i64>(4)? as u32,
+        length: row.at::<i64>(5)? as u64,
+        reason: row.at(6)?,
+    })
 }
 
 pub fn chunks(session: &mut Session, job: Option<JobId>) -> Attempt<Vec<ChunkInfo>> {
     let sql = format!("SELECT {INFO} FROM chunks WHERE $1::bigint IS NULL OR job = $1 ORDER BY job, ordinal");
-    Ok(session.query(&sql, &[&job.map(|job| job as i64)])?.iter().map(info).collect())
+    session.query(&sql, &[&job.map(|job| job as i64)])?.iter().map(info).collect()
 }
 
 pub fn chunk(session: &mut Session, chunk: ChunkId) -> Attempt<Chunk> {
     let sql = format!("SELECT {INFO}, {SLICE} FROM chunks WHERE job = $1 AND ordinal = $2");
     let found = session.first(&sql, &[&(chunk.job as i64), &i64::from(chunk.ordinal)])?;
     let found = found.ok_or_else(|| StoreError::Wrong(format!("there is no chunk {chunk} in the queue")))?;
-    Ok(Chunk { info: info(&found), slice: slice(&found, 7) })
+    Ok(Chunk { info: info(&found)?, slice: slice(&found, 7)? })
 }
 
 pub fn retry(session: &mut Session, job: JobId, ordinal: Option<u32>) -> Attempt<u64> {
@@ -568,7 +572,7 @@ pub fn load_chunk(session: &mut Session, chunk: ChunkId, slice: &Slice) -> Attem
     let sql = "SELECT EXISTS(SELECT 1 FROM chunk_journals WHERE job = $1 AND ordinal = $2),
         EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND ordinal = $2 AND state = 'leased')";
     let row = session.one(sql, &[&job, &ordinal])?;
-    let (done, leased): (bool, bool) = (row.get(0), row.get(1));
+    let (done, leased): (bool, bool) = (row.at(0)?, row.at(1)?);
     if done || leased {
         let state = if done { "done already" } else { "leased" };
         return Err(StoreError::Wrong(format!("chunk {chunk} is {state}")).into());
@@ -596,7 +600,7 @@ pub fn replace_chunk(session: &mut Session, chunk: ChunkId, parts: &[NewChunk]) 
     // new numbers start far above those the file's cutting gives, so that an interrupted cutting goes on undisturbed
     let highest =
         "SELECT greatest((SELECT max(ordinal) FROM chunks WHERE job = $1), (SELECT max(ordinal) FROM chunk_journals WHERE job = $1), 1000000000)";
-    let highest: i64 = session.one(highest, &[&job])?.get(0);
+    let highest: i64 = session.one(highest, &[&job])?.at(0)?;
     let parts: Vec<(u32, &Slice)> = parts.iter().zip(highest as u32 + 1..).map(|(part, ordinal)| (ordinal, &part.slice)).collect();
     insert_chunks(session, chunk.job, &parts)?;
     reopen(session, chunk.job)

@@ -9,6 +9,7 @@
 use super::records::{self, Tenants};
 use super::session::{Attempt, Pool, Session, Trouble};
 use super::tables::Tables;
+use super::values::Columns;
 use super::{Clock, begin, work};
 use crate::queue::JobId;
 use crate::vitals::Written;
@@ -262,7 +263,7 @@ impl Bench {
                 let _ = self.pool.run(|session| {
                     let known = session.one("SELECT reltuples FROM pg_class WHERE oid = to_regclass($1)", &[&own.table])?;
                     // somebody has told it before
-                    if f64::from(known.get::<_, f32>(0)) >= rows_written as f64 { Ok(()) } else { session.batch(&sql) }
+                    if f64::from(known.at::<f32>(0)?) >= rows_written as f64 { Ok(()) } else { session.batch(&sql) }
                 });
             }
         }

@@ -4,9 +4,10 @@
 //! syncs the log; one sync is for all that has been committed before it.
 //!
 //! Another thread copies the log into the file while it grows. When it is too long, it is copied until little is left; for the last of it
-//! bulk work pauses. Then the writer copies what came meanwhile, its last group at most, and the log begins anew. Without that a log that
-//! is written to all the time would never end; if the writer did all of it, everybody would wait for as long as it takes. When no more bulk
-//! work comes it copies once while there is time: what is left when the store is closed is little then.
+//! bulk work pauses. Then the writer copies what came meanwhile, its last group at most, waits a moment for those who have begun to read
+//! before, and the log begins anew. Without that a log that is written to all the time would never end; if the writer did all of it, everybody
+//! would wait for as long as it takes. When no more bulk work comes it copies once while there is time: what is left when the store is closed is
+//! little then. When nobody has written for a while, the log's bytes are given back.
 
 use super::{Options, failure};
 use crate::{Result, StoreError, Wake};
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Pages of the log from which on it is copied, and again when half as many have come.
 const LONG: u64 = 8_192;
@@ -28,6 +30,16 @@ const LITTLE: u64 = 1_024;
 const PASSES: u32 = 2;
 /// How often then: the first of these syncs the file.
 const LAST_PASSES: u32 = 2;
+/// Pages of the log from which on bulk work waits for those who read.
+const FAR_TOO_LONG: u64 = 3 * LONG;
+/// How long those who read are waited for at once, while nobody writes: they come and go, and who comes then reads from the file alone.
+const FOR_READERS: Duration = Duration::from_millis(50);
+/// How long bulk work waits for those who read. Behind that the log may grow to twice its length before it waits again.
+const MOST_HELD: Duration = Duration::from_secs(30);
+/// How long nobody has written when the log is given back.
+const REST: Duration = Duration::from_secs(1);
+/// Bytes of the log that are not given back.
+const KEPT: u64 = 4 << 20;
 
 /// Nobody waits for the log.
 const GO: u8 = 0;
@@ -48,6 +60,12 @@ struct Shared {
     rests: AtomicBool,
     /// What it comes to.
     stage: AtomicU8,
+    /// Commits so far.
+    commits: AtomicU64,
+    /// Whether anything was written since the log was given back.
+    is_written: AtomicBool,
+    /// Whether the log is being copied because it is too long.
+    is_copying: AtomicBool,
     closing: AtomicBool,
 }
 
@@ -55,6 +73,10 @@ struct Shared {
 pub struct Checkpoints {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// How long the writer waits for others in general.
+    wait: Duration,
+    /// Since when bulk work waits for those who read.
+    held: Option<Instant>,
 }
 
 impl Checkpoints {
@@ -78,21 +100,30 @@ impl Checkpoints {
         };
         writer.wal_hook(Some(hook)).map_err(failure)?;
         let connection = super::connect(path, &Options { writer_cache: 1 << 20, ..options.clone() })?;
-        let own = shared.clone();
+        let (own, log, wait) = (shared.clone(), log_of(path), Duration::from_secs(options.wait));
         let work = move || {
             while !own.closing.load(Ordering::SeqCst) {
-                std::thread::park();
+                let commits = own.commits.load(Ordering::SeqCst);
+                if own.is_written.load(Ordering::SeqCst) {
+                    std::thread::park_timeout(REST);
+                } else {
+                    std::thread::park();
+                }
+                own.give_back(&connection, &log, commits);
                 if own.copy(&connection) {
                     own.stage.store(FINISH, Ordering::SeqCst);
+                    own.is_copying.store(false, Ordering::SeqCst);
                     wake();
                 }
             }
+            let _ = connection.busy_timeout(wait);
             // leave one file behind: without this the log stays beside it. What a table is like now is not noted: of a small one every
             // row would be read for each key, also when it has grown
             let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         };
         let thread = std::thread::Builder::new().name("store-checkpoint".into()).spawn(work);
-        Ok(Self { shared, thread: Some(thread.map_err(|error| StoreError::Other(error.to_string()))?) })
+        let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
+        Ok(Self { shared, thread: Some(thread), wait: Duration::from_secs(options.wait), held: None })
     }
 
     /// To be called by the writer after a commit; `rests` when somebody waits for all bulk work there is.
@@ -100,7 +131,9 @@ impl Checkpoints {
         if rests {
             self.shared.rests.store(true, Ordering::SeqCst);
         }
-        if (rests || self.shared.is_due())
+        self.shared.commits.fetch_add(1, Ordering::SeqCst);
+        let is_first = !self.shared.is_written.swap(true, Ordering::SeqCst);
+        if (rests || is_first || self.shared.is_due())
             && let Some(thread) = &self.thread
         {
             thread.thread().unpark();
@@ -117,7 +150,9 @@ impl Checkpoints {
 
     /// Whether bulk work is to wait.
     pub fn holds_bulk(&self) -> bool {
-        self.shared.stage.load(Ordering::SeqCst) != GO
+        // while it is copied it does not grow without end, however slow that is
+        let is_behind = || self.shared.is_copying.load(Ordering::SeqCst) && self.shared.pages.load(Ordering::SeqCst) > TOO_LONG + LITTLE;
+        self.shared.stage.load(Ordering::SeqCst) != GO || is_behind()
     }
 
     /// Whether the writer is to call [`Checkpoints::finish`].
@@ -125,17 +160,61 @@ impl Checkpoints {
         self.shared.stage.load(Ordering::SeqCst) == FINISH
     }
 
-    /// Copies the rest; the next transaction begins the log anew, unless somebody reads from it just then.
-    pub fn finish(&self, writer: &Connection) {
-        copy(writer);
-        self.shared.due.store(self.shared.pages.load(Ordering::SeqCst) + LONG / 4, Ordering::SeqCst);
+    /// Copies the rest, so that the next transaction begins the log anew; says whether bulk work may go on. Who has begun to read before keeps the
+    /// log: they are waited for a moment, and of a log that is far too long bulk work waits, too, so that it does not grow.
+    pub fn finish(&mut self, writer: &Connection) -> bool {
+        let pages = self.shared.pages.load(Ordering::SeqCst);
+        let due = if self.begin_anew(writer, "RESTART", FOR_READERS) {
+            LONG
+        } else if pages < FAR_TOO_LONG {
+            pages + LONG / 4
+        } else if self.held.get_or_insert_with(Instant::now).elapsed() < MOST_HELD {
+            return false;
+        } else {
+            2 * pages
+        };
+        self.held = None;
+        self.shared.due.store(due, Ordering::SeqCst);
         self.shared.stage.store(GO, Ordering::SeqCst);
+        true
+    }
+
+    /// Gives back what the log takes of a disk that is full.
+    pub fn make_room(&self, writer: &Connection) {
+        self.begin_anew(writer, "TRUNCATE", 20 * FOR_READERS);
+    }
+
+    /// Whether all of the log is in the file, and nobody reads from the log.
+    fn begin_anew(&self, writer: &Connection, how: &str, wait: Duration) -> bool {
+        let done = writer.busy_timeout(wait).is_ok() && checkpoint(writer, how);
+        let _ = writer.busy_timeout(self.wait);
+        if done {
+            self.shared.pages.store(0, Ordering::SeqCst);
+            self.shared.copied.store(0, Ordering::SeqCst);
+        }
+        done
     }
 }
 
 impl Shared {
     fn is_due(&self) -> bool {
         self.pages.load(Ordering::SeqCst) > self.due.load(Ordering::SeqCst).max(LONG)
+    }
+
+    /// Gives the log's bytes back when nobody has written since there were so many commits.
+    fn give_back(&self, connection: &Connection, log: &Path, commits: u64) {
+        let rests = || self.commits.load(Ordering::SeqCst) == commits && self.stage.load(Ordering::SeqCst) == GO;
+        if !self.is_written.load(Ordering::SeqCst) || !rests() || self.closing.load(Ordering::SeqCst) {
+            return;
+        }
+        let is_long = std::fs::metadata(log).is_ok_and(|log| log.len() > KEPT);
+        // who writes or reads meanwhile is not waited for
+        if !is_long || (connection.busy_timeout(FOR_READERS).is_ok() && checkpoint(connection, "TRUNCATE")) {
+            self.is_written.store(false, Ordering::SeqCst);
+            if !rests() {
+                self.is_written.store(true, Ordering::SeqCst);
+            }
+        }
     }
 
     /// Copies what there is, of a log that is too long until next to nothing is left; whether the writer is to end it.
@@ -154,6 +233,7 @@ impl Shared {
             }
             return false;
         }
+        self.is_copying.store(true, Ordering::SeqCst);
         for pass in 1..=PASSES + LAST_PASSES {
             let copied = copy(connection);
             let left = self.pages.load(Ordering::SeqCst).saturating_sub(copied);
@@ -243,6 +323,11 @@ fn log_of(path: &Path) -> PathBuf {
 /// Copies what can be copied now; returns how many pages of the log are in the file. A failure leaves the log as it is.
 fn copy(connection: &Connection) -> u64 {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(2)).map_or(0, |pages| pages.max(0).unsigned_abs())
+}
+
+/// Copies all of the log as a checkpoint of this kind does; whether that was possible.
+fn checkpoint(connection: &Connection, how: &str) -> bool {
+    connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| row.get::<_, i64>(0)).is_ok_and(|busy| busy == 0)
 }
 
 impl Drop for Checkpoints {

@@ -10,9 +10,9 @@
 //! was read is written back to its row. The kept document is the last column, so that reading anything else does not touch its
 //! pages.
 //!
-//! Any program that knows SQLite can read the file. To look for keys by their index, to write records and to check the file it
-//! needs the functions that [`teach`] gives it.
+//! Any program that knows SQLite can read, check and copy the file.
 
+mod backup;
 mod log;
 mod packed;
 mod query;
@@ -22,9 +22,11 @@ mod settle;
 mod statements;
 mod tables;
 mod tags;
+mod upgrade;
 mod work;
 mod writer;
 
+pub use backup::{Copied, backup};
 pub use packed::teach;
 
 use crate::journal::JournalEntry;
@@ -151,6 +153,7 @@ impl SqliteStore {
         let mut connection = connect(path, &options)?;
         let mut changes = Vec::new();
         if options.read_only {
+            tables::check_format(&connection)?;
             tables::check(&connection, &tables)?;
         } else {
             use_log(&connection, Duration::from_secs(options.wait))?;
@@ -332,7 +335,12 @@ impl Store for SqliteStore {
             let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect::<rusqlite::Result<Vec<String>>>);
             // the first answer begins with a line that names the database
             let lines = found.map_err(failure)?.join("\n");
-            Ok(lines.lines().filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned).collect())
+            let mut found: Vec<String> = lines.lines().filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned).collect();
+            // the database does not know what these columns must be
+            for own in &self.tables.collections {
+                found.extend(own.wrong_columns(connection)?);
+            }
+            Ok(found)
         })
     }
 
@@ -344,6 +352,13 @@ impl Store for SqliteStore {
         self.with_reader(|connection| {
             let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
             records::read(connection, &self.tables, tenant, collection, keys, detail)
+        })
+    }
+
+    fn read_damaged(&self, tenant: &Tenant, collection: usize, keys: &[Key], detail: Detail) -> Result<Vec<Option<StoredRecord>>> {
+        self.with_reader(|connection| {
+            let Some(tenant) = self.tenant_id(connection, tenant)? else { return Ok(vec![None; keys.len()]) };
+            records::read_damaged(connection, &self.tables, tenant, collection, keys, detail)
         })
     }
 
@@ -465,10 +480,26 @@ impl Store for SqliteStore {
     }
 
     fn visit(&self, plan: &Plan, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
-        self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
-            Some(tenant) => query::visit(connection, &self.catalogue, tenant, plan, visit),
-            None => Ok(()),
-        })
+        // a page at a time where that costs no more: whoever takes what is found slowly keeps the log from beginning anew
+        let Some(mut page) = query::Page::of(&self.catalogue, plan) else {
+            return self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
+                Some(tenant) => query::visit(connection, &self.catalogue, tenant, plan, visit),
+                None => Ok(()),
+            });
+        };
+        loop {
+            let rows = self.with_reader(|connection| match self.tenant_id(connection, &plan.tenant)? {
+                Some(tenant) => page.read(connection, &self.catalogue, tenant),
+                None => Ok(Vec::new()),
+            })?;
+            let goes_on = page.goes_on(&rows);
+            for row in rows {
+                visit(page.row(row))?;
+            }
+            if !goes_on {
+                return Ok(());
+            }
+        }
     }
 
     fn count(&self, plan: &Plan) -> Result<u64> {
@@ -586,12 +617,13 @@ impl Store for SqliteStore {
         let (answer, told) = (passed.clone(), changed.clone());
         let work = move |connection: &Connection, stamp: i64| {
             let (passed, changed) = settle::pass(connection, &tables, &tenant, &*pass, stamp)?;
+            let rows = passed.rows;
             *answer.lock().unwrap_or_else(PoisonError::into_inner) = passed;
             *told.lock().unwrap_or_else(PoisonError::into_inner) = changed;
-            Ok(Receipt { stamp, rows: passed.rows })
+            Ok(Receipt { stamp, rows })
         };
         writer.run(Work::Pass(Box::new(work), changed), Urgency::Bulk).wait()?;
-        Ok(*passed.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(passed.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     fn create_job(&self, job: NewJob) -> Result<JobId> {

@@ -59,13 +59,14 @@ pub fn pack(text: &[u8]) -> Vec<u8> {
 }
 
 /// A number for a text, of four bytes: an index that is only asked for equal texts holds no more.
-fn digest(text: &[u8]) -> i32 {
+pub fn digest(text: &[u8]) -> i32 {
     // FNV-1a
     let hash = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     (hash >> 32) as i32 ^ hash as i32
 }
 
-/// Teaches a connection the functions that indexes are made with.
+/// Teaches a connection the functions that make what indexes hold of texts, for statements that look for them. The schema does not use them:
+/// rows have columns for what they give, so every program can check and copy the file.
 ///
 /// # Errors
 /// When a statement is running.

@@ -5,8 +5,9 @@
 //! fewest does. Everything is bound, nothing is pasted, except names of columns, which come from the definition.
 
 use super::failure;
-use super::records::{bind, bind_element, unbind};
+use super::records::{bind, bind_element, unbind, unbind_stored};
 use super::tables::{conflict_index, ordered_index};
+use crate::damage::Damage;
 use crate::pattern::{self, MAX_PATTERN, fold_pieces};
 use crate::plan::{Aggregate, Column, Condition, Function, Plan, Test, link_of, mean_of, member, middle_of, structs};
 use crate::{Result, StoreError};
@@ -49,7 +50,7 @@ struct Known {
 
 /// The key of a collection's records as its index holds it, see [`super::packed`].
 fn key(collection: &Collection) -> String {
-    format!("packed(\"r_{}\".key)", collection.name)
+    format!("\"r_{}\".packed", collection.name)
 }
 
 fn known(catalogue: &Catalogue, collection: &Collection, each: Option<usize>, column: Column) -> Result<Known> {
@@ -674,6 +675,70 @@ pub fn visit(
     read(connection, catalogue, plan, &statement, visit)
 }
 
+/// Rows of a plan that is answered in the order of keys, read a page at a time: where no index finds records by a condition, a page costs
+/// what its rows cost.
+pub struct Page {
+    /// The plan of the page that is next; its last column is the key.
+    plan: Plan,
+    /// Rows that may follow, if they are bounded.
+    left: Option<u64>,
+    /// Whether it begins behind another one.
+    is_behind: bool,
+}
+
+/// Rows of such a page.
+const PAGE: u64 = 1_000;
+
+impl Page {
+    /// The first page of a plan; nothing where it is read at once.
+    pub fn of(catalogue: &Catalogue, plan: &Plan) -> Option<Self> {
+        let is_plain = plan.sort.is_empty() && plan.each.is_none() && !plan.distinct && !plan.any_order && plan.offset == 0;
+        if !is_plain || plan.limit.is_some_and(|limit| limit <= PAGE) {
+            return None;
+        }
+        let collection = collection_of(catalogue, plan).ok()?;
+        let is_found = |condition: &Condition| {
+            known(catalogue, collection, None, condition.column).is_ok_and(|known| way(collection, &known, &condition.test).is_none())
+        };
+        if !plan.conditions.iter().all(is_found) {
+            return None;
+        }
+        let mut first = plan.clone();
+        first.columns.push(Column::Key);
+        Some(Self { plan: first, left: plan.limit, is_behind: false })
+    }
+
+    /// Rows of the page.
+    pub fn read(&mut self, connection: &Connection, catalogue: &Catalogue, tenant: i64) -> Result<Vec<Vec<Value>>> {
+        self.plan.limit = Some(self.left.map_or(PAGE, |left| left.min(PAGE)));
+        let mut rows = Vec::new();
+        visit(connection, catalogue, tenant, &self.plan, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Whether a page may follow the one that has these rows.
+    pub fn goes_on(&mut self, rows: &[Vec<Value>]) -> bool {
+        let found = rows.len() as u64;
+        self.left = self.left.map(|left| left.saturating_sub(found));
+        let Some(last) = rows.last().and_then(|row| row.last()).filter(|_| found >= PAGE && self.left != Some(0)) else { return false };
+        let test = Test::Range { low: Some((last.clone(), false)), high: None };
+        // that of the page before, if there was one, stands last
+        self.plan.conditions.truncate(self.plan.conditions.len() - usize::from(self.is_behind));
+        self.plan.conditions.push(Condition { column: Column::Key, test });
+        self.is_behind = true;
+        true
+    }
+
+    /// A row as the plan wants it.
+    pub fn row(&self, mut row: Vec<Value>) -> Vec<Value> {
+        row.pop();
+        row
+    }
+}
+
 /// Most rows of a page that is looked for in the order of keys.
 const GLANCED: u64 = 1_024;
 /// Records that are looked at for it, where at least as many would have to be found otherwise: at worst the work is done twice.
@@ -739,11 +804,24 @@ fn read(
     while let Some(row) = rows.next().map_err(failure)? {
         let mut values = Vec::with_capacity(columns.len());
         for (index, column) in columns.iter().enumerate() {
-            values.push(unbind(row.get_ref(index).map_err(failure)?, &column.ty));
+            let value = row.get_ref(index).map_err(failure)?;
+            let is_stored = match plan.columns[index] {
+                Column::Field(field) => collection.member(field).is_none(),
+                Column::State(_) => true,
+                _ => false,
+            };
+            let value = if is_stored { unbind_stored(value, &column.ty) } else { unbind(value, &column.ty) };
+            values.push(value.map_err(|unfit| unreadable(collection, column, unfit))?);
         }
         visit(values)?;
     }
     Ok(())
+}
+
+/// Says that a record that was found has no readable value in a column.
+fn unreadable(collection: &Collection, column: &Known, unfit: &str) -> StoreError {
+    let row = format!("a record of `{}` that the query finds", collection.name);
+    StoreError::Damaged(Damage::of_row(row, format!("`{}`: {unfit} (`stook check --deep` names the record)", column.name)))
 }
 
 /// A plan without its order and page.
@@ -823,7 +901,9 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
     let integer = |index: usize| row.get::<_, Option<i64>>(index).map_err(failure);
     match aggregate.function {
         Function::Count => Ok(Value::Int(integer(0)?.unwrap_or(0))),
-        Function::Min | Function::Max => Ok(element(row.get_ref(0).map_err(failure)?, &column.ty)),
+        Function::Min | Function::Max => {
+            element(row.get_ref(0).map_err(failure)?, &column.ty).map_err(|unfit| unreadable(builder.collection, &column, unfit))
+        }
         Function::Sum | Function::Avg => {
             let count = integer(0)?.unwrap_or(0);
             if count == 0 {
@@ -850,11 +930,11 @@ pub fn aggregate(connection: &Connection, catalogue: &Catalogue, tenant: i64, pl
 }
 
 /// A value, or an element of a list as it stands in JSON.
-fn element(value: ValueRef<'_>, ty: &FieldType) -> Value {
+fn element(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, &'static str> {
     match (value, ty) {
         (ValueRef::Text(digits), FieldType::List(element)) if **element == FieldType::Uuid => {
             let id = std::str::from_utf8(digits).ok().and_then(|digits| u128::from_str_radix(digits, 16).ok());
-            id.map_or(Value::Null, Value::Uuid)
+            id.map(Value::Uuid).ok_or("it is no UUID")
         }
         _ => unbind(value, ty.element()),
     }

@@ -1,9 +1,11 @@
 //! Rows: reading records in bulk, and writing a unit of work.
 
 use super::failure;
+use super::packed;
 use super::tables::{AT_VERSION, BY_KEY, CollectionTables, Tables};
 use super::work;
-use crate::row::{pack_state, reserved_value, unpack_state, with_members};
+use crate::damage::{Part, Unreadable};
+use crate::row::{conflicts_of, pack_state, read_json, reserved_value, unpack_state, with_members};
 use crate::{
     CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Mark, Receipt, RecordWrite, Result, Settling, StoreError, StoredRecord,
     Tenant, Unit, Version,
@@ -77,46 +79,64 @@ pub fn bind_element(value: &Value) -> ToSqlOutput<'_> {
     }
 }
 
-/// A column's value by its type.
-pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> Value {
-    match (value, ty) {
+/// What is found where a value of a type should be, and is none.
+type Unfit = &'static str;
+
+/// A column's value by its type, as [`bind`] has written it.
+pub fn unbind_stored(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, Unfit> {
+    use FieldType as Ty;
+    let fits = match value {
+        ValueRef::Null => true,
+        ValueRef::Integer(number) => match ty {
+            Ty::Boolean => number == 0 || number == 1,
+            Ty::Integer | Ty::Size | Ty::Timestamp | Ty::Date | Ty::Duration | Ty::Float => true,
+            _ => false,
+        },
+        ValueRef::Real(_) => *ty == Ty::Float,
+        ValueRef::Blob(_) => *ty == Ty::Uuid,
+        ValueRef::Text(_) => matches!(ty, Ty::Text | Ty::Json | Ty::Ranges | Ty::Struct(_) | Ty::List(_)),
+    };
+    if fits { unbind(value, ty) } else { Err("it is of another type") }
+}
+
+/// A value that a statement gives, by its type.
+pub fn unbind(value: ValueRef<'_>, ty: &FieldType) -> std::result::Result<Value, Unfit> {
+    const NO_JSON: Unfit = "it is not JSON";
+    Ok(match (value, ty) {
         (ValueRef::Null, _) => Value::Null,
         (ValueRef::Integer(number), FieldType::Boolean) => Value::Bool(number != 0),
         (ValueRef::Integer(number), FieldType::Float) => Value::Float(number as f64),
         (ValueRef::Integer(number), _) => Value::Int(number),
         (ValueRef::Real(number), _) => Value::Float(number),
-        (ValueRef::Blob(bytes), _) => <[u8; 16]>::try_from(bytes).map_or(Value::Null, |bytes| Value::Uuid(u128::from_be_bytes(bytes))),
-        (ValueRef::Text(text), FieldType::Json | FieldType::Ranges) => {
-            serde_json::from_slice(text).map_or(Value::Null, |json| Value::Json(Arc::new(json)))
-        }
+        (ValueRef::Blob(bytes), _) => Value::Uuid(u128::from_be_bytes(bytes.try_into().map_err(|_| "it has not the length of a UUID")?)),
+        (ValueRef::Text(text), FieldType::Json | FieldType::Ranges) => Value::Json(Arc::new(serde_json::from_slice(text).map_err(|_| NO_JSON)?)),
         (ValueRef::Text(text), FieldType::List(element)) => {
             if **element == FieldType::Text {
-                let items: Vec<SmolStr> = serde_json::from_slice(text).unwrap_or_default();
-                return Value::List(items.into_iter().map(Value::Text).collect());
+                let items: Vec<SmolStr> = serde_json::from_slice(text).map_err(|_| "it is not a list of texts")?;
+                return Ok(Value::List(items.into_iter().map(Value::Text).collect()));
             }
-            let items: Vec<serde_json::Value> = serde_json::from_slice(text).unwrap_or_default();
-            Value::List(items.iter().map(|item| unbind_element(item, element)).collect())
+            let items: Vec<serde_json::Value> = serde_json::from_slice(text).map_err(|_| "it is not a list")?;
+            Value::List(items.iter().map(|item| unbind_element(item, element)).collect::<std::result::Result<_, Unfit>>()?)
         }
-        (ValueRef::Text(text), _) => match std::str::from_utf8(text) {
-            Ok(text) => Value::text(text),
-            Err(_) => Value::text(String::from_utf8_lossy(text)),
-        },
-    }
+        (ValueRef::Text(text), _) => Value::text(std::str::from_utf8(text).map_err(|_| "it is not UTF-8")?),
+    })
 }
 
-fn unbind_element(item: &serde_json::Value, ty: &FieldType) -> Value {
-    match (item, ty) {
-        (serde_json::Value::Number(number), FieldType::Boolean) => Value::Bool(number.as_i64() != Some(0)),
-        (serde_json::Value::Number(number), FieldType::Float) => number.as_f64().map_or(Value::Null, Value::Float),
-        (serde_json::Value::Number(number), _) => number.as_i64().map_or(Value::Null, Value::Int),
-        (serde_json::Value::String(text), FieldType::Uuid) => u128::from_str_radix(text, 16).map_or(Value::Null, Value::Uuid),
+fn unbind_element(item: &serde_json::Value, ty: &FieldType) -> std::result::Result<Value, Unfit> {
+    const UNFIT: Unfit = "an element is of another type";
+    Ok(match (item, ty) {
+        (serde_json::Value::Number(number), FieldType::Boolean) => Value::Bool(number.as_i64().ok_or(UNFIT)? != 0),
+        (serde_json::Value::Number(number), FieldType::Float) => Value::Float(number.as_f64().ok_or(UNFIT)?),
+        (serde_json::Value::Number(number), _) => Value::Int(number.as_i64().ok_or(UNFIT)?),
+        (serde_json::Value::String(text), FieldType::Uuid) => Value::Uuid(u128::from_str_radix(text, 16).map_err(|_| UNFIT)?),
         (serde_json::Value::Object(_), _) => Value::Json(Arc::new(item.clone())),
         (serde_json::Value::String(text), FieldType::Json | FieldType::Struct(_)) => {
-            serde_json::from_str(text).map_or(Value::Null, |json| Value::Json(Arc::new(json)))
+            Value::Json(Arc::new(serde_json::from_str(text).map_err(|_| "an element is not JSON")?))
         }
-        (serde_json::Value::String(text), _) => Value::text(text.as_str()),
-        _ => Value::Null,
-    }
+        (serde_json::Value::String(text), FieldType::Text) => Value::text(text.as_str()),
+        (serde_json::Value::Null, _) => Value::Null,
+        _ => return Err(UNFIT),
+    })
 }
 
 fn pack_conflicts(conflicts: &[usize], collection: &Collection) -> Option<String> {
@@ -135,6 +155,20 @@ pub fn read(
     keys: &[Key],
     detail: Detail,
 ) -> Result<Vec<Option<StoredRecord>>> {
+    let name = &tables.names[collection.min(tables.names.len().saturating_sub(1))];
+    let found = read_damaged(connection, tables, tenant, collection, keys, detail)?;
+    found.into_iter().map(|record| record.map(|record| record.sound(name)).transpose()).collect()
+}
+
+/// The same, with records that are damaged.
+pub fn read_damaged(
+    connection: &Connection,
+    tables: &Tables,
+    tenant: i64,
+    collection: usize,
+    keys: &[Key],
+    detail: Detail,
+) -> Result<Vec<Option<StoredRecord>>> {
     let own = tables.collections.get(collection).ok_or_else(|| StoreError::Wrong("there is no such collection".into()))?;
     let definition = &tables.catalogue().collections[collection];
     let which = detail as usize;
@@ -142,19 +176,20 @@ pub fn read(
         let mut statement = connection.prepare_cached(&own.read_one[which]).map_err(failure)?;
         let mut rows = statement.query(params![tenant, key.as_str()]).map_err(failure)?;
         let row = rows.next().map_err(failure)?;
-        return Ok(vec![row.map(|row| read_row(row, definition, detail)).transpose()?]);
+        return Ok(vec![row.map(|row| read_row(row, key, definition, detail)).transpose()?]);
     }
     let mut statement = connection.prepare_cached(&own.read_many[which]).map_err(failure)?;
+    let place = statement.column_count() - 1;
     let wanted: Rc<Vec<Sql>> = Rc::new(keys.iter().map(|key| Sql::Text(key.as_str().to_owned())).collect());
     let mut rows = statement.query(params![wanted, tenant]).map_err(failure)?;
     let mut found: Vec<Option<StoredRecord>> = Vec::with_capacity(keys.len());
     while let Some(row) = rows.next().map_err(failure)? {
-        let record = read_row(row, definition, detail)?;
+        let wanted = row.get_ref(place).map_err(failure)?.as_bytes().map_err(|error| StoreError::Other(error.to_string()))?;
         // rows come in the order of the keys
-        let missing = keys[found.len()..].iter().position(|key| *key == record.key);
-        let missing = missing.ok_or_else(|| StoreError::Other(format!("record {:?} is not the next one that was asked for", record.key.as_str())))?;
+        let missing = keys[found.len()..].iter().position(|key| key.as_str().as_bytes() == wanted);
+        let missing = missing.ok_or_else(|| StoreError::Other("a record is not the next one that was asked for".into()))?;
         found.resize_with(found.len() + missing, || None);
-        found.push(Some(record));
+        found.push(Some(read_row(row, &keys[found.len()], definition, detail)?));
     }
     drop(rows);
     super::settle::searched(&statement);
@@ -162,40 +197,78 @@ pub fn read(
     Ok(found)
 }
 
-fn read_row(row: &Row<'_>, collection: &Collection, detail: Detail) -> Result<StoredRecord> {
-    let key = row.get_ref(1).map_err(failure)?.as_str().map_err(|error| StoreError::Other(error.to_string()))?;
+/// Reads a row that was found by a key. What of it cannot be read is noted.
+fn read_row(row: &Row<'_>, key: &Key, collection: &Collection, detail: Detail) -> Result<StoredRecord> {
+    let mut damage: Vec<Unreadable> = Vec::new();
     let mut record = StoredRecord {
-        key: Key::new(key).map_err(|error| StoreError::Other(error.to_string()))?,
-        version: Version {
-            revision: row.get(2).map_err(failure)?,
-            touch: row.get(3).map_err(failure)?,
-            row: crate::Row(Some(row.get(0).map_err(failure)?)),
-        },
-        created_job: row.get::<_, i64>(4).map_err(failure)? as u64,
-        alive: row.get(5).map_err(failure)?,
-        state_set: unpack_state(row.get(6).map_err(failure)?, collection),
-        contributions: if detail == Detail::Values { Vec::new() } else { row.get(7).map_err(failure)? },
+        key: key.clone(),
+        version: Version::default(),
+        created_job: 0,
+        alive: true,
+        contributions: Vec::new(),
+        state_set: Vec::new(),
         golden: Vec::new(),
         state: Vec::new(),
         conflicts: Vec::new(),
         raw: None,
+        damage: Vec::new(),
     };
+    let head = || -> rusqlite::Result<_> {
+        let version = Version { revision: row.get(2)?, touch: row.get(3)?, row: crate::Row(Some(row.get(0)?)) };
+        Ok((version, row.get::<_, i64>(4)? as u64, row.get(5)?))
+    };
+    match head() {
+        Ok((version, created_job, alive)) => (record.version, record.created_job, record.alive) = (version, created_job, alive),
+        Err(error) => damage.push(Unreadable { part: Part::Row, reason: format!("what tells its versions apart: {error}") }),
+    }
+    if row.get_ref(1).map_err(failure)?.as_bytes().ok() != Some(key.as_str().as_bytes()) {
+        damage.push(Unreadable { part: Part::Row, reason: "its key is not the one by which it was found".into() });
+    }
+    let state = |_| Unreadable { part: Part::State, reason: "what transitions have set is not text".into() };
+    match row.get_ref(6).map_err(failure)?.as_str_or_null().map_err(state).and_then(|text| unpack_state(text, collection)) {
+        Ok(set) => record.state_set = set,
+        Err(unreadable) => damage.push(unreadable),
+    }
+    let mut bytes = |column: usize, may_be_null: bool, what: &str| match row.get_ref(column).map_err(failure)? {
+        ValueRef::Blob(bytes) => Ok(Some(bytes.to_vec())),
+        ValueRef::Null if may_be_null => Ok(None),
+        _ => {
+            damage.push(Unreadable { part: Part::Contributions, reason: format!("{what} are not bytes") });
+            Ok::<_, StoreError>(None)
+        }
+    };
+    if detail != Detail::Values {
+        record.contributions = bytes(7, false, "its contributions")?.unwrap_or_default();
+    }
     if detail != Detail::Head {
-        let mut column = if detail == Detail::Full { 8 } else { 7 };
-        let mut next = |ty: &FieldType| -> Result<Value> {
-            let value = unbind(row.get_ref(column).map_err(failure)?, ty);
-            column += 1;
-            Ok(value)
-        };
-        let kept = collection.stored_fields().iter().map(|field| next(field.golden_type())).collect::<Result<_>>()?;
-        record.golden = with_members(collection, kept);
-        record.state = collection.states.iter().map(|state| next(&state.ty)).collect::<Result<_>>()?;
-        let conflicts = next(&FieldType::List(Box::new(FieldType::Text)))?;
-        record.conflicts = conflicts.elements().iter().filter_map(|name| collection.field(name.as_text()?)).map(|(index, _)| index).collect();
+        let first = if detail == Detail::Full { 8 } else { 7 };
+        let fields = collection.stored_fields();
+        let states = first + fields.len();
+        let conflicts = states + collection.states.len();
         if detail == Detail::Full {
-            record.raw = row.get(column).map_err(failure)?;
+            record.raw = bytes(conflicts + 1, true, "its documents")?;
+        }
+        let mut value = |column: usize, ty: &FieldType, part: Part, what: &dyn Fn() -> String| -> Result<Value> {
+            Ok(unbind_stored(row.get_ref(column).map_err(failure)?, ty).unwrap_or_else(|unfit| {
+                damage.push(Unreadable { part, reason: format!("{}: {unfit}", what()) });
+                Value::Null
+            }))
+        };
+        let mut golden = Vec::with_capacity(collection.fields.len());
+        for (index, field) in fields.iter().enumerate() {
+            golden.push(value(first + index, field.golden_type(), Part::Golden(index), &|| format!("`{}`", field.name))?);
+        }
+        record.golden = with_members(collection, golden);
+        for (index, state) in collection.states.iter().enumerate() {
+            record.state.push(value(states + index, &state.ty, Part::Rest, &|| format!("state `{}`", state.name))?);
+        }
+        let names = value(conflicts, &FieldType::List(Box::new(FieldType::Text)), Part::Rest, &|| "its conflicts".to_owned())?;
+        match conflicts_of(names.elements().iter().filter_map(Value::as_text), collection) {
+            Ok(conflicts) => record.conflicts = conflicts,
+            Err(unreadable) => damage.push(unreadable),
         }
     }
+    record.damage = damage;
     Ok(record)
 }
 
@@ -226,14 +299,16 @@ pub fn log(
 ) -> Result<Vec<LogEntry>> {
     let sql = "SELECT id, at, transition, caller, change FROM record_log WHERE tenant = ? AND collection = ? AND key = ? AND id < ? ORDER BY id DESC LIMIT ?";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let entry = |row: &Row<'_>| {
-        let change: String = row.get(4)?;
-        let change = serde_json::from_str(&change).unwrap_or_default();
-        Ok(LogEntry { id: row.get(0)?, at: row.get(1)?, transition: row.get(2)?, caller: row.get(3)?, change })
-    };
     let arguments = params![tenant, tables.names[collection], key.as_str(), before.unwrap_or(i64::MAX), limit as i64];
-    let rows = statement.query_map(arguments, entry).map_err(failure)?;
-    rows.collect::<rusqlite::Result<_>>().map_err(failure)
+    let mut rows = statement.query(arguments).map_err(failure)?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next().map_err(failure)? {
+        let get = || -> rusqlite::Result<_> { Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get::<_, String>(4)?)) };
+        let (id, at, transition, caller, change) = get().map_err(failure)?;
+        let change = read_json(&change, || format!("entry {id} of the log of record {:?}", key.as_str()))?;
+        entries.push(LogEntry { id, at, transition, caller, change });
+    }
+    Ok(entries)
 }
 
 // --- writing ------------------------------------------------------------------------------------------------------------
@@ -283,7 +358,7 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
     if !lost.is_empty() {
         let mut conflicts = Vec::new();
         for (collection, keys) in lost {
-            let records = read(connection, tables, tenant, collection, &keys, Detail::Full)?;
+            let records = read_damaged(connection, tables, tenant, collection, &keys, Detail::Full)?;
             conflicts.extend(keys.into_iter().zip(records).map(|(key, record)| Conflict { collection, key, record }));
         }
         for write in unit.resolve(conflicts)? {
@@ -460,6 +535,7 @@ impl<'c> Rows<'c> {
         if write.expect.is_none() {
             binder.bind(tenant)?;
             binder.bind(write.key.as_str())?;
+            binder.bind(packed::pack(write.key.as_str().as_bytes()))?;
             binder.bind(revision)?;
             binder.bind(0)?;
         } else {
@@ -477,6 +553,11 @@ impl<'c> Rows<'c> {
         for index in &own.folded {
             if is_written() {
                 binder.bind(content.golden[*index].as_text().map(fold))?;
+            }
+        }
+        for index in &own.digested {
+            if is_written() {
+                binder.bind(digest_of(&content.golden[*index]))?;
             }
         }
         for value in &content.state {
@@ -541,6 +622,9 @@ impl<'c> Rows<'c> {
         }
         for index in own.settled.iter().filter(|index| own.folded.contains(index)) {
             binder.bind(content.golden[*index].as_text().map(fold))?;
+        }
+        for index in own.settled.iter().filter(|index| own.digested.contains(index)) {
+            binder.bind(digest_of(&content.golden[*index]))?;
         }
         binder.bind_row(id, self.tenant, &write.key, version)?;
         if binder.statement.raw_execute().map_err(failure)? == 0 {
@@ -615,6 +699,11 @@ fn reserve(
         }
     }
     Ok(None)
+}
+
+/// What the index of a link's children holds of a value.
+fn digest_of(value: &Value) -> Option<i32> {
+    value.as_text().map(|text| packed::digest(text.as_bytes()))
 }
 
 fn forget_side_rows(connection: &Connection, own: &CollectionTables, id: i64) -> Result<()> {

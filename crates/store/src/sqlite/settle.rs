@@ -94,8 +94,7 @@ pub fn searched(statement: &Statement<'_>) {
 
 /// Keys of a collection behind one.
 pub fn keys_behind(connection: &Connection, tables: &Tables, tenant: i64, collection: usize, key: &str, limit: usize) -> Result<Vec<Key>> {
-    let sql =
-        format!("SELECT key FROM {} WHERE tenant = ? AND packed(key) > packed(?) ORDER BY packed(key) LIMIT ?", tables.collections[collection].table);
+    let sql = format!("SELECT key FROM {} WHERE tenant = ? AND packed > packed(?) ORDER BY packed LIMIT ?", tables.collections[collection].table);
     keys_of(connection, &sql, params![tenant, key, limit as i64])
 }
 
@@ -165,7 +164,7 @@ impl<'t> ByField<'t> {
         let (table, is_one) = (&own.table, "r.tenant = ?1 AND");
         let (found, id) = match own.lists.iter().find(|(list, _)| *list == found.field) {
             Some((_, side)) => (format!("{side} AS i CROSS JOIN {table} AS r ON r.id = i.id WHERE i.tenant = ?1 AND i.value = ?2"), "i.id"),
-            None if field.index.linked => (format!("{table} AS r WHERE {is_one} digest(\"f_{name}\") = digest(?2) AND \"f_{name}\" = ?2"), "r.id"),
+            None if field.index.linked => (format!("{table} AS r WHERE {is_one} r.\"d_{name}\" = digest(?2) AND \"f_{name}\" = ?2"), "r.id"),
             None => (format!("{table} AS r WHERE {is_one} \"f_{name}\" = ?2"), "r.id"),
         };
         Some(Self { link, table, found, id })
@@ -175,7 +174,7 @@ impl<'t> ByField<'t> {
     fn children(&self, connection: &Connection, tenant: i64, target: &str, behind: Option<&str>, limit: usize) -> Result<Vec<Edge>> {
         let Self { link, table, found, id } = self;
         let place = match behind {
-            Some(_) => format!(" AND {id} > ifnull((SELECT id FROM {table} WHERE tenant = ?1 AND packed(key) = packed(?4)), -1)"),
+            Some(_) => format!(" AND {id} > ifnull((SELECT id FROM {table} WHERE tenant = ?1 AND packed = packed(?4)), -1)"),
             None => String::new(),
         };
         let sql = format!("SELECT '', 0, r.key, x'' FROM {found} AND r.alive{place} ORDER BY {id} LIMIT ?3");
@@ -235,12 +234,13 @@ pub fn pass(connection: &Connection, tables: &Tables, owner: &Tenant, pass: &dyn
     let mut marks = records::marks(connection, tenant, pass.most())?;
     let Some(first) = marks.first().map(|mark| (mark.stratum, mark.rule)) else { return Ok((Passed::default(), Vec::new())) };
     marks.retain(|mark| (mark.stratum, mark.rule) == first);
-    let settled = pass.run(owner, &marks, &mut PassInside { connection, tables, tenant })?;
+    let mut settled = pass.run(owner, &marks, &mut PassInside { connection, tables, tenant })?;
     let answered = settled.settling.answered.len() as u64;
+    let damaged = std::mem::take(&mut settled.damaged);
     let changed = |write: &RecordWrite| Changed { tenant: owner.clone(), collection: write.collection, key: write.key.clone(), content: true };
     let changed = settled.writes.iter().map(changed).collect();
     let receipt = records::write(connection, tables, &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
-    Ok((Passed { answered, rows: receipt.rows }, changed))
+    Ok((Passed { answered, rows: receipt.rows, damaged }, changed))
 }
 
 /// Tenants that have marks.

@@ -4,10 +4,10 @@
 //! meta(name, value)                       format, definition hash, shape, clock
 //! tenants(id, name)
 //! generations(id, hash)                   numbers of maps
-//! r_C(id, tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., s_STATE.., conflict, state, contributions, raw)
-//!   k_C(tenant, packed(key))              keys in their order, see [`super::packed`]
+//! r_C(id, tenant, key, packed, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., d_FIELD.., s_STATE.., conflict, state, contributions, raw)
+//!   k_C(tenant, packed)                   keys in their order, see [`super::packed`]
 //!   o_C_COLUMN(tenant, COLUMN)            ordered indexes
-//!   l_C_FIELD(tenant, digest(f_FIELD))    children of a link that is only read, by what they name
+//!   l_C_FIELD(tenant, d_FIELD)            children of a link that is only read, by what they name
 //! i_C_FIELD(tenant, value, id)            one row per element of an indexed list
 //! t_C_FIELD                               FTS5 trigrams of a `contains` index, by id
 //! u_C_FIELD(tenant, value, key)           reservations of a unique field
@@ -27,7 +27,13 @@ use stook_catalogue::definition::{Catalogue, Collection, Index};
 use stook_catalogue::value::FieldType;
 
 /// Version of everything that is not the definition's.
-const FORMAT: &str = "10";
+pub const FORMAT: &str = "11";
+
+/// What the store notes of a definition with this hash: a process that knows another format is told like one that knows another
+/// definition.
+pub fn stand(hash: &str) -> String {
+    format!("{FORMAT} {hash}")
+}
 
 const FIXED: &str = "
 CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -99,6 +105,9 @@ pub struct CollectionTables {
     pub read_many: [String; 3],
     /// Fields whose folded form has a column.
     pub folded: Vec<usize>,
+    /// Fields whose digest has a column.
+    pub digested: Vec<usize>,
+    digested_names: Vec<String>,
     /// Indexed list fields and their side tables.
     pub lists: Vec<(usize, String)>,
     /// Fields with trigrams and their tables.
@@ -114,6 +123,8 @@ pub struct Tables {
     /// Names of collections.
     pub names: Vec<String>,
     definition: std::sync::Arc<Catalogue>,
+    /// What the store notes of it.
+    stand: String,
     shape: Shape,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
 }
@@ -122,7 +133,7 @@ pub struct Tables {
 pub const HEAD: &str = "id, key, revision, touch, created_job, alive, state, contributions";
 
 /// Finds a record by (tenant, key).
-pub const BY_KEY: &str = "tenant = ? AND packed(key) = packed(?)";
+pub const BY_KEY: &str = "tenant = ? AND packed = packed(?)";
 
 /// Finds a record that is still at a version, by (id, tenant, key, revision, touch): the index on keys is not asked.
 pub const AT_VERSION: &str = "id = ? AND tenant = ? AND key = ? AND revision = ? AND touch = ?";
@@ -141,7 +152,8 @@ impl Tables {
     pub fn new(catalogue: &std::sync::Arc<Catalogue>) -> Self {
         let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
         let names = catalogue.collections.iter().map(|collection| collection.name.clone()).collect();
-        Self { collections, names, definition: catalogue.clone(), shape: Shape::of(catalogue), generations: OnceLock::new() }
+        let stand = stand(&catalogue.hash);
+        Self { collections, names, definition: catalogue.clone(), stand, shape: Shape::of(catalogue), generations: OnceLock::new() }
     }
 
     /// The definition the tables are of.
@@ -167,14 +179,17 @@ impl CollectionTables {
         let folded: Vec<usize> = positions(collection, |field| field.fold && !field.ty.is_list());
         let columns = value_columns(collection);
         let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-        let all = format!("tenant, key, revision, touch, created_job, alive, {}, conflict, state, contributions, raw", names.join(", "));
-        let marks = vec!["?"; 6 + names.len() + 4].join(", ");
+        let all = format!("tenant, key, packed, revision, touch, created_job, alive, {}, conflict, state, contributions, raw", names.join(", "));
+        let marks = vec!["?"; 7 + names.len() + 4].join(", ");
         let settled = positions(collection, stook_catalogue::definition::Field::is_settled);
+        let digested: Vec<usize> = positions(collection, |field| field.index.linked);
         let folds = settled.iter().filter(|index| folded.contains(index));
+        let digests = settled.iter().filter(|index| digested.contains(index));
         let settled_columns: String = settled
             .iter()
             .map(|index| format!(", \"f_{}\" = ?", collection.fields[*index].name))
             .chain(folds.map(|index| format!(", \"x_{}\" = ?", collection.fields[*index].name)))
+            .chain(digests.map(|index| format!(", \"d_{}\" = ?", collection.fields[*index].name)))
             .collect();
         let assignments = names.iter().map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(", ");
         let indexed = indexed_columns(collection);
@@ -185,7 +200,7 @@ impl CollectionTables {
         let details = [HEAD.to_owned(), format!("{}, {values}", HEAD.trim_end_matches(", contributions")), format!("{HEAD}, {values}, raw")];
         let set_states: String = collection.states.iter().map(|state| format!("\"s_{}\" = ?, ", state.name)).collect();
         Self {
-            insert: format!("INSERT INTO {table}({all}) VALUES ({marks}) ON CONFLICT(tenant, packed(key)) DO NOTHING"),
+            insert: format!("INSERT INTO {table}({all}) VALUES ({marks}) ON CONFLICT(tenant, packed) DO NOTHING"),
             update: format!(
                 "UPDATE {table} SET revision = ?, touch = 0, created_job = ?, alive = ?, {assignments}, conflict = ?, state = ?, contributions = ?, raw = ? \
                  WHERE {AT_VERSION}"
@@ -200,16 +215,32 @@ impl CollectionTables {
             set_state: format!("UPDATE {table} SET revision = ?, touch = 0, {set_states}state = ? WHERE {AT_VERSION}"),
             read_one: details.each_ref().map(|columns| format!("SELECT {columns} FROM {table} WHERE {BY_KEY}")),
             read_many: details.each_ref().map(|columns| {
-                format!(
-                    "SELECT {columns} FROM rarray(?1) AS wanted CROSS JOIN {table} AS r ON r.tenant = ?2 AND packed(r.key) = packed(wanted.value)"
-                )
+                format!("SELECT {columns}, wanted.value FROM rarray(?1) AS wanted CROSS JOIN {table} AS r ON r.tenant = ?2 AND r.packed = packed(wanted.value)")
             }),
             table,
             folded,
+            digested_names: digested.iter().map(|index| collection.fields[*index].name.clone()).collect(),
+            digested,
             lists: side_tables(collection, "i", |field| field.index.ordered && field.ty.is_list()),
             trigrams: side_tables(collection, "t", |field| field.index.contains),
             uniques: side_tables(collection, "u", |field| field.unique),
         }
+    }
+}
+
+/// Rows of a table whose columns for indexes are wrong that are named.
+const MOST_NAMED: usize = 20;
+
+impl CollectionTables {
+    /// Rows whose columns for indexes are not what their values say, in words.
+    pub fn wrong_columns(&self, connection: &Connection) -> Result<Vec<String>> {
+        let digests = self.digested_names.iter().map(|name| format!(" OR \"d_{name}\" IS NOT digest(\"f_{name}\")"));
+        let wrong = format!("packed IS NOT packed(key){}", digests.collect::<String>());
+        let sql = format!("SELECT key FROM {} WHERE {wrong} LIMIT {MOST_NAMED}", self.table);
+        let mut statement = connection.prepare(&sql).map_err(failure)?;
+        let name = |row: &rusqlite::Row<'_>| Ok(String::from_utf8_lossy(row.get_ref(0)?.as_bytes().unwrap_or_default()).into_owned());
+        let keys = statement.query_map([], name).map_err(failure)?.collect::<rusqlite::Result<Vec<String>>>().map_err(failure)?;
+        Ok(keys.iter().map(|key| format!("row {key:?} of {} has a column that does not fit its key or its links", self.table)).collect())
     }
 }
 
@@ -222,21 +253,23 @@ fn side_tables(collection: &Collection, prefix: &str, wanted: impl Fn(&stook_cat
     positions(collection, wanted).into_iter().map(|index| (index, name(index))).collect()
 }
 
-/// Columns of values in the order rows are written: fields, folded fields, states; with their storage class.
+/// Columns of values in the order rows are written: fields, folded fields, digests of fields, states; with their storage class.
 pub fn value_columns(collection: &Collection) -> Vec<(String, &'static str)> {
     let fields = collection.stored_fields().iter().map(|field| (format!("\"f_{}\"", field.name), affinity(field.golden_type())));
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(|field| (format!("\"x_{}\"", field.name), "TEXT"));
     let states = collection.states.iter().map(|state| (format!("\"s_{}\"", state.name), affinity(&state.ty)));
-    fields.chain(folded).chain(states).collect()
+    let digested = collection.fields.iter().filter(|field| field.index.linked).map(|field| (format!("\"d_{}\"", field.name), "INTEGER"));
+    fields.chain(folded).chain(digested).chain(states).collect()
 }
 
 /// For each column of [`value_columns`] whether it has an index.
 fn indexed_columns(collection: &Collection) -> Vec<bool> {
     let has = |field: &stook_catalogue::definition::Field| field.index.ordered && !field.ty.is_list();
-    let fields = collection.stored_fields().iter().map(|field| field.index.linked || has(field) && !field.fold);
+    let fields = collection.stored_fields().iter().map(|field| has(field) && !field.fold);
     let folded = collection.fields.iter().filter(|field| field.fold && !field.ty.is_list()).map(has);
     let states = collection.states.iter().map(|state| state.index.ordered && !state.ty.is_list());
-    fields.chain(folded).chain(states).collect()
+    let digested = collection.fields.iter().filter(|field| field.index.linked).map(|_| true);
+    fields.chain(folded).chain(digested).chain(states).collect()
 }
 
 /// The ordered index of a column, if it has one, by name.
@@ -254,6 +287,7 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
     if is_prepared(connection, tables) {
         return Ok(Vec::new());
     }
+    let upgraded = super::upgrade::upgrade(connection)?;
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failure)?;
     let exists: bool =
         transaction.query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0)).map_err(failure)?;
@@ -263,15 +297,10 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
         put_meta(&transaction, "shape", "{\"collections\":{}}")?;
         transaction.execute("INSERT INTO tenants(name) VALUES (?)", [crate::DEFAULT_TENANT]).map_err(failure)?;
     }
-    let format = meta(&transaction, "format")?.unwrap_or_default();
-    if format != FORMAT {
-        return Err(StoreError::Definition(format!(
-            "the store has format {format}, this program writes format {FORMAT}; use the program that wrote it"
-        )));
-    }
+    check_format(&transaction)?;
     let definition = &tables.definition;
     let mut changes = Vec::new();
-    if meta(&transaction, "definition")?.as_deref() != Some(definition.hash.as_str()) {
+    if meta(&transaction, "definition")?.as_deref() != Some(tables.stand.as_str()) {
         let stored = meta(&transaction, "shape")?.unwrap_or_default();
         let old: Shape = serde_json::from_str(&stored).map_err(|error| StoreError::Other(format!("the store's shape cannot be read: {error}")))?;
         old.check(&tables.shape)?;
@@ -279,21 +308,39 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
         let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(&transaction, "shape", &shape)?;
         let first = meta(&transaction, "definition")?.is_none();
-        put_meta(&transaction, "definition", &definition.hash)?;
+        put_meta(&transaction, "definition", &tables.stand)?;
         if first {
             changes.clear();
         }
     }
     for collection in definition.collections.iter().filter(|collection| collection.compares()) {
         let (index, name) = (conflict_index(&collection.name), &collection.name);
-        let create = format!("CREATE INDEX IF NOT EXISTS {index} ON \"r_{name}\"(tenant, packed(key)) WHERE conflict IS NOT NULL");
+        let create = format!("CREATE INDEX IF NOT EXISTS {index} ON \"r_{name}\"(tenant, packed) WHERE conflict IS NOT NULL");
         transaction.execute_batch(&create).map_err(failure)?;
     }
     for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
         transaction.execute("INSERT OR IGNORE INTO generations(hash) VALUES (?)", params![feed.generation.as_slice()]).map_err(failure)?;
     }
     transaction.commit().map_err(failure)?;
-    Ok(changes)
+    Ok(upgraded.into_iter().chain(changes).collect())
+}
+
+/// Refuses a store of another format.
+pub fn check_format(connection: &Connection) -> Result<()> {
+    let format = meta(connection, "format")?.unwrap_or_default();
+    if format == FORMAT {
+        return Ok(());
+    }
+    let is_older = format.parse::<u32>().is_ok_and(|format| FORMAT.parse().is_ok_and(|own: u32| format < own));
+    let advice = if is_older { "`stook prepare` brings it up to date where that is possible" } else { "use the program that wrote it" };
+    Err(StoreError::Definition(format!("the store has format {format}, and this program reads and writes format {FORMAT}; {advice}")))
+}
+
+/// Names of a table's columns.
+pub fn columns_of(connection: &Connection, table: &str) -> Result<Vec<String>> {
+    let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?)").map_err(failure)?;
+    let names = statement.query_map([table.trim_matches('"')], |row| row.get(0)).map_err(failure)?;
+    names.collect::<rusqlite::Result<_>>().map_err(failure)
 }
 
 /// Whether nothing is to be done, found out without waiting for a writer.
@@ -316,9 +363,9 @@ fn apply(connection: &Connection, tables: &Tables, old: &Shape) -> Result<Vec<St
         if known.is_none() {
             let columns: String = value_columns(collection).iter().map(|(column, class)| format!("{column} {class}, ")).collect();
             let create = format!(
-                "CREATE TABLE {}(id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, touch INTEGER NOT NULL, \
+                "CREATE TABLE {}(id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, key TEXT NOT NULL, packed BLOB NOT NULL, revision INTEGER NOT NULL, touch INTEGER NOT NULL, \
                  created_job INTEGER NOT NULL, alive INTEGER NOT NULL, {columns} conflict TEXT, state TEXT, contributions BLOB NOT NULL, raw BLOB);
-                 CREATE UNIQUE INDEX \"k_{name}\" ON {}(tenant, packed(key));",
+                 CREATE UNIQUE INDEX \"k_{name}\" ON {}(tenant, packed);",
                 own.table, own.table
             );
             connection.execute_batch(&create).map_err(failure)?;
@@ -409,7 +456,14 @@ fn add_column(connection: &Connection, table: &str, column: &str, class: &str) -
 fn linked_index(connection: &Connection, table: &str, collection: &str, field: &str, wanted: bool, had: bool) -> Result<()> {
     let index = format!("\"l_{collection}_{field}\"");
     let sql = match (wanted, had) {
-        (true, false) => format!("CREATE INDEX {index} ON {table}(tenant, digest(\"f_{field}\"))"),
+        (true, false) => {
+            let column = format!("d_{field}");
+            if !columns_of(connection, table)?.contains(&column) {
+                add_column(connection, table, &format!("\"{column}\""), "INTEGER")?;
+            }
+            format!("UPDATE {table} SET \"{column}\" = digest(\"f_{field}\"); CREATE INDEX {index} ON {table}(tenant, \"{column}\")")
+        }
+        // the column stays: nobody writes it, and it is filled again if it is needed
         (false, true) => format!("DROP INDEX {index}"),
         _ => return Ok(()),
     };
@@ -486,7 +540,7 @@ pub fn put_meta(connection: &Connection, name: &str, value: &str) -> Result<()> 
 pub fn check(connection: &Connection, tables: &Tables) -> Result<()> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = 'definition'").map_err(failure)?;
     let stored: Option<String> = statement.query_row([], |row| row.get(0)).optional().map_err(failure)?;
-    if stored.as_deref() == Some(tables.definition.hash.as_str()) { Ok(()) } else { Err(StoreError::DefinitionChanged) }
+    if stored.as_deref() == Some(tables.stand.as_str()) { Ok(()) } else { Err(StoreError::DefinitionChanged) }
 }
 
 pub fn read_clock(connection: &Connection) -> Result<i64> {

@@ -3,6 +3,7 @@
 use super::failure;
 use super::records::{execute, tenant_id};
 use super::tables::Tables;
+use crate::row::read_json;
 use crate::tag::{Definition, Given, Tag, Tagging, Tags, differences, id_of};
 use crate::{Result, StoreError, Tenant, Trees, Unit};
 use rusqlite::types::Value as Sql;
@@ -19,21 +20,28 @@ fn stamp_of(connection: &Connection, tenant: i64) -> Result<i64> {
 pub fn tags(connection: &Connection, tables: &Tables, tenant: i64, collection: usize) -> Result<Tags> {
     let sql = "SELECT name, kind, definition, comment, attributes, created, changed, generation, job FROM tags WHERE tenant = ? AND collection = ? ORDER BY name";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let tag = |row: &Row<'_>| {
-        let (kind, attributes): (String, String) = (row.get(1)?, row.get(4)?);
-        Ok(Tag {
-            name: row.get(0)?,
-            definition: Definition::from_parts(&kind, row.get(2)?),
-            comment: row.get(3)?,
-            attributes: serde_json::from_str(&attributes).unwrap_or_default(),
-            created: row.get(5)?,
-            changed: row.get(6)?,
-            generation: row.get(7)?,
-            job: row.get::<_, i64>(8)? as u64,
-        })
-    };
-    let rows = statement.query_map(params![tenant, id_of(tables.catalogue(), collection)?], tag).map_err(failure)?;
-    Ok(Tags { stamp: stamp_of(connection, tenant)?, tags: rows.collect::<rusqlite::Result<_>>().map_err(failure)? })
+    let mut statement_rows = statement.query(params![tenant, id_of(tables.catalogue(), collection)?]).map_err(failure)?;
+    let mut tags = Vec::new();
+    while let Some(row) = statement_rows.next().map_err(failure)? {
+        let texts = || -> rusqlite::Result<(String, String, String, String)> { Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?)) };
+        let (name, kind, definition, attributes) = texts().map_err(failure)?;
+        let definition = Definition::from_parts(&name, &kind, definition)?;
+        let attributes = read_json(&attributes, || format!("tag `{name}`"))?;
+        let get = || -> rusqlite::Result<Tag> {
+            Ok(Tag {
+                name,
+                definition,
+                comment: row.get(3)?,
+                attributes,
+                created: row.get(5)?,
+                changed: row.get(6)?,
+                generation: row.get(7)?,
+                job: row.get::<_, i64>(8)? as u64,
+            })
+        };
+        tags.push(get().map_err(failure)?);
+    }
+    Ok(Tags { stamp: stamp_of(connection, tenant)?, tags })
 }
 
 /// Writes tags; those that are new must be, where `new` says so.

@@ -3,9 +3,10 @@
 use super::failure;
 use super::records::{execute, tenant_id};
 use super::tables::Tables;
-use crate::journal::{ChunkJournal, Counts, JournalEntry, Outcome, unpack};
-use crate::listing::{ChunkLines, NO_ANSWER, Page, ends_as, how_far, named_state, no_job, pack_counts, read_counts};
+use crate::journal::{ChunkJournal, Counts, JournalEntry, Outcome};
+use crate::listing::{ChunkLines, NO_ANSWER, Page, corrected, counts_of, ends_as, how_far, lines_of, named_state, no_job, pack_counts, row_of};
 use crate::queue::*;
+use crate::row::read_json;
 use crate::schedule::{Choice, Line, Owner, Ready, charge, due};
 use crate::{Fence, Result, StoreError, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -34,12 +35,12 @@ pub fn add_chunks(connection: &Connection, job: JobId, chunks: &[NewChunk], prog
         .optional()
         .map_err(failure)?;
     let Some((stored, state)) = stored else { return Err(no_job(job)) };
-    let stored: Progress = serde_json::from_str(&stored).unwrap_or_default();
+    let stored: Progress = read_json(&stored, || row_of(job))?;
     // another process that cuts the same files may be ahead: then all this is there already, and must not set it back
     if how_far(&progress) <= how_far(&stored) {
         return Ok(());
     }
-    if named_state(&state).is_final() {
+    if named_state(job, &state)?.is_final() {
         return Err(StoreError::Wrong(format!("job {job} is {state}")));
     }
     for chunk in chunks.iter().filter(|chunk| chunk.ordinal > stored.chunks) {
@@ -273,7 +274,7 @@ fn finish_job(connection: &Connection, job: JobId, stamp: i64) -> Result<()> {
     }
     let (progress, state): (String, String) =
         connection.query_row("SELECT progress, state FROM jobs WHERE id = ?", [job as i64], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failure)?;
-    let progress: Progress = serde_json::from_str(&progress).unwrap_or_default();
+    let progress: Progress = read_json(&progress, || row_of(job))?;
     if !progress.complete || !matches!(state.as_str(), "queued" | "running") {
         return Ok(());
     }
@@ -286,7 +287,7 @@ fn sum_counts(connection: &Connection, job: JobId) -> Result<Counts> {
     let mut rows = statement.query([job as i64]).map_err(failure)?;
     let mut sum = Counts::default();
     while let Some(row) = rows.next().map_err(failure)? {
-        sum.include(&read_counts(row.get_ref(0).map_err(failure)?.as_blob().unwrap_or_default())?);
+        sum.include(&counts_of(job, row.get_ref(0).map_err(failure)?.as_bytes().unwrap_or_default())?);
     }
     Ok(sum)
 }
@@ -302,28 +303,35 @@ pub fn jobs(connection: &Connection, job: Option<JobId>, tenant: Option<&Tenant>
         FROM jobs j JOIN tenants t ON t.id = j.tenant
         WHERE (?1 IS NULL OR j.id = ?1) AND (?2 IS NULL OR t.name = ?2) ORDER BY j.id DESC LIMIT ?3";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let rows = statement.query_map(params![job.map(|job| job as i64), tenant.map(Tenant::as_str), limit as i64], |row| {
-        let files: String = row.get(5)?;
-        let state: String = row.get(6)?;
-        let progress: String = row.get(10)?;
-        Ok(Job {
-            id: row.get::<_, i64>(0)? as JobId,
-            tenant: row.get(1)?,
-            profile: row.get(2)?,
-            source: row.get(3)?,
-            as_of: row.get(4)?,
-            files: serde_json::from_str(&files).unwrap_or_default(),
-            state: named_state(&state),
-            reason: row.get(7)?,
-            created: row.get(8)?,
-            finished: row.get(9)?,
-            progress: serde_json::from_str(&progress).unwrap_or_default(),
-            counts: Counts::default(),
-            chunks_left: row.get::<_, i64>(11)? as u64,
-            chunks_dead: row.get::<_, i64>(12)? as u64,
-        })
-    });
-    let mut jobs: Vec<Job> = rows.map_err(failure)?.collect::<rusqlite::Result<_>>().map_err(failure)?;
+    let mut rows = statement.query(params![job.map(|job| job as i64), tenant.map(Tenant::as_str), limit as i64]).map_err(failure)?;
+    let mut jobs = Vec::new();
+    while let Some(row) = rows.next().map_err(failure)? {
+        let texts = || -> rusqlite::Result<(i64, String, String, String)> { Ok((row.get(0)?, row.get(5)?, row.get(6)?, row.get(10)?)) };
+        let (id, files, state, progress) = texts().map_err(failure)?;
+        let id = id as JobId;
+        let (files, state) = (read_json(&files, || row_of(id))?, named_state(id, &state)?);
+        let progress = read_json(&progress, || row_of(id))?;
+        let get = || -> rusqlite::Result<Job> {
+            Ok(Job {
+                id,
+                tenant: row.get(1)?,
+                profile: row.get(2)?,
+                source: row.get(3)?,
+                as_of: row.get(4)?,
+                files,
+                state,
+                reason: row.get(7)?,
+                created: row.get(8)?,
+                finished: row.get(9)?,
+                progress,
+                counts: Counts::default(),
+                chunks_left: row.get::<_, i64>(11)? as u64,
+                chunks_dead: row.get::<_, i64>(12)? as u64,
+            })
+        };
+        jobs.push(get().map_err(failure)?);
+    }
+    drop(rows);
     for job in &mut jobs {
         job.counts = sum_counts(connection, job.id)?;
     }
@@ -356,7 +364,7 @@ pub fn forget_job(connection: &Connection, job: JobId) -> Result<()> {
 pub fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
     let mut statement = connection.prepare_cached("SELECT state FROM jobs WHERE id = ?").map_err(failure)?;
     let found: Option<String> = statement.query_row([job as i64], |row| row.get(0)).optional().map_err(failure)?;
-    found.map(|name| named_state(&name)).ok_or_else(|| no_job(job))
+    named_state(job, &found.ok_or_else(|| no_job(job))?)
 }
 
 pub fn journal(
@@ -380,8 +388,8 @@ pub fn journal(
     Ok(page.entries)
 }
 
-fn chunk_lines(row: &Row<'_>) -> Result<ChunkLines> {
-    let lines = unpack(row.get_ref(0).map_err(failure)?.as_blob().unwrap_or_default())?;
+fn chunk_lines(job: JobId, row: &Row<'_>) -> Result<ChunkLines> {
+    let lines = lines_of(job, row.get_ref(0).map_err(failure)?.as_bytes().unwrap_or_default())?;
     let number = |index| row.get::<_, i64>(index).map_err(failure);
     Ok(ChunkLines { lines, file: number(1)? as usize, file_start: number(2)? as u64 })
 }
@@ -393,7 +401,7 @@ fn list_all(connection: &Connection, page: &mut Page<'_>, after: i64) -> Result<
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mut rows = statement.query(params![page.job.id as i64, after.saturating_add(1)]).map_err(failure)?;
     while let Some(row) = rows.next().map_err(failure)? {
-        let chunk = chunk_lines(row)?;
+        let chunk = chunk_lines(page.job.id, row)?;
         for line in chunk.lines.iter().filter(|line| line.document > after as u64) {
             if page.is_full(line.document) {
                 return Ok(());
@@ -422,7 +430,7 @@ fn list_troubled(connection: &Connection, page: &mut Page<'_>, after: i64) -> Re
         if chunk.lines.last().is_none_or(|last| last.document < number) {
             let mut rows = statement.query(params![page.job.id as i64, document]).map_err(failure)?;
             if let Some(row) = rows.next().map_err(failure)? {
-                chunk = chunk_lines(row)?;
+                chunk = chunk_lines(page.job.id, row)?;
             }
         }
         let first = chunk.lines.partition_point(|line| line.document < number);
@@ -458,12 +466,12 @@ pub fn failed_document(connection: &Connection, job: JobId, document: u64) -> Re
 fn corrections(connection: &Connection, job: JobId, after: i64) -> Result<HashMap<(u64, String), Outcome>> {
     let sql = "SELECT document, collection, outcome FROM corrections WHERE job = ? AND document > ?";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let correction = |row: &Row<'_>| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get::<_, u8>(2)?));
+    let correction = |row: &Row<'_>| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get::<_, i64>(2)?));
     let rows = statement.query_map([job as i64, after], correction).map_err(failure)?;
     let mut corrections = HashMap::new();
     for row in rows {
         let (document, collection, outcome) = row.map_err(failure)?;
-        corrections.extend(Outcome::from_number(outcome).map(|outcome| ((document, collection), outcome)));
+        corrections.insert((document, collection), corrected(job, outcome)?);
     }
     Ok(corrections)
 }

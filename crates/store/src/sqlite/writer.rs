@@ -125,8 +125,19 @@ impl Writer {
         let durable = Durable::start(path, wake.clone())?;
         let checkpoints = Checkpoints::start(&mut connection, path, options, wake.clone())?;
         let (wait, group_rows) = (options.wait, options.group_rows);
-        let worker =
-            Worker { connection, tables, shared: shared.clone(), overtaken: 0, last_waited: None, before: 0, wait, group_rows, checkpoints, durable };
+        let worker = Worker {
+            connection,
+            tables,
+            shared: shared.clone(),
+            overtaken: 0,
+            last_waited: None,
+            before: 0,
+            wait,
+            group_rows,
+            checkpoints,
+            durable,
+            full: false,
+        };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || worker.run());
         let thread = thread.map_err(|error| StoreError::Other(error.to_string()))?;
         Ok(Self { shared, wake, thread: Some(thread) })
@@ -196,12 +207,20 @@ struct Worker {
     group_rows: u64,
     checkpoints: Checkpoints,
     durable: Durable,
+    /// Whether the disk was full.
+    full: bool,
 }
+
+/// How often those who read are asked for again while bulk work waits for them.
+const HELD: Duration = Duration::from_millis(10);
 
 impl Worker {
     fn run(mut self) {
         while let Some((first, interactive)) = self.first() {
             self.group(first, interactive);
+            if std::mem::take(&mut self.full) {
+                self.checkpoints.make_room(&self.connection);
+            }
         }
         drop(self.durable);
         self.checkpoints.close();
@@ -209,13 +228,13 @@ impl Worker {
 
     /// Waits for the first request of a group.
     fn first(&mut self) -> Option<(Request, bool)> {
-        let mut lines = self.shared.lines.lock().ok()?;
+        let shared = self.shared.clone();
+        let mut lines = shared.lines.lock().ok()?;
         loop {
             if self.checkpoints.is_nearly_done() {
                 drop(lines);
                 self.checkpoints.finish(&self.connection);
-                lines = self.shared.lines.lock().ok()?;
-                continue;
+                lines = shared.lines.lock().ok()?;
             }
             // whoever waits goes first, but not for ever
             if (self.overtaken < MOST_OVERTAKEN || lines.bulk.is_empty() || self.checkpoints.holds_bulk())
@@ -232,7 +251,10 @@ impl Worker {
             if lines.closed {
                 return None;
             }
-            lines = self.shared.arrived.wait(lines).ok()?;
+            lines = match pausing && self.checkpoints.is_nearly_done() {
+                true => shared.arrived.wait_timeout(lines, HELD).ok()?.0,
+                false => shared.arrived.wait(lines).ok()?,
+            };
         }
     }
 
@@ -256,6 +278,7 @@ impl Worker {
 
     fn group(&mut self, first: Request, interactive: bool) {
         if let Err(error) = self.begin() {
+            self.full |= matches!(error, StoreError::Full);
             first.answer.send(Err(error), first.work.unit());
             return;
         }
@@ -286,6 +309,7 @@ impl Worker {
                     done.push(Done::new(answer, receipt, work, interactive));
                 }
                 Err(error) => {
+                    self.full |= matches!(error, StoreError::Full);
                     answer.send(Err(error), work.unit());
                     let whole = if saves { self.check_open() } else { self.again_without_failed(&mut done) };
                     if let Err(error) = whole {
@@ -316,7 +340,10 @@ impl Worker {
                 }
                 self.checkpoints.committed(rests);
             }
-            Err(error) => refuse_all(done, &error),
+            Err(error) => {
+                self.full |= matches!(error, StoreError::Full);
+                refuse_all(done, &error);
+            }
         }
     }
 

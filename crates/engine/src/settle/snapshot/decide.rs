@@ -6,11 +6,10 @@
 
 use super::keys::{Keys, Lack};
 use super::{Part, ask, ask_back};
-use crate::settle::{Jobs, Work, damaged, number};
+use crate::settle::{Jobs, Work, damaged_edge, number};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::Replaces;
-use stook_catalogue::record::Damaged;
 use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
 use stook_store::{Edge, EdgeChange, Inside, Mark, Result, Store, StoreError, Tenant};
@@ -70,7 +69,7 @@ impl WholeFile {
     }
 
     fn of(edge: &Edge) -> Result<Self> {
-        serde_json::from_slice(&edge.payload).map_err(|_| damaged(Damaged("a whole file of a scope")))
+        serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(edge, &error.to_string()))
     }
 
     fn counts(&self) -> bool {
@@ -138,7 +137,7 @@ impl Work<'_> {
                 let payload = serde_json::to_vec(own).map_err(|error| StoreError::Other(error.to_string()))?;
                 self.followed.edge(EdgeChange::Put(told(replaces, own.job, child, payload)));
             }
-            self.write_ledger(replaces, (scope, &jobs), &files, &known);
+            self.write_ledger(replaces, (scope, &jobs), &files, &known)?;
         }
         Ok(())
     }
@@ -189,26 +188,25 @@ impl Work<'_> {
             }
         }
         for edge in desk.edges(replaces.history(), &targets, usize::MAX >> 1)? {
-            all.include(&Keys::unpack(&edge.payload).map_err(damaged)?);
+            all.include(&Keys::unpack(&edge.payload).map_err(|error| damaged_edge(&edge, error.0))?);
         }
         Ok(all)
     }
 
     /// The ledger holds the files that count, but for those that newer ones cover. Where it changes, what it retires, or does not any
     /// more, is looked at again.
-    fn write_ledger(&mut self, replaces: &Replaces, (scope, jobs): (&str, &Jobs), files: &[WholeFile], known: &[Edge]) {
-        let is_of = |edge: &Edge, file: &WholeFile| edge.start == file.from && number(&edge.payload) == file.as_of;
+    fn write_ledger(&mut self, replaces: &Replaces, (scope, jobs): (&str, &Jobs), files: &[WholeFile], known: &[Edge]) -> Result<()> {
+        let known: Vec<(&Edge, (i64, i64))> = known.iter().map(|edge| Ok((edge, (edge.start, number(edge)?)))).collect::<Result<_>>()?;
         // a ledger that was written before files were compared says nothing but which count
-        let older = known.iter().filter(|edge| !files.iter().any(|file| is_of(edge, file)));
-        let mut counted: BTreeSet<(i64, i64)> = older.map(|edge| (edge.start, number(&edge.payload))).collect();
+        let older = known.iter().map(|(_, own)| *own).filter(|own| !files.iter().any(|file| (file.from, file.as_of) == *own));
+        let mut counted: BTreeSet<(i64, i64)> = older.collect();
         counted.extend(files.iter().filter(|file| file.counts()).map(|file| (file.from, file.as_of)));
         let covers = |(from, as_of): (i64, i64), other: (i64, i64)| from <= other.0 && as_of >= other.1;
         let wanted: BTreeSet<(i64, i64)> =
             counted.iter().copied().filter(|own| !counted.iter().any(|other| other != own && covers(*other, *own))).collect();
-        let present: BTreeSet<(i64, i64)> = known.iter().map(|edge| (edge.start, number(&edge.payload))).collect();
-        for edge in known.iter().filter(|edge| !wanted.contains(&(edge.start, number(&edge.payload)))) {
+        let present: BTreeSet<(i64, i64)> = known.iter().map(|(_, own)| *own).collect();
+        for (edge, own) in known.into_iter().filter(|(_, own)| !wanted.contains(own)) {
             self.followed.edge(EdgeChange::Delete(edge.clone()));
-            let own = (edge.start, number(&edge.payload));
             if !wanted.iter().any(|other| covers(*other, own)) {
                 // what it had retired is heard again, unless another file retires it
                 for job in jobs {
@@ -226,6 +224,7 @@ impl Work<'_> {
                 ask(&mut self.followed, replaces, scope, (*from, i64::MAX), job);
             }
         }
+        Ok(())
     }
 }
 
@@ -241,7 +240,7 @@ pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &Replaces, s
     let group: Vec<SmolStr> = files.iter().filter(|other| other.counts() && Some(other.as_of) == against).map(WholeFile::name).collect();
     let mut former = Keys::default();
     for edge in store.edges(tenant, replaces.history(), &keys_of(scope))?.iter().filter(|edge| group.contains(&edge.group)) {
-        former.include(&Keys::unpack(&edge.payload)?);
+        former.include(&Keys::unpack(&edge.payload).map_err(|error| damaged_edge(edge, error.0))?);
     }
     let lack = if against.is_some() { former.lacking(&part.keys, part.from) } else { Lack::default() };
     Ok(Verdict { counts: may(replaces, lack), against, lack })

@@ -17,13 +17,13 @@ pub use outcome::{Replacement, Replacing, Trial, of_job};
 use self::decide::{retired_of, told_to};
 use self::keys::hash_of;
 use super::fan::Bounds;
-use super::{By, Changed, FOUND, Followed, Jobs, MOST_CHILDREN, Rules, Work, damaged, number};
+use super::{By, Changed, FOUND, Followed, Jobs, MOST_CHILDREN, Rules, Work, damaged_edge, number};
 use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::chunk::map::Scoped;
 use std::collections::{BTreeMap, BTreeSet};
 use stook_catalogue::definition::{Matched, Replaces, Unmatched};
 use stook_catalogue::key::Key;
-use stook_catalogue::record::{Damaged, Retired, unpack};
+use stook_catalogue::record::Retired;
 use stook_catalogue::survivorship::Consolidator;
 use stook_catalogue::value::SmolStr;
 use stook_store::queue::JobId;
@@ -34,13 +34,13 @@ use stook_store::{Change, Edge, EdgeChange, Inside, Logged, Mark, RecordWrite, R
 pub struct Ledger(BTreeMap<String, Vec<(i64, i64)>>);
 
 impl Ledger {
-    fn new(edges: Vec<Edge>) -> Self {
+    fn new(edges: Vec<Edge>) -> Result<Self> {
         let mut ledger = Self::default();
         for edge in edges {
-            let as_of = number(&edge.payload);
+            let as_of = number(&edge)?;
             ledger.0.entry(edge.target.into()).or_default().push((edge.start, as_of));
         }
-        ledger
+        Ok(ledger)
     }
 
     /// The ledger of some scopes as it is now.
@@ -49,7 +49,7 @@ impl Ledger {
     /// When the store fails.
     pub fn read<'s>(store: &dyn Store, tenant: &Tenant, replaces: &Replaces, scopes: impl Iterator<Item = &'s str>) -> Result<Self> {
         let ranges: Vec<_> = scopes.collect::<BTreeSet<_>>().into_iter().map(whole).collect();
-        if ranges.is_empty() { Ok(Self::default()) } else { Ok(Self::new(store.between(tenant, replaces.ledger(), &ranges)?)) }
+        if ranges.is_empty() { Ok(Self::default()) } else { Self::new(store.between(tenant, replaces.ledger(), &ranges)?) }
     }
 
     /// Whether a newer file has taken the place of what was said in a scope, of a time in it.
@@ -98,9 +98,10 @@ impl InScope {
         [self.as_of.to_le_bytes().to_vec(), self.keys.pack()].concat()
     }
 
-    fn unpack(from: i64, packed: &[u8]) -> Result<Self> {
-        let (as_of, keys) = packed.split_at_checked(8).ok_or(damaged(Damaged("a part of a file")))?;
-        Ok(Self { from, as_of: number(as_of), keys: Keys::unpack(keys).map_err(damaged)? })
+    fn of(edge: &Edge) -> Result<Self> {
+        let (as_of, keys) = edge.payload.split_first_chunk().ok_or_else(|| damaged_edge(edge, "it carries no number"))?;
+        let keys = Keys::unpack(keys).map_err(|error| damaged_edge(edge, error.0))?;
+        Ok(Self { from: edge.start, as_of: i64::from_le_bytes(*as_of), keys })
     }
 }
 
@@ -139,13 +140,13 @@ impl Part {
 
     fn of(edge: &Edge) -> Result<Self> {
         if let Some(scope) = edge.group.strip_prefix('s') {
-            let scopes = BTreeMap::from([(scope.to_owned(), InScope::unpack(edge.start, &edge.payload)?)]);
+            let scopes = BTreeMap::from([(scope.to_owned(), InScope::of(edge)?)]);
             return Ok(Self { scopes, ..Self::default() });
         }
         let read = serde_json::from_slice(&edge.payload);
         // parts that wait from an earlier build have three numbers
         let read = read.or_else(|_| serde_json::from_slice(&edge.payload).map(|(documents, failed, whole)| (documents, failed, whole, false)));
-        let (documents, failed, whole, retires_all): Total = read.map_err(|_| damaged(Damaged("a part of a file")))?;
+        let (documents, failed, whole, retires_all): Total = read.map_err(|error| damaged_edge(edge, &error.to_string()))?;
         Ok(Self { documents, failed, whole, retires_all, scopes: BTreeMap::new() })
     }
 
@@ -217,7 +218,7 @@ impl Work<'_> {
                 continue;
             }
             let numbers = file.split_once(' ').and_then(|(job, file)| Some((job.parse().ok()?, file.parse().ok()?)));
-            let (job, number): (JobId, usize) = numbers.ok_or(damaged(Damaged("a part of a file")))?;
+            let (job, number): (JobId, usize) = numbers.ok_or_else(|| damaged_edge(&own[0], "it names no file"))?;
             if part.failed > 0 {
                 let payload = part.failed.to_string().into();
                 self.followed.edge(EdgeChange::Put(decide::told(replaces, job, format!("b{number}").into(), payload)));
@@ -235,14 +236,14 @@ impl Work<'_> {
         let (edges, jobs) = self.paged(desk, link, (FOUND, link), marks, &|bounds| (bounds.low, bounds.high))?;
         let scope_of = |target: &SmolStr| if retired { target.get(1..).unwrap_or_default().to_owned() } else { target.to_string() };
         let ranges: Vec<_> = jobs.keys().map(|target| whole(&scope_of(target))).collect();
-        let ledger = Ledger::new(desk.between(replaces.ledger(), &ranges, usize::MAX >> 1)?);
+        let ledger = Ledger::new(desk.between(replaces.ledger(), &ranges, usize::MAX >> 1)?)?;
         let mut found: BTreeMap<(usize, Key), Vec<Statement>> = BTreeMap::new();
         for edge in edges {
-            let (as_of, scope) = (number(&edge.payload), scope_of(&edge.target));
+            let (as_of, scope) = (number(&edge)?, scope_of(&edge.target));
             if ledger.is_dead(&scope, edge.start, as_of) == retired {
                 continue;
             }
-            let named: (String, String, String) = serde_json::from_str(&edge.child).map_err(|_| damaged(Damaged("a statement of a scope")))?;
+            let named: (String, String, String) = serde_json::from_str(&edge.child).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
             let (collection, contributor, key) = named;
             let place = self.rules.catalogue.collection(&collection).and_then(|(collection, _)| Some((collection, Key::new(key).ok()?)));
             match place {
@@ -276,7 +277,7 @@ impl Work<'_> {
         let kind = if heard == Heard::Again { 'v' } else { 'r' };
         for ((job, scope), count) in counted {
             let child: SmolStr = format!("{kind}{scope}").into();
-            let before = known.iter().find(|edge| edge.target == told_to(job) && edge.child == child).map_or(0, |edge| number(&edge.payload));
+            let before = known.iter().find(|edge| edge.target == told_to(job) && edge.child == child).map_or(Ok(0), number)?;
             let payload = (before + count as i64).to_le_bytes().into();
             self.followed.edge(EdgeChange::Put(decide::told(replaces, job, child, payload)));
         }
@@ -294,7 +295,7 @@ impl Work<'_> {
     ) -> Result<bool> {
         let definition = &self.rules.catalogue.collections[collection];
         let contributions = match &stored {
-            Some(record) => unpack(&record.contributions, definition, &record.golden, record.raw.as_deref()).map_err(damaged)?,
+            Some(record) => record.contributions_of(definition)?,
             None => Vec::new(),
         };
         for own in own.iter().map(|own| (own, contributions.iter().find(|said| *said.contributor == *own.contributor))) {

@@ -3,11 +3,10 @@
 use super::decide::{WholeFile, foresee, told_to};
 use super::keys::{Lack, hash_of};
 use super::{Ledger, Part, number, whole};
-use crate::settle::damaged;
+use crate::settle::damaged_edge;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use stook_catalogue::definition::{Catalogue, Replaces};
-use stook_catalogue::record::Damaged;
 use stook_store::journal::Outcome;
 use stook_store::queue::Job;
 use stook_store::{Result, Store, Tenant};
@@ -101,15 +100,15 @@ pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Opt
     for edge in store.edges(&Tenant::new(&job.tenant)?, replaces.history(), &told_to(job.id))? {
         let (kind, rest) = edge.child.split_at_checked(1).unwrap_or_default();
         match kind {
-            "r" => found.retired += number(&edge.payload).max(0) as u64,
-            "v" => found.heard_again += number(&edge.payload).max(0) as u64,
+            "r" => found.retired += number(&edge)?.max(0) as u64,
+            "v" => found.heard_again += number(&edge)?.max(0) as u64,
             "b" => {
                 let (number, failed) = (rest.parse().unwrap_or(0), String::from_utf8_lossy(&edge.payload).into_owned());
                 let reason = failures(store, job, number, &failed)?;
                 found.files.push(Replacing { file: file(number), scope: None, counts: false, lacks: None, reason: Some(reason) });
             }
             _ => {
-                let whole: WholeFile = serde_json::from_slice(&edge.payload).map_err(|_| damaged(Damaged("what became of a whole file")))?;
+                let whole: WholeFile = serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
                 let Some(verdict) = whole.verdict else { continue };
                 let scope = rest.split_once(' ').map_or("", |(_, scope)| scope);
                 let reason = (!verdict.counts).then(|| refused(replaces, scope, verdict.lack, "was"));
@@ -197,11 +196,11 @@ impl<'t> Trial<'t> {
                 let ledger = Ledger::read(self.store, self.tenant, self.replaces, std::iter::once(scope.as_str()))?;
                 let range = (whole(scope).0, own.from, i64::MAX);
                 let said = self.store.between(self.tenant, self.replaces.statements(), &[range])?;
-                let dies = said.iter().filter(|edge| {
-                    let as_of = number(&edge.payload);
-                    as_of < own.as_of && !ledger.is_dead(scope, edge.start, as_of) && !named.contains(&(scope.clone(), hash_of(&edge.child)))
-                });
-                *retired.entry(scope).or_default() += dies.count() as u64;
+                for edge in said {
+                    let as_of = number(&edge)?;
+                    let is_new = as_of < own.as_of && !ledger.is_dead(scope, edge.start, as_of);
+                    *retired.entry(scope).or_default() += u64::from(is_new && !named.contains(&(scope.clone(), hash_of(&edge.child))));
+                }
             }
             let reason = (!counts).then(|| refused(self.replaces, scope, verdict.lack, "would be"));
             let lacks = verdict.against.map(|_| verdict.lack);

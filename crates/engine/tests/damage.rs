@@ -1,0 +1,413 @@
+//! Damage is told and healed, never swallowed: whatever byte of a store is another one, nothing panics, state that transitions have set stays
+//! in the store, a record that cannot be read fails what is asked of it and nothing else, and the documents about it heal it.
+
+mod support;
+
+use rusqlite::types::Value as Sql;
+use rusqlite::{Connection, params};
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Evaluator;
+use stook_catalogue::key::Key;
+use stook_catalogue::parse::parse;
+use stook_catalogue::value::Value;
+use stook_engine::damage;
+use stook_engine::edit::{self, Action, Conditions, Edit, Fields};
+use stook_engine::export::{Format, export};
+use stook_engine::record;
+use stook_engine::settle::{self, Rules};
+use stook_engine::work::{self, Options};
+use stook_store::plan::{Column, Plan};
+use stook_store::queue::JobId;
+use stook_store::sqlite::{self, SqliteStore};
+use stook_store::{Change, Detail, Pass, RecordWrite, Store, Tenant, Unit};
+
+const DEFINITION: &str = "\
+catalogue: damage
+sources:
+  a: &source
+    format: json
+    let: { at: { path: $.at, type: timestamp } }
+    as_of: at
+    into: item
+  b: { <<: *source, into: item }
+  box: { <<: *source, into: box }
+collections:
+  box:
+    key: id
+    fields:
+      id: text
+      title: text
+      count: { type: integer, rollup: { over: item.place, count: true } }
+  item:
+    key: id
+    raw: keep
+    history: 5
+    fields:
+      id: text
+      name: { type: text, index: equal, survivorship: { prefer: [b] } }
+      size: { type: integer, index: equal }
+      part: float
+      on: boolean
+      ref: uuid
+      free: json
+      words: { type: [text], index: equal }
+      parts: { type: [{ site: text, size: integer }], index: { site: equal } }
+      box: text
+      shown: { type: text, derive: place.title }
+    links:
+      place: { to: box, key: '{box}', create: true }
+    state:
+      status: { type: text, seed: \"'new'\", index: equal }
+      note: text
+";
+
+fn catalogue() -> Arc<Catalogue> {
+    Arc::new(parse(DEFINITION).expect("a definition"))
+}
+
+fn tenant() -> Tenant {
+    Tenant::new("main").expect("a tenant")
+}
+
+const ITEMS: u32 = 6;
+const ITEM: usize = 1;
+
+fn documents(source: &str) -> String {
+    let item = |number: u32| {
+        let mut own = serde_json::json!({ "at": "2026-01-01T00:00:00Z", "id": format!("i{number}"), "name": format!("{source} says {number}"), "box": format!("b{}", number % 2) });
+        if source == "a" {
+            let more = serde_json::json!({ "size": number * 1_000, "part": f64::from(number) + 0.5, "on": number.is_multiple_of(2),
+                "ref": format!("123e4567-e89b-12d3-a456-42661417400{number}"), "free": { "x": [1, number] }, "words": ["all", format!("w{number}")],
+                "parts": [{ "site": format!("s{number}"), "size": 7 }] });
+            own.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        }
+        format!("{own}\n")
+    };
+    match source {
+        "box" => (0..2).map(|number| format!("{{\"at\":\"2026-01-01T00:00:00Z\",\"id\":\"b{number}\",\"title\":\"box {number}\"}}\n")).collect(),
+        // the second says something of some
+        "b" => (0..ITEMS).step_by(2).map(item).collect(),
+        _ => (0..ITEMS).map(item).collect(),
+    }
+}
+
+/// A unit of writes.
+struct Writes(Tenant, Vec<RecordWrite>);
+
+impl Unit for Writes {
+    fn tenant(&self) -> &Tenant {
+        &self.0
+    }
+
+    fn writes(&self) -> &[RecordWrite] {
+        &self.1
+    }
+}
+
+/// Imports the documents of a source; returns the job.
+fn import(catalogue: &Arc<Catalogue>, store: &dyn Store, folder: &Path, source: &str) -> JobId {
+    let job = support::job(catalogue, store, &tenant(), source, (&folder.join(format!("{source}.json")), &documents(source)), 2);
+    let (stop, over) = (&AtomicBool::new(false), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // a store in which the queue is damaged may not come to an end
+        scope.spawn(move || {
+            for _ in 0..400 {
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(25));
+            }
+            stop.store(true, Ordering::SeqCst);
+        });
+        let options = Options { workers: 1, lease_seconds: 60, drain: true, settles: true };
+        let _ = work::run(catalogue, store, &options, stop, &|_| ());
+        over.store(true, Ordering::SeqCst);
+    });
+    job
+}
+
+fn settle_all(catalogue: &Arc<Catalogue>, store: &dyn Store) -> stook_store::Result<stook_store::Passed> {
+    let pass: Arc<dyn Pass> = Arc::new(Rules::new(catalogue));
+    settle::drain(store, &pass, &AtomicBool::new(false))
+}
+
+/// Fills a store with a little of everything.
+fn fill(catalogue: &Arc<Catalogue>, store: &dyn Store, folder: &Path) {
+    for source in ["box", "a", "b"] {
+        import(catalogue, store, folder, source);
+    }
+    let key = Key::new("i1").expect("a key");
+    let stored = store.read(&tenant(), ITEM, std::slice::from_ref(&key), Detail::Full).expect("it reads").remove(0).expect("it is there");
+    let change = Change::State {
+        state: vec![Value::text("lent"), Value::text("to me")],
+        state_set: vec![(0, Value::text("lent")), (1, Value::text("to me"))],
+    };
+    let write = RecordWrite { collection: ITEM, key, expect: Some(stored.version), change };
+    store.commit(Box::new(Writes(tenant(), vec![write]))).expect("it is written");
+    settle_all(catalogue, store).expect("it settles");
+}
+
+fn keys() -> Vec<Key> {
+    (0..ITEMS).map(|number| Key::new(format!("i{number}")).expect("a key")).collect()
+}
+
+/// What readers see of each item; nothing where it cannot be read.
+fn seen(catalogue: &Catalogue, store: &dyn Store) -> Vec<Option<Json>> {
+    let get = |key: &Key| record::get(catalogue, store, &tenant(), "item", key.as_str(), false).ok().flatten();
+    keys().iter().map(|key| get(key).map(|record| record.to_json())).collect()
+}
+
+/// Does everything that is done with a store; nothing of it may panic.
+fn use_everything(catalogue: &Arc<Catalogue>, store: &dyn Store) {
+    let tenant = tenant();
+    for detail in [Detail::Head, Detail::Values, Detail::Full] {
+        let _ = store.read(&tenant, ITEM, &keys(), detail);
+    }
+    let columns: Vec<Column> = (0..catalogue.collections[ITEM].fields.len()).map(Column::Field).chain([Column::State(0), Column::Conflict]).collect();
+    for column in columns {
+        let _ = store.visit(&Plan { columns: vec![Column::Key, column], ..Plan::all(tenant.clone(), ITEM) }, &mut |_| Ok(()));
+    }
+    for format in [Format::Ndjson, Format::Csv] {
+        let _ = export(catalogue, store, &tenant, "item", format, &mut Vec::new(), &mut |_| ());
+    }
+    for key in keys() {
+        if let Ok(Some(found)) = record::get(catalogue, store, &tenant, "item", key.as_str(), true) {
+            let _ = found.explain(catalogue, store, &tenant);
+            let _ = found.document(None);
+        }
+        let _ = store.log(&tenant, ITEM, &key, None, 10);
+    }
+    for job in store.jobs(None, 10).unwrap_or_default() {
+        let _ = store.journal(job.id, 0, 100, false);
+    }
+    let _ = store.chunks(None);
+    let _ = store.tokens();
+    let fields = Fields { values: serde_json::json!({ "size": 5 }).as_object().expect("an object").clone(), clear: Vec::new() };
+    let edit = Edit {
+        tenant: tenant.clone(),
+        collection: ITEM,
+        key: Some(Key::new("i2").expect("a key")),
+        action: Action::Patch(fields),
+        conditions: Conditions::default(),
+        caller: "test".into(),
+    };
+    let evaluator = Evaluator::new(catalogue.tables.clone());
+    let _ = edit::run(&Arc::new(Rules::new(catalogue)), store, &evaluator, edit);
+    let _ = settle_all(catalogue, store);
+}
+
+/// A byte of a value that is another one.
+fn flipped(value: Sql, random: &mut u64) -> Option<Sql> {
+    let mut next = |below: usize| {
+        *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*random >> 33) as usize % below
+    };
+    match value {
+        Sql::Null => None,
+        Sql::Integer(number) => Some(if next(2) == 0 { Sql::Text(format!("x{number}")) } else { Sql::Integer(number ^ (1 << next(62))) }),
+        Sql::Real(_) => Some(Sql::Text("no number".into())),
+        Sql::Text(text) if text.is_empty() => Some(Sql::Blob(vec![0xff])),
+        Sql::Text(text) => {
+            let mut bytes = text.into_bytes();
+            let place = next(bytes.len());
+            bytes[place] ^= 1 << next(8);
+            Some(String::from_utf8(bytes).map_or_else(|error| Sql::Blob(error.into_bytes()), Sql::Text))
+        }
+        Sql::Blob(bytes) if bytes.is_empty() => Some(Sql::Null),
+        Sql::Blob(mut bytes) => {
+            if next(6) == 0 {
+                bytes.truncate(bytes.len() / 2);
+            } else {
+                let place = next(bytes.len());
+                bytes[place] ^= 1 << next(8);
+            }
+            Some(Sql::Blob(bytes))
+        }
+    }
+}
+
+/// Tables with rows, and their columns.
+fn columns(file: &Connection) -> Vec<(String, String)> {
+    let sql = "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' \
+               AND m.name NOT LIKE 't\\_%' ESCAPE '\\' AND c.name NOT IN ('id', 'packed') ORDER BY 1, 2";
+    let mut statement = file.prepare(sql).expect("SQL");
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("SQL").map(|row| row.expect("a row")).collect()
+}
+
+/// Changes a byte of one row in a column; what the row was is in the answer, if there was something to be changed.
+fn damaged(path: &Path, (table, column): &(String, String), round: u64) -> Option<String> {
+    let file = Connection::open(path).expect("the file opens");
+    let mut random = round.wrapping_mul(977).wrapping_add(u64::from(table.len() as u32 * 31 + column.len() as u32));
+    let mut statement = file.prepare(&format!("SELECT \"{column}\" FROM \"{table}\"")).expect("SQL");
+    let values: Vec<Sql> = statement.query_map([], |row| row.get(0)).expect("SQL").map(|value| value.expect("a value")).collect();
+    let candidates: Vec<&Sql> = values.iter().filter(|value| **value != Sql::Null).collect();
+    let old = (*candidates.get(round as usize % candidates.len().max(1))?).clone();
+    let new = flipped(old.clone(), &mut random)?;
+    // through the schema's checks, as a byte of a page would be
+    file.execute_batch("PRAGMA ignore_check_constraints = ON").expect("SQL");
+    let sql = format!("UPDATE OR REPLACE \"{table}\" SET \"{column}\" = ?1 WHERE \"{column}\" IS ?2");
+    let place = if table.starts_with("r_") { format!("{sql} AND id = (SELECT min(id) FROM \"{table}\" WHERE \"{column}\" IS ?2)") } else { sql };
+    // a table may not take it: then it is no damage that the database would not tell
+    file.execute(&place, params![new, old]).ok().filter(|changed| *changed > 0)?;
+    Some(format!("{table}.{column}: {old:?} became {new:?}"))
+}
+
+fn open(path: &Path, catalogue: &Arc<Catalogue>) -> stook_store::Result<SqliteStore> {
+    SqliteStore::open(path, catalogue.clone(), sqlite::Options::default())
+}
+
+#[test]
+fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
+    let folder = support::folder("damage");
+    let catalogue = catalogue();
+    let base = folder.join("base");
+    let store = open(&base, &catalogue).expect("a store");
+    fill(&catalogue, &store, &folder);
+    let sound = seen(&catalogue, &store);
+    assert!(sound.iter().all(Option::is_some), "{sound:?}");
+    assert_eq!(damage::find(&store, &catalogue).expect("it looks"), (Vec::new(), 0));
+    drop(store);
+    let all = columns(&Connection::open(&base).expect("the file opens"));
+    assert!(all.len() > 100, "{} columns", all.len());
+    let (mut told, mut healed) = (0, 0);
+    for round in 0..2 {
+        for place in &all {
+            let path: PathBuf = folder.join("copy");
+            for end in ["", "-wal", "-shm"] {
+                let _ = std::fs::remove_file(folder.join(format!("copy{end}")));
+            }
+            std::fs::copy(&base, &path).expect("a copy");
+            let Some(what) = damaged(&path, place, round) else { continue };
+            let is_state = place.0 == "r_item" && place.1 == "state";
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                let Ok(store) = open(&path, &catalogue) else { return };
+                let found = damage::find(&store, &catalogue);
+                let broken: BTreeSet<String> =
+                    found.iter().flat_map(|(found, _)| found).filter_map(|(_, damage)| damage.record.clone()).map(|(_, key)| key).collect();
+                told += broken.len();
+                use_everything(&catalogue, &store);
+                if is_state && !broken.is_empty() {
+                    assert_eq!(set_states(&path), 1, "{what}: state was lost");
+                }
+                // nothing is said of records that cannot be read, and the others are what they were
+                for (key, now) in keys().iter().zip(seen(&catalogue, &store)).filter(|(key, _)| broken.contains(key.as_str())) {
+                    assert_eq!(now, None, "{what}: {} is shown", key.as_str());
+                }
+                for source in ["box", "a", "b"] {
+                    import(&catalogue, &store, &folder, source);
+                }
+                if is_state && !broken.is_empty() {
+                    assert_eq!(set_states(&path), 1, "{what}: state was lost by an import");
+                } else if place.0 == "r_item"
+                    && !broken.is_empty()
+                    && (place.1.starts_with("f_") || matches!(place.1.as_str(), "contributions" | "raw" | "conflict"))
+                {
+                    let left = damage::find(&store, &catalogue).expect("it looks");
+                    assert_eq!(left, (Vec::new(), 0), "{what}: documents do not heal it");
+                    settle_all(&catalogue, &store).expect("it settles");
+                    for ((key, now), before) in
+                        keys().iter().zip(seen(&catalogue, &store)).zip(&sound).filter(|((key, _), _)| broken.contains(key.as_str()))
+                    {
+                        // i2 was edited
+                        assert!(key.as_str() == "i2" || now == *before, "{what}: {now:?} is not {before:?}");
+                    }
+                    let troubles: Vec<String> = store
+                        .jobs(None, 3)
+                        .expect("jobs")
+                        .iter()
+                        .flat_map(|job| store.journal(job.id, 0, 100, true).expect("a journal").into_iter().flat_map(|entry| entry.reasons))
+                        .collect();
+                    assert!(troubles.iter().any(|reason| reason.contains("was damaged")), "{what}: {troubles:?}");
+                    healed += 1;
+                }
+            }));
+            if let Err(panic) = ended {
+                eprintln!("{what}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    assert!(told > 20 && healed > 5, "{told} told, {healed} healed");
+}
+
+/// Items in which something is noted of what transitions have set.
+fn set_states(path: &Path) -> i64 {
+    let file = Connection::open(path).expect("the file opens");
+    file.query_row("SELECT count(*) FROM r_item WHERE state IS NOT NULL", [], |row| row.get(0)).expect("SQL")
+}
+
+#[test]
+fn a_record_that_cannot_be_read_fails_its_own_documents_and_settling_goes_on() {
+    let folder = support::folder("damaged");
+    let catalogue = catalogue();
+    let path = folder.join("store");
+    let store = open(&path, &catalogue).expect("a store");
+    fill(&catalogue, &store, &folder);
+    drop(store);
+    let file = Connection::open(&path).expect("the file opens");
+    // the state of one, and a value of another that the second source has said
+    file.execute("UPDATE r_item SET state = 'x' WHERE key = 'i1'", []).expect("SQL");
+    file.execute("UPDATE r_item SET f_name = x'00' WHERE key = 'i2'", []).expect("SQL");
+    drop(file);
+    let store = open(&path, &catalogue).expect("a store");
+    let (found, count) = damage::find(&store, &catalogue).expect("it looks");
+    assert_eq!(count, 2, "{found:?}");
+    let job = import(&catalogue, &store, &folder, "a");
+    let counts = store.job(job).expect("the job").counts;
+    use stook_store::journal::Outcome;
+    assert!(counts.of(Outcome::Failed) >= 1 && counts.of(Outcome::Unchanged) >= 4, "{counts:?}");
+    let reasons: Vec<String> = store.journal(job, 0, 100, true).expect("a journal").into_iter().flat_map(|entry| entry.reasons).collect();
+    assert!(reasons.iter().any(|reason| reason.contains("\"i1\"") && reason.contains("damaged")), "{reasons:?}");
+    settle_all(&catalogue, &store).expect("settling ends");
+    assert_eq!(store.owing().expect("reading works"), []);
+}
+
+#[test]
+fn a_server_tells_damage_as_a_file_does() {
+    let catalogue = catalogue();
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let folder = support::folder("server-damage");
+    let cases = [
+        ("r_item", "contributions", "set_byte(contributions, 0, 77)"),
+        ("r_item", "contributions", "substr(contributions, 1, 20)"),
+        ("r_item", "state", "'x' || state"),
+        ("r_item", "f_free", "'x' || f_free"),
+        ("r_item", "f_parts", "ARRAY['x']"),
+        ("r_item", "raw", "NULL"),
+        ("jobs", "files", "'x' || files"),
+        ("jobs", "progress", "'x' || progress"),
+        ("record_log", "change", "'x' || change"),
+        ("edges", "payload", "substr(payload, 1, 1)"),
+        ("chunk_journals", "lines", "substr(lines, 1, 3)"),
+    ];
+    for (table, column, damage_sql) in cases {
+        let schema = format!("damage{}", NUMBER.fetch_add(1, Ordering::SeqCst));
+        let Some(stores) = support::on_a_server(&schema, &catalogue) else { return println!("skipped: PostgreSQL is not installed") };
+        let server = stook_lab::postgres::Server::shared().expect("a server");
+        let store = &*stores[0];
+        fill(&catalogue, store, &folder);
+        let changed = server.sql(&format!("UPDATE {schema}.{table} SET {column} = {damage_sql} WHERE {column} IS NOT NULL"));
+        if let Err(reason) = changed {
+            panic!("{table}.{column}: {reason}");
+        }
+        let (_, broken) = damage::find(store, &catalogue).expect("it looks");
+        assert_eq!(broken > 0, table == "r_item", "{table}.{column}: {broken}");
+        use_everything(&catalogue, store);
+        for source in ["box", "a", "b"] {
+            import(&catalogue, store, &folder, source);
+        }
+        let (left, count) = damage::find(store, &catalogue).expect("it looks");
+        if column == "state" {
+            assert_eq!(count, broken, "{left:?}");
+        } else {
+            assert_eq!(count, 0, "{table}.{column}: {left:?}");
+        }
+    }
+}

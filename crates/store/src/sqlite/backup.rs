@@ -1,0 +1,268 @@
+//! A consistent copy of a store's file while others read and write it.
+//!
+//! The file is copied block by block while a transaction that reads nothing but the file keeps everybody from copying the log into it: so
+//! the file is what it was at one moment, and any program may read it. Meanwhile the log grows. When it has grown by a bound, the
+//! transaction ends, the log is copied into the file, which begins it anew, and the next transaction goes on behind the last block. What had been copied
+//! and has changed since is in the log by numbers of pages; it is copied again first. When the last block is copied, all that was copied is of
+//! the moment at which the last transaction began.
+//!
+//! Writers wait only while one transaction follows another: for the last of the log to be copied, and numbers of its pages to be read.
+
+use super::{Options, connect, failure, use_log};
+use crate::{Result, StoreError};
+use rusqlite::Connection;
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Bytes that are read at once.
+const BLOCK: usize = 1 << 20;
+/// Bytes by which the log may grow during one transaction.
+const LONG: u64 = 32 << 20;
+/// How long one waits for those who read before the log can be copied.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// A copy that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Copied {
+    /// Its size.
+    pub bytes: u64,
+    /// What was copied more than once, because it changed meanwhile.
+    pub again: u64,
+}
+
+/// Copies the store at `path` to `target`, which must not exist; tells how many bytes are copied, of how many. The process must not have the
+/// store open otherwise: when it closes a file, the system forgets its locks.
+///
+/// # Errors
+/// When one of the files cannot be used, or others keep the store busy. Then there is no target.
+pub fn backup(path: &Path, target: &Path, tell: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+    if !path.exists() {
+        return Err(StoreError::Wrong(format!("there is no store at {}", path.display())));
+    }
+    for taken in [target.to_owned(), with_end(target, "-wal")] {
+        if taken.exists() {
+            return Err(StoreError::Wrong(format!("{} exists; a backup is written to a new file", taken.display())));
+        }
+    }
+    let part = with_end(target, ".part");
+    let made = OpenOptions::new().write(true).create_new(true).open(&part).map_err(|error| unusable(&part, &error))?;
+    let copied = copy(path, &made, tell).and_then(|copied| {
+        made.sync_all().and_then(|()| std::fs::rename(&part, target)).map_err(|error| unusable(target, &error))?;
+        // the name is durable, too
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        Ok(copied)
+    });
+    if copied.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    copied
+}
+
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+fn unusable(path: &Path, error: &std::io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::StorageFull => StoreError::Other(format!("{}: the disk is full", path.display())),
+        ErrorKind::AlreadyExists => {
+            StoreError::Wrong(format!("{} exists: another backup is being written, or was stopped; remove it then", path.display()))
+        }
+        _ => StoreError::Other(format!("{}: {error}", path.display())),
+    }
+}
+
+fn copy(path: &Path, out: &File, tell: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+    let mut source = Source::open(path)?;
+    let mut copied = Copied::default();
+    let mut changed = BTreeSet::new();
+    let mut next = 0;
+    source.turn(&mut changed)?;
+    changed.clear();
+    loop {
+        for page in std::mem::take(&mut changed) {
+            let start = u64::from(page).saturating_sub(1) * source.page;
+            if start < next {
+                copied.again += source.copy(start, source.page as usize, out)?;
+            }
+        }
+        let end = source.size()?;
+        while next < end && !source.log_is_long()? {
+            next += source.copy(next, BLOCK, out)?;
+            tell(next.min(end), end);
+        }
+        if next >= end {
+            out.set_len(end).map_err(|error| StoreError::Other(format!("the copy: {error}")))?;
+            copied.bytes = end;
+            return Ok(copied);
+        }
+        source.turn(&mut changed)?;
+        // a block each time, so that it ends whoever writes
+        next += source.copy(next, BLOCK, out)?;
+    }
+}
+
+/// What is copied.
+struct Source {
+    /// Keeps the file as it is.
+    reader: Connection,
+    /// Keeps the log from beginning anew while the other one does not.
+    later: Connection,
+    /// Keeps others from writing for a moment.
+    lock: Connection,
+    /// Copies the log into the file.
+    copier: Connection,
+    log: PathBuf,
+    path: PathBuf,
+    /// Bytes of a page.
+    page: u64,
+    /// The log as it was when the transaction began: what tells its frames from older ones, and how many there were.
+    began: (Salt, u64),
+    /// Closed behind the connections.
+    file: File,
+}
+
+/// What tells the frames of a log from those that stood there before it began anew.
+type Salt = [u8; 8];
+
+const LOG_HEAD: u64 = 32;
+const FRAME_HEAD: u64 = 24;
+
+impl Source {
+    fn open(path: &Path) -> Result<Self> {
+        let options = Options { writer_cache: 1 << 20, ..Options::default() };
+        let open = || connect(path, &options);
+        let lock = open()?;
+        use_log(&lock, Duration::from_secs(options.wait))?;
+        let page: i64 = lock.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(failure)?;
+        let file = File::open(path).map_err(|error| unusable(path, &error))?;
+        let page = page.unsigned_abs();
+        let (reader, later, copier) = (open()?, open()?, open()?);
+        Ok(Self { reader, later, lock, copier, log: with_end(path, "-wal"), path: path.to_owned(), page, began: (Salt::default(), 0), file })
+    }
+
+    /// Ends the transaction, and begins the next; adds numbers of pages that were changed between them.
+    fn turn(&mut self, changed: &mut BTreeSet<u32>) -> Result<()> {
+        let deadline = Instant::now() + WAIT;
+        // most of the log is copied while everybody goes on
+        begin(&self.later)?;
+        end(&self.reader)?;
+        copy_log(&self.copier)?;
+        loop {
+            self.lock.execute_batch("BEGIN IMMEDIATE").map_err(failure)?;
+            let turned = self.turn_locked(changed);
+            end(&self.lock)?;
+            if turned? {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(StoreError::Busy(WAIT.as_secs()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The same while nobody writes; whether the file was what the log says then, so that the transaction reads it alone.
+    fn turn_locked(&mut self, changed: &mut BTreeSet<u32>) -> Result<bool> {
+        self.began = self.frames(changed).map_err(|error| unusable(&self.log, &error))?;
+        end(&self.later)?;
+        let whole = copy_log(&self.copier)?;
+        begin(if whole { &self.reader } else { &self.later })?;
+        Ok(whole)
+    }
+
+    /// Numbers of the pages in the log; what tells its frames from others, and how many there are.
+    fn frames(&self, changed: &mut BTreeSet<u32>) -> std::io::Result<(Salt, u64)> {
+        let Some((log, salt)) = self.open_log()? else { return Ok((Salt::default(), 0)) };
+        let mut frames = 0;
+        while let Some(page) = self.frame(&log, salt, frames)? {
+            changed.insert(page);
+            frames += 1;
+        }
+        Ok((salt, frames))
+    }
+
+    fn open_log(&self) -> std::io::Result<Option<(File, Salt)>> {
+        let log = match File::open(&self.log) {
+            Ok(log) => log,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut salt = Salt::default();
+        match log.read_exact_at(&mut salt, 16) {
+            Ok(()) => Ok(Some((log, salt))),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The number of the page in a frame of the log, if there is this frame.
+    fn frame(&self, log: &File, salt: Salt, frame: u64) -> std::io::Result<Option<u32>> {
+        let mut head = [0; 16];
+        match log.read_exact_at(&mut head, LOG_HEAD + frame * (FRAME_HEAD + self.page)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let [a, b, c, d, ..] = head;
+        Ok((head[8..] == salt).then(|| u32::from_be_bytes([a, b, c, d])))
+    }
+
+    /// Whether the log has grown by [`LONG`] since the transaction began.
+    fn log_is_long(&self) -> Result<bool> {
+        let look = || -> std::io::Result<bool> {
+            let Some((log, salt)) = self.open_log()? else { return Ok(false) };
+            let before = if salt == self.began.0 { self.began.1 } else { 0 };
+            Ok(self.frame(&log, salt, before + LONG / (FRAME_HEAD + self.page))?.is_some())
+        };
+        look().map_err(|error| unusable(&self.log, &error))
+    }
+
+    /// Bytes of the file.
+    fn size(&self) -> Result<u64> {
+        self.file.metadata().map(|file| file.len()).map_err(|error| unusable(&self.path, &error))
+    }
+
+    /// Copies `most` bytes, or what there is; returns how many were asked for.
+    fn copy(&self, start: u64, most: usize, out: &File) -> Result<u64> {
+        let mut block = vec![0; most];
+        let mut length = 0;
+        while length < most {
+            match self.file.read_at(&mut block[length..], start + length as u64) {
+                Ok(0) => break,
+                Ok(read) => length += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(unusable(&self.path, &error)),
+            }
+        }
+        out.write_all_at(&block[..length], start).map_err(|error| match error.kind() {
+            ErrorKind::StorageFull => StoreError::Other("the copy: the disk is full".into()),
+            _ => StoreError::Other(format!("the copy: {error}")),
+        })?;
+        Ok(most as u64)
+    }
+}
+
+/// Begins to read what is there now.
+fn begin(connection: &Connection) -> Result<()> {
+    connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1").map_err(failure)
+}
+
+fn end(connection: &Connection) -> Result<()> {
+    if connection.is_autocommit() { Ok(()) } else { connection.execute_batch("ROLLBACK").map_err(failure) }
+}
+
+/// Copies what can be copied of the log; whether that is all of it.
+fn copy_log(connection: &Connection) -> Result<bool> {
+    let told =
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));
+    let (busy, pages, copied) = told.map_err(failure)?;
+    Ok(busy == 0 && pages == copied)
+}

@@ -1,0 +1,125 @@
+//! Stores of earlier formats: brought up to date where they are, when they are opened for writing.
+//!
+//! | from | what changes |
+//! |---|---|
+//! | 10 | what indexes hold of keys and of links stands in columns, so that every program can check and copy the file |
+//!
+//! Rows are rewritten a few thousand at a time, so the log stays short and whoever is stopped goes on where it was. What changes the
+//! schema is one transaction at the end, which also looks for rows that a process of the earlier version has written meanwhile.
+
+use super::failure;
+use super::tables::{FORMAT, columns_of, conflict_index, meta, put_meta};
+use crate::shape::Shape;
+use crate::{Result, StoreError};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+
+/// The only earlier format there are stores of.
+const INDEXES_WITH_FUNCTIONS: &str = "10";
+/// Rows that are rewritten by one transaction.
+const ROWS: i64 = 5_000;
+
+/// Brings a store to the present format, if it has one that is known; says so.
+pub fn upgrade(connection: &mut Connection) -> Result<Option<String>> {
+    let exists = "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')";
+    if !connection.query_row(exists, [], |row| row.get::<_, bool>(0)).map_err(failure)? {
+        return Ok(None);
+    }
+    match meta(connection, "format")?.as_deref() {
+        Some(INDEXES_WITH_FUNCTIONS) => {
+            with_columns(connection)?;
+            Ok(Some(format!(
+                "the store was brought from format {INDEXES_WITH_FUNCTIONS} to {FORMAT}; earlier versions of this program cannot open it any more"
+            )))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What a collection's table gets.
+struct Columns {
+    collection: String,
+    /// Fields whose digest has a column.
+    linked: Vec<String>,
+}
+
+impl Columns {
+    fn table(&self) -> String {
+        format!("\"r_{}\"", self.collection)
+    }
+
+    /// The assignments that fill the columns, and the condition that they are not what they must be.
+    fn rule(&self) -> (String, String) {
+        let pairs = || {
+            let digests = self.linked.iter().map(|field| (format!("\"d_{field}\""), format!("digest(\"f_{field}\")")));
+            std::iter::once(("packed".to_owned(), "packed(key)".to_owned())).chain(digests)
+        };
+        let assign = pairs().map(|(column, value)| format!("{column} = {value}")).collect::<Vec<_>>().join(", ");
+        let differs = pairs().map(|(column, value)| format!("{column} IS NOT {value}")).collect::<Vec<_>>().join(" OR ");
+        (assign, differs)
+    }
+}
+
+fn with_columns(connection: &mut Connection) -> Result<()> {
+    let stored = meta(connection, "shape")?.unwrap_or_default();
+    let shape: Shape = serde_json::from_str(&stored).map_err(|error| StoreError::Other(format!("the store's shape cannot be read: {error}")))?;
+    let linked =
+        |shape: &crate::shape::CollectionShape| shape.fields.iter().filter(|(_, field)| field.linked).map(|(name, _)| name.clone()).collect();
+    let all: Vec<Columns> = shape.collections.iter().map(|(name, shape)| Columns { collection: name.clone(), linked: linked(shape) }).collect();
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
+    for own in &all {
+        let known = columns_of(&transaction, &own.table())?;
+        let wanted = std::iter::once(("packed".to_owned(), "BLOB")).chain(own.linked.iter().map(|field| (format!("d_{field}"), "INTEGER")));
+        for (column, class) in wanted.filter(|(column, _)| !known.contains(column)) {
+            transaction.execute_batch(&format!("ALTER TABLE {} ADD COLUMN \"{column}\" {class}", own.table())).map_err(failure)?;
+        }
+    }
+    transaction.commit().map_err(failure)?;
+    for own in &all {
+        fill(connection, own)?;
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
+    if meta(&transaction, "format")?.as_deref() != Some(INDEXES_WITH_FUNCTIONS) {
+        // another process was faster
+        return Ok(());
+    }
+    for own in &all {
+        let (table, name, (assign, differs)) = (own.table(), &own.collection, own.rule());
+        let index = conflict_index(name);
+        let has_conflicts = "SELECT 1 FROM sqlite_schema WHERE name = ?";
+        let has_conflicts = transaction.query_row(has_conflicts, [index.trim_matches('"')], |_| Ok(())).optional().map_err(failure)?.is_some();
+        let mut sql = format!(
+            "UPDATE {table} SET {assign} WHERE {differs};
+             DROP INDEX IF EXISTS \"k_{name}\"; CREATE UNIQUE INDEX \"k_{name}\" ON {table}(tenant, packed);"
+        );
+        if has_conflicts {
+            sql += &format!("DROP INDEX {index}; CREATE INDEX {index} ON {table}(tenant, packed) WHERE conflict IS NOT NULL;");
+        }
+        for field in &own.linked {
+            sql += &format!("DROP INDEX IF EXISTS \"l_{name}_{field}\"; CREATE INDEX \"l_{name}_{field}\" ON {table}(tenant, \"d_{field}\");");
+        }
+        transaction.execute_batch(&sql).map_err(failure)?;
+    }
+    put_meta(&transaction, "format", FORMAT)?;
+    if let Some(hash) = meta(&transaction, "definition")? {
+        put_meta(&transaction, "definition", &super::tables::stand(&hash))?;
+    }
+    transaction.commit().map_err(failure)?;
+    // what was rewritten need not stand in the log, too; a reader may keep it there
+    let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+    Ok(())
+}
+
+/// Fills the columns of all rows there are now.
+fn fill(connection: &Connection, own: &Columns) -> Result<()> {
+    let (table, (assign, differs)) = (own.table(), own.rule());
+    let next = format!("SELECT max(id) FROM (SELECT id FROM {table} WHERE id > ? ORDER BY id LIMIT ?)");
+    let update = format!("UPDATE {table} SET {assign} WHERE id > ? AND id <= ? AND ({differs})");
+    let mut after = i64::MIN;
+    loop {
+        let last: Option<i64> = connection.query_row(&next, params![after, ROWS], |row| row.get(0)).map_err(failure)?;
+        let Some(last) = last else { return Ok(()) };
+        connection.execute(&update, params![after, last]).map_err(failure)?;
+        let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+        after = last;
+    }
+}
