@@ -66,6 +66,11 @@ fn build() -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(repository()).args(["build", "--quiet", "--package", "stook-cli", "--profile", profile, "--target-dir"]).arg(target);
+    // what cargo tells a test about its package would make build scripts run again, and all that depends on them be compiled again
+    let of_this_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_this_package)).for_each(|(name, _)| {
+        command.env_remove(name);
+    });
     match command.output() {
         Ok(output) if output.status.success() => Ok(program),
         Ok(output) => Err(format!("stook does not build:\n{}", String::from_utf8_lossy(&output.stderr))),
