@@ -238,9 +238,10 @@ fn every_question_of_a_file_is_answered_by_an_index_over_one_range_of_keys() {
     let (mut plans, mut wrong) = (0, Vec::new());
     let text = std::fs::read_to_string(&noted).expect("statements are noted");
     // another definition is the only reason to look at everything
+    let is_redefined = |sql: &str| sql.starts_with("DELETE FROM edges WHERE link NOT IN") || sql.ends_with(" = digest(\"f_of_product\");");
     let is_asked = |sql: &&str| {
         let words = ["SELECT", "UPDATE", "DELETE", "INSERT", "WITH"];
-        grows(sql) && words.iter().any(|word| sql.starts_with(word)) && !sql.starts_with("DELETE FROM edges WHERE link NOT IN")
+        grows(sql) && words.iter().any(|word| sql.starts_with(word)) && !is_redefined(sql)
     };
     for sql in text.lines().filter(is_asked) {
         let mut explained = store.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap_or_else(|error| panic!("{sql}: {error}"));

@@ -1,0 +1,111 @@
+//! A store whose bytes were changed on the disk, and copies of a store that is in use.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use rusqlite::Connection;
+use serde_json::json;
+use std::process::Stdio;
+use std::time::Duration;
+use stook_tests::http::Served;
+use stook_tests::{Place, counts};
+
+const THINGS: &str = "
+catalogue: things
+sources:
+  list: { format: csv, as_of: meta.received, into: thing }
+collections:
+  thing:
+    key: id
+    fields:
+      id: { type: text, path: id }
+      name: { type: text, path: name, index: [equal] }
+      size: { type: integer, path: size }
+";
+
+/// Rows of things, from `first` on.
+fn rows(first: u32, count: u32) -> String {
+    let mut csv = "id,name,size\n".to_owned();
+    (first..first + count).for_each(|row| csv += &format!("t{row:06},name {},{row}\n", row % 7));
+    csv
+}
+
+#[test]
+fn a_damaged_record_is_named_everywhere_and_healed_by_its_document() {
+    for (place, damage) in Place::both(THINGS).into_iter().zip([
+        "UPDATE r_thing SET f_size = 'x' WHERE key = 't000002'",
+        "UPDATE r_thing SET contributions = substr(contributions, 1, 5) WHERE key = 't000002'",
+    ]) {
+        let file = place.file("list.csv", rows(0, 5));
+        place.import(&[&file]);
+        place.ok(&["check", "--deep"]);
+        place.sql(damage);
+
+        let told = ["t000002", "damaged"];
+        place.run(&["check", "--deep"]).exits(1);
+        let found = place.run(&["check", "--deep", "--json"]).exits(1).json();
+        assert_eq!((&found["damaged"], &found["records"][0]["key"]), (&json!(1), &json!("t000002")), "{found}");
+        place.run(&["get", "thing", "t000002", "--format", "json"]).exits(1).complains(&told);
+        place.run(&["export", "thing", "--format", "ndjson"]).exits(1).complains(&told);
+        let server = Served::new(&place, &[]);
+        let answer = server.get("/v1/main/thing/t000002");
+        assert_eq!(answer.status, 500, "{}", answer.text());
+        assert!(told.iter().all(|word| answer.text().contains(word)), "{}", answer.text());
+        server.get("/v1/main/thing/t000001").with(200);
+        // an edit would be written over what nobody can read
+        let edit = server.call("PATCH", "/v1/main/thing/t000002", &json!({ "name": "other" }));
+        assert_eq!(edit.status, 500, "{}", edit.text());
+        drop(server);
+
+        let healed = place.import(&[&file]);
+        assert_eq!(counts(&healed), "updated 1, unchanged 4", "{healed}");
+        let journal = place.journal(healed["id"].as_u64().expect("a number")).iter().map(ToString::to_string).collect::<String>();
+        assert!(journal.contains("t000002") && journal.contains("damaged"), "{journal}");
+        place.ok(&["check", "--deep"]);
+        assert_eq!(place.get("thing", "t000002")["size"], 2);
+        assert_eq!(place.records("thing").len(), 5);
+    }
+}
+
+#[test]
+fn a_copy_of_a_store_in_use_is_a_store_that_other_programs_can_read() {
+    let place = Place::new(THINGS);
+    place.import(&[&place.file("first.csv", rows(0, 2000))]);
+    let many = place.file("many.csv", rows(2000, 120_000));
+    let mut import = place.command(&["import", &many]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let mut copies = Vec::new();
+    while import.try_wait().expect("a state").is_none() {
+        let copy = place.path(&format!("copy{}.sqlite", copies.len()));
+        let said = place.json(&["backup", copy.to_str().expect("UTF-8"), "--json"]);
+        assert_eq!(said["bytes"], copy.metadata().expect("a file").len(), "{said}");
+        copies.push(copy);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(!copies.is_empty(), "the import was over before a copy was made");
+    for copy in copies {
+        // as any other program: nothing of Stook is loaded
+        let other = Connection::open(&copy).expect("a database");
+        let verdict: String = other.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer");
+        assert_eq!(verdict, "ok");
+        let vacuumed = copy.with_extension("small");
+        other.execute("VACUUM INTO ?1", [vacuumed.to_str()]).expect("it is written");
+        let records: i64 = other.query_row("SELECT count(*) FROM r_thing", [], |row| row.get(0)).expect("a number");
+        assert!((2000..=122_000).contains(&records), "{records}");
+        drop(other);
+        // and it is a store: what was under way goes on in it
+        for file in [copy, vacuumed] {
+            let store = file.to_str().expect("UTF-8");
+            place.ok(&["--store", store, "work", "--drain"]);
+            place.ok(&["--store", store, "check", "--deep"]);
+            let counted = place.json(&["--store", store, "query", "thing | count(id)", "--format", "json"]);
+            assert!(counted.to_string().contains("2000") || counted.to_string().contains("122000"), "{counted}");
+        }
+    }
+    assert!(import.wait().expect("a state").success());
+    place.run(&["backup", "stook.sqlite"]).exits(1).complains(&["exists"]);
+}
+
+#[test]
+fn a_server_is_copied_by_its_own_program() {
+    let Some(server) = Place::both(THINGS).pop().filter(|place| !place.store().exists()) else { return };
+    server.run(&["backup", "copy"]).exits(1).complains(&["pg_dump"]);
+}
