@@ -588,7 +588,7 @@ fn bulk(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
                 serde_json::from_str(&execute(Path::new("curl"), &["-s", "-H", &header, &url])?.output).map_err(|error| error.to_string())?;
             match now["state"].as_str() {
                 Some("completed") => break,
-                Some("queued" | "running") => std::thread::sleep(Duration::from_millis(5)),
+                Some("queued" | "running" | "interrupted") => std::thread::sleep(Duration::from_millis(5)),
                 _ => return Err(now.to_string()),
             }
         }
@@ -691,7 +691,7 @@ fn circulation(bench: &Bench<'_>, figures: &mut Figures, store: &str, name: &str
                 let now = curl("GET", &format!("/v1/main/jobs/{}", job["id"]))?;
                 match now["state"].as_str() {
                     Some("completed") => break,
-                    Some("queued" | "running") => std::thread::sleep(Duration::from_millis(20)),
+                    Some("queued" | "running" | "interrupted") => std::thread::sleep(Duration::from_millis(20)),
                     _ => return Err(now.to_string()),
                 }
             }

@@ -130,7 +130,7 @@ impl Served {
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             let now = self.get(&format!("/v1/{tenant}/jobs/{}", job["id"])).with(200);
-            if !matches!(now["state"].as_str(), Some("queued" | "running")) {
+            if !matches!(now["state"].as_str(), Some("queued" | "running" | "interrupted")) {
                 return now;
             }
             assert!(Instant::now() < deadline, "{now}");

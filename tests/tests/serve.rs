@@ -69,6 +69,26 @@ collections:
 ";
 
 #[test]
+fn a_server_whose_store_was_prepared_for_another_definition_is_not_ready_and_says_why() {
+    for place in places(THINGS) {
+        let stook = Served::new(&place, &[]);
+        stook.call("POST", "/v1/main/thing", &json!({ "code": "a", "title": "A" })).with(201);
+        assert_eq!(stook.get("/readyz").status, 200);
+        place.define(&THINGS.replace("      notes: [text]\n", "      notes: [text]\n      more: text\n"));
+        place.ok(&["prepare"]);
+        let told = stook.get("/readyz").with(503);
+        assert!(told["detail"].as_str().unwrap().contains("the store now holds another definition"), "{told}");
+        stook.call("POST", "/v1/main/thing", &json!({ "code": "b", "title": "B" })).with(503);
+        assert_eq!((stook.get("/readyz").status, stook.get("/healthz").status), (503, 200));
+        assert_eq!(stook.end(), Some(0));
+        // started again it is what the catalogue says now
+        let stook = Served::new(&place, &[]);
+        assert_eq!(stook.get("/readyz").status, 200);
+        stook.call("POST", "/v1/main/thing", &json!({ "code": "b", "title": "B", "more": "m" })).with(201);
+    }
+}
+
+#[test]
 fn documents_are_delivered_at_once_and_told_what_became_of_them() {
     for place in places(THINGS) {
         let admin = place.ok(&["token", "create", "--role", "admin", "--name", "ann"]).trim().to_owned();

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_lab::postgres::Server;
-use stook_tests::{LIBRARY, Left, Place, authorities, touch};
+use stook_tests::{LIBRARY, Left, Place, authorities, gzip, touch};
 
 /// Enough to be interrupted in.
 const RECORDS: u64 = 60_000;
@@ -50,7 +50,8 @@ fn caught(kind: Kind, bytes: &[u8], prepare: impl Fn(&Place) -> Child, name: &st
         if matches!(name, "-KILL" | "-INT" | "-TERM") {
             end_of(&mut child);
         }
-        if place.job(1)["state"] == "running" {
+        // who is asked to end says so, who is killed or stopped cannot
+        if place.job(1)["state"] == if matches!(name, "-INT" | "-TERM") { "interrupted" } else { "running" } {
             return (place, child);
         }
         let _ = child.kill();
@@ -190,9 +191,105 @@ fn an_import_asked_to_end_can_go_on() {
         let output = import.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("stook import --resume 1"), "{said}");
+        assert_last_words(&place, &said);
         place.run(&["import", "--resume", "1"]).exits(0);
         Left::of(&place, 1).equals(&wanted);
+    }
+}
+
+/// Whoever interrupts an import hears what is done, what will happen without them, and both ways to end it.
+fn assert_last_words(place: &Place, said: &str) {
+    let job = place.job(1);
+    let (done, planned) = (job["documents"].as_u64().unwrap(), job["planned"].as_u64().unwrap());
+    assert!(said.contains("job 1 was interrupted: "), "{said}");
+    let numbers = if job["progress"]["complete"] == true {
+        assert!(said.contains("workers go on with them (`stook work`"), "{said}");
+        format!("{} of {} documents are in the store", spaced(done), spaced(planned))
+    } else {
+        assert!(said.contains("only this reads the rest of the files"), "{said}");
+        format!("{} documents are in the store, of {} in the files as far as they were read", spaced(done), spaced(planned))
+    };
+    for words in [&numbers, "stook import --resume 1", "stook cancel 1"] {
+        assert!(said.contains(words), "{words} is missing in {said}");
+    }
+}
+
+/// A number as it is shown.
+fn spaced(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect();
+    groups.join(" ")
+}
+
+/// Chunks of a compressed file carry their bytes, so it is cut in several steps, between which it can be interrupted.
+#[test]
+fn an_import_interrupted_while_its_file_is_read_says_who_reads_the_rest() {
+    let bytes = gzip(&authorities(RECORDS, 1, 1));
+    let wanted = wanted(&authorities(RECORDS, 1, 1));
+    for kind in kinds() {
+        let import = |place: &Place| place.command(&["import", place.path("names.mrc").to_str().unwrap(), "--profile", "upsert"]).spawn().unwrap();
+        let (place, import) = caught(kind, &bytes, import, "-INT");
+        let said = String::from_utf8_lossy(&import.wait_with_output().unwrap().stderr).into_owned();
+        assert_last_words(&place, &said);
+        // workers do what was read, and are not thought to be at work behind that
+        place.run(&["work", "--drain"]).exits(0);
+        let job = place.job(1);
+        assert_eq!((&job["chunks_left"], &job["chunks_working"], &job["documents"]), (&0.into(), &0.into(), &job["planned"]), "{job}");
+        if job["state"] != "completed" {
+            assert!(place.ok(&["jobs"]).contains("nobody works on it now"), "{job}");
+            place.run(&["import", "--resume", "1"]).exits(0);
+        }
+        Left::of(&place, 1).equals(&wanted);
+    }
+}
+
+#[test]
+fn a_job_that_is_cancelled_keeps_what_is_done_and_says_how_much_that_is() {
+    let bytes = authorities(RECORDS, 1, 1);
+    for kind in kinds() {
+        let (place, mut workers) = caught(kind, &bytes, workers(&[], &bytes), "-TERM");
+        assert!(end_of(&mut workers).success());
+        let stopped = place.job(1);
+        let done = stopped["documents"].as_u64().unwrap();
+        assert_eq!((&stopped["planned"], &stopped["counts"]["documents"], &stopped["chunks_working"]), (&RECORDS.into(), &done.into(), &0.into()));
+        assert!(0 < done && done < RECORDS, "{stopped}");
+        let of_all = format!("{} of {}", spaced(done), spaced(RECORDS));
+        assert!(place.ok(&["jobs"]).contains(&of_all));
+        let answer = place.run(&["cancel", "1", "--json"]).exits(0).json();
+        assert_eq!((&answer["state"], &answer["documents"], &answer["planned"]), (&"cancelled".into(), &done.into(), &RECORDS.into()), "{answer}");
+        assert_eq!(answer["reason"], "cancelled by `stook cancel`");
+        assert_eq!((place.job(1), place.queue().len()), (answer, 0));
+        let listed = place.ok(&["jobs"]);
+        assert!(listed.contains("cancelled") && listed.contains(&of_all), "{listed}");
+        // nobody goes on with it
+        assert_eq!(place.run(&["work", "--drain", "--json"]).exits(0).lines().len(), 0);
+        assert!(place.ok(&["import", "--resume", "1"]).contains("job 1 is cancelled already"));
+        assert_eq!((place.journal(1).len() as u64, place.records("authority").len() as u64), (done, done));
+        place.run(&["cancel", "1"]).exits(1).complains(&["job 1 has ended already: cancelled"]);
+        place.run(&["cancel", "77"]).exits(1).complains(&["there is no job 77"]);
+        place.run(&["cancel", "first"]).exits(64);
+    }
+}
+
+#[test]
+fn an_import_that_somebody_else_cancels_says_that_and_not_that_it_can_go_on() {
+    for (kind, bytes) in kinds().into_iter().flat_map(|kind| [(kind, authorities(RECORDS, 1, 1)), (kind, gzip(&authorities(RECORDS, 1, 1)))]) {
+        let cancelled = (0..20).find_map(|_| {
+            let place = place(kind);
+            let file = place.file("names.mrc", &bytes);
+            let import = place.command(&["import", &file, "--profile", "upsert"]).spawn().unwrap();
+            until_begun(&place, 1);
+            let answer = place.run(&["cancel", "1"]);
+            let output = import.wait_with_output().unwrap();
+            (answer.code == 0).then_some((place, answer, output))
+        });
+        let (place, answer, output) = cancelled.expect("it was always done too soon");
+        assert!(answer.text().starts_with("job 1 is cancelled: ") && answer.text().contains("are in the store and stay there"), "{answer:?}");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("job 1: cancelled") && !said.contains("can go on") && !said.contains("--resume"), "{said}");
+        let job = place.job(1);
+        assert_eq!((&job["state"], place.journal(1).len() as u64), (&"cancelled".into(), job["documents"].as_u64().unwrap()), "{job}");
     }
 }
 

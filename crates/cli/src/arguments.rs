@@ -113,6 +113,17 @@ pub enum Command {
         #[arg(long, default_value_t = 20, value_name = "N")]
         limit: usize,
     },
+    /// End a job before it is done: what is in the store stays, what waits is dropped.
+    #[command(
+        after_help = "Examples:\n  stook cancel 3\n  stook cancel 3 --json | jq .documents\n\nExit codes: 0 the job is cancelled, 1 there is no such job or it had ended already, 64 wrong usage."
+    )]
+    Cancel {
+        /// The job's number, as `stook jobs` shows it.
+        job: u64,
+        /// The job as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show what became of each document of a job.
     #[command(after_help = "Examples:\n  stook journal 3 --errors\n  stook journal 3 --json | jq 'select(.outcome == \"updated\")'")]
     Journal {

@@ -1,4 +1,4 @@
-//! `import`, `jobs`, `journal`.
+//! `import`, `jobs`, `cancel`, `journal`.
 
 use crate::arguments::{Import, Wait};
 use crate::open::{self, Place};
@@ -6,12 +6,11 @@ use crate::output::{bytes, count, number, seconds, stream, table};
 use crate::work::{stop_signal, threads};
 use crate::{Failure, Outcome};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use std::io::Write;
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
-use stook_engine::EngineError;
 use stook_engine::import::{self, Moment, Preview, Request, Wanted};
 use stook_engine::settle::snapshot::{self, Replacement};
 use stook_store::Store;
@@ -46,7 +45,6 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         say!("job {id} is {} already; nothing is left to do", words(start.state));
         return Ok(0);
     }
-    let can_go_on = |reason: &str| Failure::new(format!("{reason}\njob {id} can go on: stook import --resume {id}"));
     let stop = stop_signal()?;
     let began = Instant::now();
     let documents_before = start.counts.documents;
@@ -54,29 +52,75 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
     if arguments.detach {
         let cut = import::cut(&catalogue, &*store, id, &stop, &|moment| bar.set_position(moment.bytes));
         bar.finish_and_clear();
-        let job = cut.map_err(|error| match error {
-            EngineError::NoDocument { .. } => Failure::new(format!("job {id}: {error}")),
-            other => can_go_on(&other.to_string()),
-        })?;
+        let job = ended(&*store, id, cut)?;
         if !job.progress.complete {
-            return Err(can_go_on("stopped"));
+            return Err(Failure::new(left(&job)));
         }
         if arguments.json {
-            say!("{}", serde_json::to_string(&job)?);
+            say!("{}", to_json(&job)?);
         } else {
             say!("job {id}: {} in {}, for `stook work` to do", count(job.progress.documents, "document"), count(job.chunks_left, "chunk"));
         }
         return Ok(0);
     }
     let workers = threads(arguments.workers);
-    let shown = import::run(&catalogue, &*store, id, (workers, arguments.wait == Wait::Settled), &stop, &|moment| show(&bar, moment));
+    let run = import::run(&catalogue, &*store, id, (workers, arguments.wait == Wait::Settled), &stop, &|moment| show(&bar, moment));
     bar.finish_and_clear();
-    let job = shown.map_err(|error| can_go_on(&error.to_string()))?;
+    let job = ended(&*store, id, run)?;
     report((&catalogue, &*store), &job, documents_before, began.elapsed(), arguments.json)?;
     if !job.state.is_final() {
-        return Err(can_go_on("stopped"));
+        return Err(Failure::new(left(&job)));
     }
     Ok(exit_code(job.state))
+}
+
+/// A job that was worked on, however that ended: somebody else may have cancelled it. A failure says what is left of it.
+fn ended(store: &dyn Store, id: u64, worked: stook_engine::Result<Job>) -> Result<Job, Failure> {
+    worked.or_else(|error| match store.job(id) {
+        Ok(job) if job.state == JobState::Cancelled => Ok(job),
+        Ok(job) if !job.state.is_final() => Err(Failure::new(format!("{error}\n{}", left(&job)))),
+        Ok(_) => Err(Failure::new(format!("job {id}: {error}"))),
+        Err(_) => Err(Failure::new(format!("{error}\njob {id} can go on: stook import --resume {id}; to end it: stook cancel {id}"))),
+    })
+}
+
+/// What is left of a job that was interrupted, who goes on with it, and how to end it.
+fn left(job: &Job) -> String {
+    let (id, done) = (job.id, number(job.done()));
+    let planned = number(job.planned());
+    let (stands, goes_on) = if job.progress.complete {
+        let stands = format!("{done} of {planned} documents are in the store, the others are in the queue");
+        let goes_on = format!("workers go on with them (`stook work`, or a running `stook serve`), or: stook import --resume {id}");
+        (stands, goes_on)
+    } else {
+        let stands = format!("{done} documents are in the store, of {planned} in the files as far as they were read");
+        let goes_on = match job.chunks_left {
+            0 => format!("only this reads the rest of the files: stook import --resume {id}"),
+            _ => format!(
+                "workers do what was read (`stook work`, or a running `stook serve`); only this reads the rest of the files: stook import --resume {id}"
+            ),
+        };
+        (stands, goes_on)
+    };
+    format!("job {id} was interrupted: {stands}\n  {goes_on}\n  to end it instead: stook cancel {id}")
+}
+
+/// A job for programs: as it is stored, with the documents that are done and those that are planned.
+fn to_json(job: &Job) -> Result<Json, Failure> {
+    let mut whole = serde_json::to_value(job)?;
+    (whole["documents"], whole["planned"]) = (json!(job.done()), json!(job.planned()));
+    Ok(whole)
+}
+
+/// Documents that are done, and of how many where those are more.
+fn done_of(job: &Job) -> String {
+    let (done, planned) = (job.done(), job.planned());
+    match job.progress.complete {
+        _ if matches!(job.state, JobState::Completed | JobState::CompletedWithErrors) => number(done),
+        true if done == planned => number(done),
+        true => format!("{} of {}", number(done), number(planned)),
+        false => format!("{} of at least {}", number(done), number(planned)),
+    }
 }
 
 /// The exit code for a job that has ended.
@@ -121,6 +165,11 @@ pub fn words(state: JobState) -> String {
     }
 }
 
+/// The same of a job that goes on: nobody may work on it now.
+fn standing(job: &Job) -> String {
+    if job.state == JobState::Running && job.chunks_working == 0 { "running (nobody works on it now)".to_owned() } else { words(job.state) }
+}
+
 pub fn report(
     (catalogue, store): (&Catalogue, &dyn Store),
     job: &Job,
@@ -130,7 +179,7 @@ pub fn report(
 ) -> Result<(), Failure> {
     let replaced = snapshot::of_job(store, catalogue, job)?;
     if as_json {
-        let mut whole = serde_json::to_value(job)?;
+        let mut whole = to_json(job)?;
         whole["seconds"] = json!(elapsed.as_secs_f64());
         if let Some(replaced) = replaced {
             whole["replaced"] = json!(replaced);
@@ -143,6 +192,9 @@ pub fn report(
     let whose = if job.tenant == stook_store::DEFAULT_TENANT { String::new() } else { format!(" ({})", job.tenant) };
     say!("job {}{whose}: {}, {} in {} ({}/s)", job.id, words(job.state), count(documents, "document"), seconds(elapsed), number(rate as u64));
     show_counts(&job.counts);
+    if job.state.is_final() && job.planned() > job.done() {
+        say!("  {} of {} were not done", number(job.planned() - job.done()), count(job.planned(), "document"));
+    }
     if let Some(reason) = &job.reason {
         say!("  {reason}");
     }
@@ -205,7 +257,7 @@ pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) ->
     let tenant = tenant.map(open::tenant).transpose()?;
     let jobs = store.jobs(tenant.as_ref(), limit)?;
     if as_json {
-        say!("{}", serde_json::to_string(&jobs)?);
+        say!("{}", Json::Array(jobs.iter().map(to_json).collect::<Result<_, _>>()?));
         return Ok(0);
     }
     let rows: Vec<Vec<String>> = jobs
@@ -216,11 +268,11 @@ pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) ->
             let size: u64 = job.files.iter().map(|file| file.size).sum();
             vec![
                 job.id.to_string(),
-                words(job.state),
+                standing(job),
                 job.tenant.clone(),
                 job.profile.clone().unwrap_or_else(|| job.source.clone()),
                 bytes(size),
-                number(job.counts.documents.max(0) as u64),
+                done_of(job),
                 of(Became::Created),
                 of(Became::Updated),
                 of(Became::Unchanged),
@@ -233,6 +285,27 @@ pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) ->
     let headings = ["job", "state", "tenant", "profile", "size", "documents", "created", "updated", "unchanged", "failed", "started", "took"];
     let right = [true, false, false, false, true, true, true, true, true, true, false, true];
     say!("{}", table(&headings, &rows, &right));
+    Ok(0)
+}
+
+pub fn cancel(place: &Place, job: u64, as_json: bool) -> Outcome {
+    let (_, store) = place.open_existing()?;
+    let has_ended = |state: JobState| Failure::new(format!("job {job} has ended already: {}", words(state)));
+    let state = store.job_state(job)?;
+    if state.is_final() {
+        return Err(has_ended(state));
+    }
+    store.end_job(job, JobState::Cancelled, "cancelled by `stook cancel`")?;
+    let job = store.job(job)?;
+    // somebody may have been faster
+    if job.state != JobState::Cancelled {
+        return Err(has_ended(job.state));
+    }
+    if as_json {
+        say!("{}", to_json(&job)?);
+    } else {
+        say!("job {} is cancelled: {} of its documents are in the store and stay there", job.id, done_of(&job));
+    }
     Ok(0)
 }
 

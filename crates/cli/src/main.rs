@@ -100,6 +100,7 @@ fn run(arguments: &Arguments) -> Outcome {
         Command::Tag { command } => tag::tag(&place, command),
         Command::Token { command } => serve::token(&place, command),
         Command::Jobs { json, tenant, limit } => import::jobs(&place, tenant.as_deref(), *limit, *json),
+        Command::Cancel { job, json } => import::cancel(&place, *job, *json),
         Command::Journal { job, errors, limit, json } => import::journal(&place, *job, *errors, *limit, *json),
         Command::Queue { command } => queue::run(&place, command),
         Command::Get(get) => ask::get(&place, get),

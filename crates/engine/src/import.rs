@@ -296,8 +296,12 @@ pub fn cut(catalogue: &Catalogue, store: &dyn Store, job: JobId, stop: &AtomicBo
             show(Moment::of(&start.files, progress, 0));
             Ok(!stop.load(Ordering::SeqCst))
         });
-        if let Err(error @ EngineError::NoDocument { .. }) = &cut {
-            store.end_job(job, JobState::Failed, &error.to_string())?;
+        match &cut {
+            Ok(()) if store.job(job)?.progress.complete => {}
+            Ok(()) => store.interrupt_job(job)?,
+            Err(error @ EngineError::NoDocument { .. }) => store.end_job(job, JobState::Failed, &error.to_string())?,
+            // the reason counts more than whether this can be noted
+            Err(_) => drop(store.interrupt_job(job)),
         }
         cut?;
     }

@@ -214,7 +214,21 @@ impl<'c> Crew<'c> {
             // where this fails, the leases run out
             let _ = self.store.give_back(&held);
         }
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if failure.is_some() || self.stop.load(Ordering::SeqCst) {
+            self.leave();
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Says of the jobs at hand that nobody works on them any more, where nobody else does.
+    fn leave(&self) {
+        let mut jobs: Vec<JobId> = self.jobs.lock().map(|jobs| jobs.keys().copied().collect()).unwrap_or_default();
+        jobs.extend(self.only.filter(|only| !jobs.contains(only)));
+        for job in jobs {
+            // where this fails, leases that run out say the same
+            let _ = self.store.interrupt_job(job);
+        }
     }
 
     /// Ends all work because of an error; the first one is kept.

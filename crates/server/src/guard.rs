@@ -274,7 +274,8 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem>
     if app.ending.load(Ordering::SeqCst) {
         return Err(Problem::busy("the server is ending"));
     }
-    let asked = tokio::task::spawn_blocking(move || app.store.jobs(None, 1));
+    // who could only answer that the definition is another one is not ready
+    let asked = tokio::task::spawn_blocking(move || app.store.check_definition().and_then(|()| app.store.jobs(None, 1)));
     match tokio::time::timeout(Duration::from_secs(5), asked).await {
         Ok(Ok(Ok(_))) => Ok("ready\n"),
         Ok(Ok(Err(error))) => Err(Problem::busy(error.to_string())),

@@ -41,10 +41,12 @@ fn shown(job: &Job, now: i64) -> Json {
         "created": show_timestamp(job.created),
         "finished": job.finished.map(show_timestamp),
         "cut": job.progress.complete,
-        "documents": job.progress.documents,
+        "documents": job.done(),
+        "planned": job.planned(),
         "counts": job.counts,
         "rate": (seconds > 0.0).then(|| job.counts.documents as f64 / seconds),
         "chunks_left": job.chunks_left,
+        "chunks_working": job.chunks_working,
         "chunks_dead": job.chunks_dead,
     })
 }

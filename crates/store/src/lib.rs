@@ -778,6 +778,12 @@ pub trait Store: Send + Sync {
     /// Notes of what opening the store with this definition changed, in plain sentences.
     fn changes(&self) -> &[String];
 
+    /// Whether the store still holds the definition that it was opened with.
+    ///
+    /// # Errors
+    /// [`StoreError::DefinitionChanged`] when another process has prepared it for another one; when the database fails.
+    fn check_definition(&self) -> Result<()>;
+
     /// What the database finds wrong with its own structures, in its words, the first of it; nothing if it is sound. A server looks after
     /// that itself. Cost: a file is read whole.
     ///
@@ -1097,6 +1103,13 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// When the database fails.
     fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>>;
+
+    /// Notes that whoever worked on a job has stopped before its end, unless somebody else works on it or it has ended. A lease of one
+    /// of its chunks makes it running again.
+    ///
+    /// # Errors
+    /// When there is none, or the database fails.
+    fn interrupt_job(&self, job: JobId) -> Result<()>;
 
     /// Ends a job: failed or cancelled. Its waiting chunks go, what was committed stays.
     ///

@@ -177,8 +177,11 @@ pub struct Chunk {
 pub enum JobState {
     /// Nothing was done yet.
     Queued,
-    /// Some chunk has been leased.
+    /// Some chunk has been leased, and nobody has said that they stopped.
     Running,
+    /// Whoever worked on it has stopped before its end. Workers go on with the chunks that wait; files that were not cut to their end
+    /// are cut by resuming it.
+    Interrupted,
     /// Everything is in the store.
     Completed,
     /// Everything that could be is in the store; some documents failed.
@@ -190,9 +193,10 @@ pub enum JobState {
 }
 
 /// Every state with its name in words and in a store.
-pub const JOB_STATES: [(JobState, &str); 6] = [
+pub const JOB_STATES: [(JobState, &str); 7] = [
     (JobState::Queued, "queued"),
     (JobState::Running, "running"),
+    (JobState::Interrupted, "interrupted"),
     (JobState::Completed, "completed"),
     (JobState::CompletedWithErrors, "completed_with_errors"),
     (JobState::Failed, "failed"),
@@ -207,7 +211,7 @@ impl JobState {
 
     /// Whether nothing more will happen by itself.
     pub fn is_final(self) -> bool {
-        !matches!(self, JobState::Queued | JobState::Running)
+        !matches!(self, JobState::Queued | JobState::Running | JobState::Interrupted)
     }
 }
 
@@ -240,8 +244,22 @@ pub struct Job {
     pub counts: Counts,
     /// Chunks waiting or leased.
     pub chunks_left: u64,
+    /// Chunks that somebody works on now: leased, and not for longer than their lease.
+    pub chunks_working: u64,
     /// Chunks that failed too often.
     pub chunks_dead: u64,
+}
+
+impl Job {
+    /// Documents that are done: all of them are in the journal.
+    pub fn done(&self) -> u64 {
+        self.counts.documents.max(0) as u64
+    }
+
+    /// Documents that there are to do, as far as the files have been cut ([`Progress::complete`] says whether they are all).
+    pub fn planned(&self) -> u64 {
+        self.progress.documents.max(self.done())
+    }
 }
 
 /// Tables that say something of a job, with the column that has its number.

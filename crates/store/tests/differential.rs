@@ -79,6 +79,7 @@ enum Step {
     GiveBack(usize),
     Renew(usize),
     TakeOver(u64),
+    Interrupt(u64),
     Retry(u64),
     End {
         job: u64,
@@ -150,6 +151,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..6_usize).prop_map(Step::GiveBack),
         1 => (0..6_usize).prop_map(Step::Renew),
         1 => job().prop_map(Step::TakeOver),
+        1 => job().prop_map(Step::Interrupt),
         1 => job().prop_map(Step::Retry),
         1 => (job(), any::<bool>()).prop_map(|(job, failed)| Step::End { job, failed }),
         1 => job().prop_map(Step::Forget),
@@ -279,6 +281,7 @@ impl Client {
             Step::GiveBack(lease) => say(self.store.give_back(&[fence_of(&self.leases, *lease)]).map(|()| String::new())),
             Step::Renew(lease) => say(self.store.renew(&[fence_of(&self.leases, *lease)], 3_600).map(|held| held.len().to_string())),
             Step::TakeOver(job) => say(self.store.take_over(*job).map(|freed| freed.to_string())),
+            Step::Interrupt(job) => say(self.store.interrupt_job(*job).map(|()| String::new())),
             Step::Retry(job) => say(self.store.retry(*job, None).map(|retried| retried.to_string())),
             Step::End { job, failed } => {
                 say(self.store.end_job(*job, if *failed { JobState::Failed } else { JobState::Cancelled }, "ended").map(|()| String::new()))

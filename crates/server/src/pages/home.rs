@@ -1,7 +1,7 @@
 //! Home: what there is, what is going on, what needs somebody.
 
 use super::import::title;
-use super::shown::{count, items, members, moment, named, plain, state, text};
+use super::shown::{count, done_of, items, members, moment, named, plain, state, text};
 use super::visit::{View, Visit};
 use crate::counts::MOST_CONFLICTS;
 use crate::problem::Answer;
@@ -194,7 +194,7 @@ pub fn jobs_table(visit: &Visit, jobs: &[Json]) -> Markup {
                                 @if files.len() > 1 { " and " (files.len() - 1) " more" }
                             }
                             td { (state(named(job, "state"))) }
-                            td.number { (count(job["documents"].as_u64().unwrap_or(0))) }
+                            td.number { (done_of(job)) }
                             td.number { @if let Some(rate) = job["rate"].as_f64() { (count(rate as u64)) } }
                             td.number { (count(job["counts"]["failed"].as_u64().unwrap_or(0))) }
                             td { (moment(&job["created"])) }

@@ -2,7 +2,7 @@
 
 use super::home::jobs_table;
 use super::layout::{confirmed, csrf};
-use super::shown::{count, items, moment, named, plain, state};
+use super::shown::{count, done_of, items, moment, named, plain, state};
 use super::visit::{Form, View, Visit, bytes_of, json_of, number_of};
 use crate::problem::{Answer, Problem};
 use axum::body::Body;
@@ -217,17 +217,23 @@ fn is_over(job: &Json) -> bool {
 }
 
 fn progress(visit: &Visit, id: &str, job: &Json, chunks: &Json) -> Markup {
-    let number = |name: &str| job["counts"][name].as_u64().unwrap_or(0);
-    let done: u64 = ["created", "updated", "unchanged", "superseded", "skipped", "withdrawn", "failed"].iter().map(|name| number(name)).sum();
-    let documents = job["documents"].as_u64().unwrap_or(0);
+    let number = |name: &str| job[name].as_u64().unwrap_or(0);
+    let (done, planned) = (number("documents"), number("planned"));
     html! {
         p { (state(named(job, "state"))) " " @if let Some(reason) = job["reason"].as_str() { (reason) } }
-        @if is_over(job) && documents == 0 && !is_tagging(job) {
+        @if job["state"] == "interrupted" {
+            p {
+                "Whoever worked on it has stopped. "
+                @if number("chunks_left") > 0 { "Workers go on with what is in the queue. " }
+                @if job["cut"] != true { "The files were not read to their end: only " code { "stook import --resume " (id) } " reads the rest." }
+            }
+        }
+        @if is_over(job) && planned == 0 && !is_tagging(job) {
             p.problem { "There was no document in it. Is it the right file, and read as the right source?" }
         }
-        @if !is_over(job) { progress max=(documents.max(1)) value=(done.min(documents)) {} }
+        @if !is_over(job) { progress max=(planned.max(1)) value=(done) {} }
         dl {
-            dt { "documents" } dd { (count(documents)) @if job["cut"] != true { " so far" } }
+            dt { "documents" } dd { (done_of(job)) }
             dt { "begun" } dd { (moment(&job["created"])) }
             @if is_over(job) { dt { "ended" } dd { (moment(&job["finished"])) } }
             @for file in items(&job["files"]).iter().take(20) { dt { "file" } dd {

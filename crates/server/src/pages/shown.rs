@@ -102,12 +102,23 @@ pub fn moment(json: &Json) -> Markup {
     html! { time datetime=(whole) { (shown.trim_end_matches('Z')) } }
 }
 
+/// Documents of a job that are done, and of how many where those are more.
+pub fn done_of(job: &Json) -> String {
+    let number = |name: &str| job[name].as_u64().unwrap_or(0);
+    let (done, planned) = (count(number("documents")), count(number("planned")));
+    match job["cut"] == true {
+        true if done == planned || named(job, "state").starts_with("completed") => done,
+        true => format!("{done} of {planned}"),
+        false => format!("{done} of at least {planned}"),
+    }
+}
+
 /// Whether a state is good, bad or in between; most are none of these.
 pub fn kind(name: &str) -> &'static str {
     match name {
         "completed" | "complete" | "Complete" | "OK" | "available" | "Ready" | "true" => "good",
         "failed" | "dead" | "Missing" | "KO" | "false" => "bad",
-        "completed_with_errors" | "cancelled" | "Partial" | "partial" => "odd",
+        "completed_with_errors" | "cancelled" | "interrupted" | "Partial" | "partial" => "odd",
         _ => "open",
     }
 }

@@ -71,7 +71,7 @@ fn row(visit: &Visit, collection: &str, tag: &Json) -> Markup {
 fn evaluation(visit: &Visit, collection: &str, tag: &Json) -> Markup {
     let own = &tag["evaluation"];
     let number = |name: &str| own[name].as_u64().unwrap_or(0);
-    let is_on = ["running", "queued"].contains(&named(own, "state"));
+    let is_on = ["running", "queued", "interrupted"].contains(&named(own, "state"));
     let again = visit.to("tags/evaluation", &[("collection", collection), ("name", named(tag, "name"))]);
     html! {
         td hx-get=[is_on.then_some(again)] hx-trigger="every 2s" hx-swap="outerHTML" {

@@ -239,6 +239,10 @@ impl Store for PostgresStore {
         &self.changes
     }
 
+    fn check_definition(&self) -> Result<()> {
+        self.ask(|session| tables::check(session, &self.bench.tables))
+    }
+
     fn generation(&self, source: usize, feed: usize) -> u32 {
         self.bench.tables.generation(source, feed)
     }
@@ -555,6 +559,10 @@ impl Store for PostgresStore {
 
     fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
         self.ask_snapshot(|session| work::jobs(session, None, tenant, limit))
+    }
+
+    fn interrupt_job(&self, job: JobId) -> Result<()> {
+        self.write(|session, stamp| work::interrupt_job(session, job, stamp))
     }
 
     fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {

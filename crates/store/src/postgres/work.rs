@@ -181,7 +181,7 @@ pub fn take(session: &mut Session, choice: &Choice, now: i64, limit: usize, seco
                  SET given = greatest(given, $4::bigint)
                    + (SELECT sum(greatest(documents + length / {DOCUMENT_BYTES}, 1)) * 1000 / $5::bigint FROM taken)::bigint
                  WHERE id = $6 AND EXISTS(SELECT 1 FROM taken)),
-               begun AS (UPDATE jobs SET state = 'running' WHERE id = $1 AND state = 'queued' AND EXISTS(SELECT 1 FROM taken))
+               begun AS (UPDATE jobs SET state = 'running' WHERE id = $1 AND state IN ('queued', 'interrupted') AND EXISTS(SELECT 1 FROM taken))
              SELECT job, ordinal, token, attempts, {SLICE} FROM taken ORDER BY ordinal"
         );
         let room = (limit - leases.len()) as i64;
@@ -366,7 +366,9 @@ pub fn job_state(session: &mut Session, job: JobId) -> Attempt<JobState> {
 pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize) -> Attempt<Vec<Job>> {
     let sql = "SELECT j.id, t.name, j.profile, j.source, j.as_of, j.files, j.state, j.reason, j.created, j.finished, j.progress,
         (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state IN ('waiting', 'leased')),
-        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'dead')
+        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'dead'),
+        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'leased'
+           AND c.until > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
         FROM jobs j JOIN tenants t ON t.id = j.tenant
         WHERE ($1::bigint IS NULL OR j.id = $1) AND ($2::text IS NULL OR t.name = $2) ORDER BY j.id DESC LIMIT $3";
     let (job, limit) = (job.map(|job| job as i64), limit.min(i64::MAX as usize) as i64);
@@ -387,6 +389,7 @@ pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, 
             counts: Counts::default(),
             chunks_left: row.at::<i64>(11)? as u64,
             chunks_dead: row.at::<i64>(12)? as u64,
+            chunks_working: row.at::<i64>(13)? as u64,
         })
     };
     let mut jobs: Vec<Job> = session.query(sql, &[&job, &tenant.map(Tenant::as_str), &limit])?.into_iter().map(read).collect::<Attempt<_>>()?;
@@ -394,6 +397,14 @@ pub fn jobs(session: &mut Session, job: Option<JobId>, tenant: Option<&Tenant>, 
         job.counts = sum_counts(session, job.id)?;
     }
     Ok(jobs)
+}
+
+pub fn interrupt_job(session: &mut Session, job: JobId, stamp: i64) -> Attempt<()> {
+    locked_state(session, job)?;
+    let sql = "UPDATE jobs SET state = 'interrupted' WHERE id = $1 AND state IN ('queued', 'running')
+         AND NOT EXISTS(SELECT 1 FROM chunks WHERE job = $1 AND state = 'leased' AND until > $2)";
+    session.execute(sql, &[&(job as i64), &stamp])?;
+    Ok(())
 }
 
 pub fn end_job(session: &mut Session, job: JobId, state: JobState, reason: &str, stamp: i64) -> Attempt<()> {
@@ -587,7 +598,7 @@ pub fn load_chunk(session: &mut Session, chunk: ChunkId, slice: &Slice) -> Attem
 
 /// Lets a job that failed go on.
 fn reopen(session: &mut Session, job: JobId) -> Attempt<()> {
-    let sql = "UPDATE jobs SET state = 'running', reason = NULL, finished = NULL WHERE id = $1 AND state = 'failed'";
+    let sql = "UPDATE jobs SET state = 'interrupted', reason = NULL, finished = NULL WHERE id = $1 AND state = 'failed'";
     session.execute(sql, &[&(job as i64)]).map(|_| ())
 }
 

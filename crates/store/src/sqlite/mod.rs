@@ -329,6 +329,10 @@ impl Store for SqliteStore {
         &self.changes
     }
 
+    fn check_definition(&self) -> Result<()> {
+        self.with_reader(|connection| tables::check(connection, &self.tables))
+    }
+
     fn damage(&self) -> Result<Vec<String>> {
         self.with_reader(|connection| {
             let mut statement = connection.prepare("PRAGMA integrity_check").map_err(failure)?;
@@ -674,7 +678,8 @@ impl Store for SqliteStore {
     }
 
     fn job(&self, job: JobId) -> Result<Job> {
-        self.with_snapshot(|connection| work::job(connection, job))
+        let now = self.clock();
+        self.with_snapshot(|connection| work::job(connection, job, now))
     }
 
     fn job_state(&self, job: JobId) -> Result<JobState> {
@@ -682,7 +687,12 @@ impl Store for SqliteStore {
     }
 
     fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
-        self.with_snapshot(|connection| work::jobs(connection, None, tenant, limit))
+        let now = self.clock();
+        self.with_snapshot(|connection| work::jobs(connection, None, tenant, limit, now))
+    }
+
+    fn interrupt_job(&self, job: JobId) -> Result<()> {
+        self.write(move |connection, stamp| work::interrupt_job(connection, job, stamp))
     }
 
     fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {

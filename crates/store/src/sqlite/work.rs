@@ -165,7 +165,7 @@ fn take(connection: &Connection, choice: &Choice, limit: usize, seconds: u64, st
     }
     if !leases.is_empty() {
         execute(connection, "UPDATE tenants SET given = max(given, ?) + ? WHERE id = ?", params![choice.floor, charges, choice.tenant])?;
-        execute(connection, "UPDATE jobs SET state = 'running' WHERE id = ? AND state = 'queued'", params![choice.job as i64])?;
+        execute(connection, "UPDATE jobs SET state = 'running' WHERE id = ? AND state IN ('queued', 'interrupted')", params![choice.job as i64])?;
     }
     Ok(leases)
 }
@@ -275,7 +275,7 @@ fn finish_job(connection: &Connection, job: JobId, stamp: i64) -> Result<()> {
     let (progress, state): (String, String) =
         connection.query_row("SELECT progress, state FROM jobs WHERE id = ?", [job as i64], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failure)?;
     let progress: Progress = read_json(&progress, || row_of(job))?;
-    if !progress.complete || !matches!(state.as_str(), "queued" | "running") {
+    if !progress.complete || named_state(job, &state)?.is_final() {
         return Ok(());
     }
     let (state, reason) = ends_as(any, &sum_counts(connection, job)?);
@@ -292,18 +292,19 @@ fn sum_counts(connection: &Connection, job: JobId) -> Result<Counts> {
     Ok(sum)
 }
 
-pub fn job(connection: &Connection, job: JobId) -> Result<Job> {
-    jobs(connection, Some(job), None, 1)?.into_iter().next().ok_or_else(|| no_job(job))
+pub fn job(connection: &Connection, job: JobId, now: i64) -> Result<Job> {
+    jobs(connection, Some(job), None, 1, now)?.into_iter().next().ok_or_else(|| no_job(job))
 }
 
-pub fn jobs(connection: &Connection, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
+pub fn jobs(connection: &Connection, job: Option<JobId>, tenant: Option<&Tenant>, limit: usize, now: i64) -> Result<Vec<Job>> {
     let sql = "SELECT j.id, t.name, j.profile, j.source, j.as_of, j.files, j.state, j.reason, j.created, j.finished, j.progress,
         (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state IN ('waiting', 'leased')),
-        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'dead')
+        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'dead'),
+        (SELECT count(*) FROM chunks c WHERE c.job = j.id AND c.state = 'leased' AND c.until > ?4)
         FROM jobs j JOIN tenants t ON t.id = j.tenant
         WHERE (?1 IS NULL OR j.id = ?1) AND (?2 IS NULL OR t.name = ?2) ORDER BY j.id DESC LIMIT ?3";
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-    let mut rows = statement.query(params![job.map(|job| job as i64), tenant.map(Tenant::as_str), limit as i64]).map_err(failure)?;
+    let mut rows = statement.query(params![job.map(|job| job as i64), tenant.map(Tenant::as_str), limit as i64, now]).map_err(failure)?;
     let mut jobs = Vec::new();
     while let Some(row) = rows.next().map_err(failure)? {
         let texts = || -> rusqlite::Result<(i64, String, String, String)> { Ok((row.get(0)?, row.get(5)?, row.get(6)?, row.get(10)?)) };
@@ -327,6 +328,7 @@ pub fn jobs(connection: &Connection, job: Option<JobId>, tenant: Option<&Tenant>
                 counts: Counts::default(),
                 chunks_left: row.get::<_, i64>(11)? as u64,
                 chunks_dead: row.get::<_, i64>(12)? as u64,
+                chunks_working: row.get::<_, i64>(13)? as u64,
             })
         };
         jobs.push(get().map_err(failure)?);
@@ -336,6 +338,13 @@ pub fn jobs(connection: &Connection, job: Option<JobId>, tenant: Option<&Tenant>
         job.counts = sum_counts(connection, job.id)?;
     }
     Ok(jobs)
+}
+
+pub fn interrupt_job(connection: &Connection, job: JobId, stamp: i64) -> Result<()> {
+    job_state(connection, job)?;
+    let sql = "UPDATE jobs SET state = 'interrupted' WHERE id = ?1 AND state IN ('queued', 'running')
+         AND NOT EXISTS(SELECT 1 FROM chunks WHERE job = ?1 AND state = 'leased' AND until > ?2)";
+    execute(connection, sql, params![job as i64, stamp])
 }
 
 pub fn end_job(connection: &Connection, job: JobId, state: JobState, reason: &str, stamp: i64) -> Result<()> {
@@ -375,7 +384,7 @@ pub fn journal(
     limit: usize,
     troubles_only: bool,
 ) -> Result<Vec<JournalEntry>> {
-    let job = self::job(connection, job)?;
+    let job = self::job(connection, job, 0)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(connection, job.id, after)?;
     let mut page = Page { catalogue, job: &job, corrections, limit, entries: Vec::new() };
@@ -541,9 +550,9 @@ pub fn load_chunk(connection: &Connection, chunk: ChunkId, slice: &Slice) -> Res
     reopen(connection, chunk.job)
 }
 
-/// Lets a job that failed go on.
+/// Lets a job that failed go on when somebody comes.
 fn reopen(connection: &Connection, job: JobId) -> Result<()> {
-    execute(connection, "UPDATE jobs SET state = 'running', reason = NULL, finished = NULL WHERE id = ? AND state = 'failed'", params![job as i64])
+    execute(connection, "UPDATE jobs SET state = 'interrupted', reason = NULL, finished = NULL WHERE id = ? AND state = 'failed'", params![job as i64])
 }
 
 pub fn replace_chunk(connection: &Connection, chunk: ChunkId, parts: &[NewChunk], stamp: i64) -> Result<()> {

@@ -187,6 +187,7 @@ macro_rules! conformance {
                 a_dumped_chunk_is_put_back_in_its_place,
                 a_chunk_is_not_put_back_where_it_makes_no_sense,
                 a_job_is_queued_then_running_then_completed,
+                a_job_that_nobody_works_on_any_more_is_interrupted_until_somebody_does,
                 a_job_without_chunks_is_completed_when_its_files_are_cut,
                 a_job_with_failed_documents_is_completed_with_errors,
                 a_job_waits_for_the_rest_of_its_files,

@@ -365,7 +365,7 @@ pub fn dead_chunks_are_retried_together_or_one_by_one(place: &Place) {
     assert_eq!(job(&desk, id).state, JobState::Failed);
     assert_eq!(desk.store.retry(id, Some(2)).expect("retrying works"), 1);
     let again = job(&desk, id);
-    assert_eq!((again.state, again.reason, again.finished), (JobState::Running, None, None));
+    assert_eq!((again.state, again.reason, again.finished), (JobState::Interrupted, None, None), "nobody works on it yet");
     let own = lease_one(&desk);
     assert_eq!((own.chunk.ordinal, own.attempt), (2, 1), "attempts are counted anew");
     finish(&desk, &own);
@@ -475,7 +475,7 @@ pub fn a_chunk_is_replaced_by_its_parts_which_get_numbers_of_their_own(place: &P
     for ordinal in own {
         desk.store.replace_chunk(ChunkId { job: id, ordinal }, parts[..1].to_vec()).expect("replacing works");
     }
-    assert_eq!(job(&desk, id).state, JobState::Running);
+    assert_eq!(job(&desk, id).state, JobState::Interrupted);
     let leases = lease(&desk, 9, 60);
     assert_eq!(leases.len(), 4);
     for lease in &leases {
@@ -519,7 +519,7 @@ pub fn a_dumped_chunk_is_put_back_in_its_place(place: &Place) {
     assert_eq!(job(&desk, id).state, JobState::Failed);
     let mended_again = Slice { documents: 9, ..mended };
     desk.store.load_chunk(chunk, mended_again.clone()).expect("loading works");
-    assert_eq!(job(&desk, id).state, JobState::Running);
+    assert_eq!(job(&desk, id).state, JobState::Interrupted);
     let own = lease_one(&desk);
     assert_eq!((own.chunk, own.attempt, own.slice.clone()), (chunk, 1, mended_again));
     finish(&desk, &own);
@@ -563,6 +563,48 @@ pub fn a_job_is_queued_then_running_then_completed(place: &Place) {
     assert_eq!(infos(&desk, id), []);
     let error = desk.store.chunk(leases[0].chunk).expect_err("it is done").to_string();
     assert_eq!(error, format!("there is no chunk {id}.1 in the queue"));
+}
+
+pub fn a_job_that_nobody_works_on_any_more_is_interrupted_until_somebody_does(place: &Place) {
+    let desk = Desk::open(place, PLAIN);
+    let interrupt = |id| desk.store.interrupt_job(id).expect("it is noted");
+    let seen = |id| (job(&desk, id).state, job(&desk, id).chunks_left, job(&desk, id).chunks_working);
+    let id = job_of(&desk, 3);
+    assert_eq!(seen(id), (JobState::Queued, 3, 0));
+    let leases = lease(&desk, 2, 60);
+    assert_eq!(seen(id), (JobState::Running, 3, 2));
+    interrupt(id);
+    assert_eq!(seen(id), (JobState::Running, 3, 2), "somebody else has chunks of it");
+    desk.store.give_back(&[fence(&leases[0])]).expect("giving back works");
+    finish(&desk, &leases[1]);
+    assert_eq!(seen(id), (JobState::Running, 2, 0));
+    interrupt(id);
+    interrupt(id);
+    assert_eq!(seen(id), (JobState::Interrupted, 2, 0));
+    assert!(!job(&desk, id).state.is_final() && job(&desk, id).finished.is_none());
+    // a lease that has run out is nobody's work
+    lease(&desk, 1, 0);
+    assert_eq!(seen(id), (JobState::Running, 2, 0));
+    interrupt(id);
+    assert_eq!(seen(id), (JobState::Interrupted, 2, 0));
+    lease(&desk, 2, 60).iter().for_each(|lease| finish(&desk, lease));
+    assert_eq!(seen(id), (JobState::Completed, 0, 0));
+    interrupt(id);
+    assert_eq!(seen(id), (JobState::Completed, 0, 0), "what has ended has ended");
+    // files that were not cut to their end
+    let rest = desk.store.create_job(new_job(&desk.tenant, 1)).expect("the job is written");
+    desk.store.add_chunks(rest, chunks(1..=1), progress(1, false)).expect("chunks are added");
+    interrupt(rest);
+    assert_eq!(seen(rest), (JobState::Interrupted, 1, 0));
+    desk.store.add_chunks(rest, chunks(2..=2), progress(2, true)).expect("chunks are added");
+    lease(&desk, 2, 60).iter().for_each(|lease| finish(&desk, lease));
+    assert_eq!(seen(rest), (JobState::Completed, 0, 0));
+    // and it can be ended
+    let cancelled = job_of(&desk, 1);
+    interrupt(cancelled);
+    desk.store.end_job(cancelled, JobState::Cancelled, "enough").expect("ending works");
+    assert_eq!(seen(cancelled), (JobState::Cancelled, 0, 0));
+    desk.store.interrupt_job(77).expect_err("there is no such job");
 }
 
 pub fn a_job_without_chunks_is_completed_when_its_files_are_cut(place: &Place) {
@@ -655,7 +697,7 @@ pub fn ending_a_job_that_has_ended_changes_nothing(place: &Place) {
     desk.store.end_job(id, JobState::Cancelled, "too late").expect("there is nothing to do");
     assert_eq!(job(&desk, id), before);
     let running = job_of(&desk, 1);
-    for state in [JobState::Queued, JobState::Running, JobState::Completed, JobState::CompletedWithErrors] {
+    for state in [JobState::Queued, JobState::Running, JobState::Interrupted, JobState::Completed, JobState::CompletedWithErrors] {
         desk.store.end_job(running, state, "by hand").expect_err("a job is ended as failed or cancelled");
     }
     assert_eq!(job(&desk, running).state, JobState::Queued);
