@@ -8,7 +8,7 @@ STOOK := $(CARGO_TARGET_DIR)/release/stook
 BENCH := $(CARGO_TARGET_DIR)/release/stook-bench
 DEMO := $(CACHE)/demo
 
-.PHONY: help fmt lint test screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres
+.PHONY: help fmt lint test screenshots seeds bench bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve browser demo build peer reference postgres shells
 
 help:
 	@echo "make fmt | lint | test | bench | bench-datasets | bench-import | bench-lab | bench-machines | bench-pages | bench-postgres | bench-sentinel | bench-serve | seeds | screenshots | demo"
@@ -24,65 +24,78 @@ lint:
 	cargo clippy --workspace --quiet -- -D warnings
 	cargo clippy --workspace --all-targets --quiet -- -D warnings -A clippy::unwrap_used -A clippy::expect_used
 
-# Reference implementations that tests and benches compare with. Without them those tests say "skipped" and the rest runs.
+# What tests need is installed where that is possible (packages of Debian: as root). Without it those tests say "skipped" and the rest
+# runs; with STOOK_TEST_REQUIRE=1 they fail.
+INSTALL := apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold
+MAY_INSTALL = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
+
+# Reference implementations that tests and benches compare with.
 reference:
+	@python3 -c 'import ensurepip, venv' 2>/dev/null || { $(MAY_INSTALL) && { $(INSTALL) python3 python3-venv; } >/dev/null 2>&1; } || true
 	@if [ -x $(STOOK_TEST_PYTHON) ] && $(STOOK_TEST_PYTHON) -c 'import pymarc, lxml, jsonschema, yaml, schemathesis' 2>/dev/null; then :; else \
 	  { python3 -m venv $(VENV) && $(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/reference/requirements.txt; } \
 	  || echo "skipped: no Python packages of reference implementations; tests that need them will say so"; fi
 
-# A browser for the tests of pages, and what drives and judges it. Without them those tests say "skipped".
+# A browser for the tests of pages, and what drives and judges it.
 export STOOK_TEST_BROWSER ?= $(CACHE)/browser
 browser:
-	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
-	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1; } \
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { $(MAY_INSTALL) && { $(INSTALL) chromium; } >/dev/null 2>&1; } \
 	  || echo "skipped: no chromium (Debian: apt install chromium); tests in a browser will say so"
+	@{ command -v node && command -v npm; } >/dev/null || { $(MAY_INSTALL) && { $(INSTALL) nodejs npm; } >/dev/null 2>&1; } || true
 	@[ -d $(STOOK_TEST_BROWSER)/node_modules/axe-core ] || { command -v npm >/dev/null && mkdir -p $(STOOK_TEST_BROWSER) && cp tests/browser/package.json $(STOOK_TEST_BROWSER)/ \
 	  && npm install --prefix $(STOOK_TEST_BROWSER) --silent --no-audit --no-fund >/dev/null 2>&1; } || echo "skipped: no playwright-core and axe-core (npm); tests in a browser will say so"
+
+# Shells that read the completions made for them.
+shells:
+	@{ command -v zsh && command -v fish; } >/dev/null || { $(MAY_INSTALL) && { $(INSTALL) zsh fish; } >/dev/null 2>&1; } \
+	  || echo "skipped: no zsh, or no fish (Debian: apt install zsh fish); tests of completions will say so"
 
 # A private server is started from the installed programs; they are installed where that is possible, without a cluster.
 postgres:
 	@if [ -n "$$STOOK_TEST_POSTGRES" ] || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  { mkdir -p /etc/postgresql-common && echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf && apt-get update -qq \
-	    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold postgresql; } >/dev/null 2>&1 \
+	elif $(MAY_INSTALL); then \
+	  { mkdir -p /etc/postgresql-common && echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf && $(INSTALL) postgresql; } >/dev/null 2>&1 \
 	  || echo "skipped: PostgreSQL could not be installed; tests that need it will say so"; \
 	else echo "skipped: PostgreSQL is not installed (Debian: apt install postgresql); tests that need it will say so"; fi
 
-test: reference postgres browser lint
-	cargo test --workspace --quiet --no-fail-fast
+# The last line says how many passed, failed, and were skipped.
+test: reference postgres browser shells lint
+	@tests/run.sh
 
+# WRITE=docs/figures.md: each group that has run whole replaces its section of that file
+WRITTEN := $(if $(WRITE),--write $(WRITE))
 bench: bench-datasets bench-import bench-lab bench-machines bench-pages bench-postgres bench-sentinel bench-serve
 
 bench-import: reference build
 	cargo build --release --quiet --package stook-benches
 	@command -v yaz-marcdump >/dev/null || echo "note: install yaz for the figure beside yaz-marcdump"
-	$(BENCH) import
+	$(BENCH) import $(WRITTEN)
 
 bench-datasets: build
 	cargo build --release --quiet --package stook-benches
 	@command -v wrk >/dev/null || echo "note: install wrk for the warm figures"
-	$(BENCH) datasets
+	$(BENCH) datasets $(WRITTEN)
 
 # STOOK_PEER_OHA says where oha is (cargo install oha --locked), if it is not in the path
 bench-lab: build
 	cargo build --release --quiet --package stook-benches
-	$(BENCH) lab
+	$(BENCH) lab $(WRITTEN)
 
 bench-machines: reference postgres build
 	cargo build --release --quiet --package stook-benches
-	$(BENCH) machines
+	$(BENCH) machines $(WRITTEN)
 
 bench-pages: build
 	cargo build --release --quiet --package stook-benches
-	$(BENCH) pages
+	$(BENCH) pages $(WRITTEN)
 
 bench-postgres: postgres build
 	cargo build --release --quiet --package stook-benches
-	$(BENCH) postgres
+	$(BENCH) postgres $(WRITTEN)
 
 bench-sentinel: postgres build
 	cargo build --release --quiet --package stook-benches
-	$(BENCH) sentinel
+	$(BENCH) sentinel $(WRITTEN)
 
 # The five reports repeated; pages and pictures in docs/measurements. PARTS="imports tags" for some of them.
 seeds: postgres build
@@ -100,7 +113,7 @@ peer:
 bench-serve: postgres peer build
 	cargo build --release --quiet --package stook-benches
 	@command -v wrk >/dev/null || echo "note: install wrk for these figures"
-	$(BENCH) serve
+	$(BENCH) serve $(WRITTEN)
 
 # The main pages, light and dark, in docs/pages.
 screenshots: browser build

@@ -68,11 +68,11 @@ def row(record, raw):
     return lccn, control_number, kind, heading, see_from, changed, raw
 
 
-def load(marc_path, db_path):
+def load(marc_path, db_path, synchronous):
     """Load the file and return the number of records read from it."""
     db = sqlite3.connect(db_path)
     db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
+    db.execute(f"PRAGMA synchronous = {synchronous}")
     db.executescript(SCHEMA)
     count = 0
     with open(marc_path, "rb") as file:
@@ -90,9 +90,9 @@ def load(marc_path, db_path):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: pymarc_sqlite.py FILE DB")
+    if len(sys.argv) != 4 or sys.argv[3] not in ("FULL", "NORMAL"):
+        sys.exit("usage: pymarc_sqlite.py FILE DB FULL|NORMAL")
     start = time.perf_counter()
-    records = load(sys.argv[1], sys.argv[2])
+    records = load(sys.argv[1], sys.argv[2], sys.argv[3])
     seconds = time.perf_counter() - start
     print(json.dumps({"records": records, "seconds": round(seconds, 6)}))

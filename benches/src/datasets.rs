@@ -90,7 +90,7 @@ pub fn run(setting: &Setting, figures: &mut Figures, large: bool) -> Result<()> 
     cold(&bench, figures)?;
     for program in ["wrk", "taskset"] {
         if Command::new(program).arg("-V").output().is_err() {
-            println!("skipped: {program} is not installed (Debian: apt install wrk util-linux), no warm figures");
+            figures.note(&format!("skipped: {program} is not installed (Debian: apt install wrk util-linux), no warm figures"));
             return Ok(());
         }
     }
@@ -188,14 +188,14 @@ fn warm(bench: &Bench<'_>, figures: &mut Figures, hello: &Running, name: &str, r
             }
             shown.push(format!("{clients}: {:.2}", own.median()));
         }
-        println!("  {name} blocks, {kind}, p99 in ms by clients: {}", shown.join(", "));
+        figures.note(&format!("  {name} blocks, {kind}, p99 in ms by clients: {}", shown.join(", ")));
         if place == 0 {
             fixed = tails.clone();
             figures.judged_at_most(
                 &format!("{name}: {kind}, p99 at 500 clients"),
                 &tails,
                 "ms",
-                &format!("bare axum hello {:.1}", beside.median()),
+                &format!("bare axum hello, same core {:.1}", beside.median()),
                 &tails.over(&beside),
                 3.0,
             );
@@ -235,7 +235,7 @@ fn service_time(
         service.push((seconds - before.0) / (requests - before.1) * 1e6);
         raw.push(read_rows(store, &keys).map_err(|error| error.to_string())?);
     }
-    let beside = format!("raw SQLite {:.1}", raw.median());
+    let beside = format!("raw SQLite reads, 1 thread {:.1}", raw.median());
     figures.judged_at_most(&format!("{name}: service time of a record, 10 clients"), &service, "us", &beside, &service.over(&raw), 2.0);
     Ok(())
 }

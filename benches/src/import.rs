@@ -10,6 +10,8 @@ const RECORDS: u64 = 50_000;
 /// Records of the file that is only read: a file of 50 000 is over before a process has started.
 const LONG: u64 = 300_000;
 const MANY: u64 = 1_000_000;
+/// How peers sync what they write, by SQLite's names: each commit, or only when they close the file.
+const SYNCS: [&str; 2] = ["FULL", "NORMAL"];
 
 struct Bench<'s> {
     setting: &'s Setting,
@@ -46,26 +48,31 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     bench.sample("names.mrc", RECORDS, "ascending")?;
     bench.sample("long.mrc", LONG, "ascending")?;
 
-    let (mut create, mut again, mut raw, mut script, mut visit, mut yaz, mut look_up) =
-        <(Samples, Samples, Samples, Samples, Samples, Samples, Samples)>::default();
+    let (mut create, mut again, mut visit, mut yaz, mut look_up) = <(Samples, Samples, Samples, Samples, Samples)>::default();
+    // peers that sync each of their commits, and the same synced once at the end, as an import is
+    let (mut raw, mut script) = <([Samples; 2], [Samples; 2])>::default();
     let has_yaz = execute(Path::new("yaz-marcdump"), &["-V"]).is_ok();
     for round in 0..=ROUNDS {
         bench.remove("own.sqlite");
         let (created, _) = bench.import("names.mrc", "own.sqlite", "create_on_no_match", RECORDS)?;
         let (unchanged, _) = bench.import("names.mrc", "own.sqlite", "upsert", RECORDS)?;
-        bench.remove("raw.sqlite");
-        let rows = reported_rate(&execute(&setting.own, &["raw-rows", &bench.path("own.sqlite"), &bench.path("raw.sqlite")])?.output)?;
+        let mut rows = [0.0; 2];
+        for (rate, sync) in rows.iter_mut().zip(SYNCS) {
+            bench.remove("raw.sqlite");
+            let words = ["raw-rows", &bench.path("own.sqlite"), &bench.path("raw.sqlite"), sync];
+            *rate = reported_rate(&execute(&setting.own, &words)?.output)?;
+        }
         let fields = execute(&setting.own, &["visit-marc", &bench.path("long.mrc")])?.seconds;
         let found =
             reported_rate(&execute(&setting.own, &["look-ups", &bench.path("own.sqlite"), &format!("{}/catalogue.yaml", bench.catalogue)])?.output)?;
-        let peer = match &setting.python {
-            Some(python) => {
+        let mut scripted = [0.0; 2];
+        if let Some(python) = &setting.python {
+            let path = setting.root.join("benches/peers/pymarc_sqlite.py").display().to_string();
+            for (rate, sync) in scripted.iter_mut().zip(SYNCS) {
                 bench.remove("peer.sqlite");
-                let script = setting.root.join("benches/peers/pymarc_sqlite.py").display().to_string();
-                Some(reported_rate(&execute(python, &[&script, &bench.path("names.mrc"), &bench.path("peer.sqlite")])?.output)?)
+                *rate = reported_rate(&execute(python, &[&path, &bench.path("names.mrc"), &bench.path("peer.sqlite"), sync])?.output)?;
             }
-            None => None,
-        };
+        }
         let dumped = if has_yaz { Some(execute(Path::new("yaz-marcdump"), &["-n", &bench.path("long.mrc")])?.seconds) } else { None };
         // the first round warms the page cache
         if round == 0 {
@@ -73,23 +80,26 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         }
         create.push(created);
         again.push(unchanged);
-        raw.push(rows);
+        raw.iter_mut().zip(rows).for_each(|(samples, rate)| samples.push(rate));
+        script.iter_mut().zip(scripted).for_each(|(samples, rate)| samples.push(rate));
         visit.push(LONG as f64 / fields);
         look_up.push(found);
-        peer.into_iter().for_each(|rate| script.push(rate));
         dumped.into_iter().for_each(|seconds| yaz.push(LONG as f64 / seconds));
     }
-    figures.ratio("import 50 000 authorities, empty store", &create, "records/s", "bare SQLite loop", &raw, 0.4);
+    let what = "import 50 000 authorities, empty store, synced at the end";
+    figures.ratio(what, &create, "records/s", "bare SQLite loop, 1 thread, each 20 000 synced", &raw[0], 0.4);
+    figures.compared("the same, equal durability", &create, "records/s", "bare SQLite loop, 1 thread, synced at the end", &raw[1]);
     if setting.python.is_some() {
-        figures.ratio("import 50 000 authorities, empty store", &create, "records/s", "pymarc + sqlite3", &script, 6.0);
+        figures.ratio(what, &create, "records/s", "pymarc + sqlite3, 1 thread, each 1 000 synced", &script[0], 6.0);
+        figures.compared("the same, equal durability", &create, "records/s", "pymarc + sqlite3, 1 thread, synced at the end", &script[1]);
     } else {
-        println!("skipped: no Python with pymarc (STOOK_TEST_PYTHON), no figure beside the plain script");
+        figures.note("skipped: no Python with pymarc (STOOK_TEST_PYTHON), no figure beside the plain script");
     }
-    figures.ratio("the same file again, all unchanged", &again, "records/s", "create", &create, 2.0);
+    figures.ratio("the same file again, all unchanged", &again, "records/s", "create, same threads and durability", &create, 2.0);
     if has_yaz {
-        figures.ratio("MARC read alone, fields visited", &visit, "records/s", "yaz-marcdump -n", &yaz, 2.0);
+        figures.ratio("MARC read alone, fields visited", &visit, "records/s", "yaz-marcdump -n, 1 thread", &yaz, 2.0);
     } else {
-        println!("skipped: yaz-marcdump is not installed, no figure for reading alone");
+        figures.note("skipped: yaz-marcdump is not installed, no figure for reading alone");
     }
     figures.at_least("look-up by key, warm, in process, one core", &look_up, "look-ups/s", 100_000.0);
     many(&bench, figures, &create)
@@ -106,7 +116,7 @@ fn many(bench: &Bench<'_>, figures: &mut Figures, small: &Samples) -> Result<()>
         rate.push(created);
         memory.push(ran.memory);
         beside.push(small.median());
-        figures.ratio(&format!("import 1 000 000 authorities, {keys} keys"), &rate, "records/s", "50 000 records", &beside, bar);
+        figures.ratio(&format!("import 1 000 000 authorities, {keys} keys"), &rate, "records/s", "50 000 records, same durability", &beside, bar);
         figures.at_most(&format!("peak memory of that, {keys} keys"), &memory, "MB", 256.0);
         bench.remove("many.sqlite");
     }

@@ -52,7 +52,7 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     let server = Running::start(&setting.own, &["hello", "120"], None)?;
     let url = format!("http://{}/x", server.address());
     if Command::new("wrk").arg("-v").output().is_err() {
-        println!("skipped: wrk is not installed (Debian: apt install wrk)");
+        figures.note("skipped: wrk is not installed (Debian: apt install wrk)");
         return Ok(());
     }
     let (mut own, mut peer) = <(Samples, Samples)>::default();
@@ -61,16 +61,16 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
         let set = set(&alone(&stook, &["lab", "sweep", &url, "--clients", CLIENTS, "--for", "3s", "--json", "--no-limits"])?)?;
         own.push(set.requests as f64 / set.seconds);
     }
-    figures.ratio("sustained rate, 64 clients, one core each", &own, "1/s", "wrk", &peer, 0.7);
+    figures.ratio("sustained rate, 64 clients, one core each", &own, "1/s", "wrk, 1 thread", &peer, 0.7);
     let oha = std::env::var("STOOK_PEER_OHA").unwrap_or_else(|_| "oha".into());
     if Command::new(&oha).arg("--version").output().is_err() {
-        println!("skipped: oha is not installed (cargo install oha --locked; STOOK_PEER_OHA says where it is)");
+        figures.note("skipped: oha is not installed (cargo install oha --locked; STOOK_PEER_OHA says where it is)");
         return Ok(());
     }
     // a server that works is what is measured; beside a bare one the generators measure themselves
     let working = Running::start(&setting.own, &["hello", "120", WORK], None)?;
     let at_work = format!("http://{}/x", working.address());
-    println!("a server that works {WORK} us sustains {:.0} requests a second of wrk's", most_of_wrk(&at_work)?);
+    figures.note(&format!("a server that works {WORK} us sustains {:.0} requests a second of wrk's", most_of_wrk(&at_work)?));
     beside_oha(figures, (&stook, &oha), &at_work, ("half of what a server at work sustains", HALF, ROUNDS_AT_WORK), true)?;
     at_once(figures, (&stook, &oha), server.address())?;
     beside_oha(figures, (&stook, &oha), &url, ("a bare server, 5 000/s", 5_000.0, ROUNDS), false)?;

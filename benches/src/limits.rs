@@ -30,7 +30,8 @@ pub fn finish(result: Result<serde_json::Value, Box<dyn std::error::Error>>) -> 
 
 /// Writes the rows of one store's record table into a new file: same columns, same indexes, nothing else. The rows are in
 /// memory before the clock starts.
-pub fn raw_rows(source: &str, target: &str) -> ExitCode {
+/// `synchronous` is SQLite's word for when it syncs: `FULL` each commit, `NORMAL` when the log is copied and at the end.
+pub fn raw_rows(source: &str, target: &str, synchronous: &str) -> ExitCode {
     finish((|| {
         let from = Connection::open(source)?;
         let mut schema = from.prepare("SELECT sql FROM sqlite_schema WHERE tbl_name = 'r_authority' AND sql IS NOT NULL ORDER BY type DESC")?;
@@ -46,7 +47,8 @@ pub fn raw_rows(source: &str, target: &str) -> ExitCode {
         let started = Instant::now();
         let mut to = Connection::open(target)?;
         stook_store::sqlite::teach(&to)?;
-        to.execute_batch("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000;")?;
+        let settings = "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000;";
+        to.execute_batch(&format!("{settings} PRAGMA synchronous = {synchronous};"))?;
         for sql in &schema {
             to.execute_batch(sql)?;
         }

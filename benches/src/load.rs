@@ -1,7 +1,6 @@
 //! What the served side is compared with, and load that does not wait for answers.
 //!
-//! `hello` is a bare server of the same library that answers a fixed body; `hold` is a guarded route that takes 20 ms. In
-//! `open-loop` requests begin when a plan says, whether earlier ones are answered or not, and the time of an answer counts from
+//! `hello` is a bare server of the same library that answers a fixed body. In `open-loop` requests begin when a plan says, whether earlier ones are answered or not, and the time of an answer counts from
 //! then.
 
 use axum::Router;
@@ -12,11 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use stook_catalogue::parse::parse;
 use stook_lab::measure::http::{Connection, Outcome};
-use stook_server::admission::{Class, Limits};
-use stook_server::{App, Logged, Options, guarded, serve_routes};
-use stook_store::sqlite::{self, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
 
@@ -80,26 +75,6 @@ pub fn hello(bytes: usize, work: u64) -> ExitCode {
         };
         let routes = Router::new().route("/-/at-once", get(async move || seen.share())).route("/{*any}", get(answer));
         axum::serve(listen().await?, routes).await.map_err(|error| error.to_string())
-    })
-}
-
-/// A guarded route that takes 20 ms.
-pub fn hold(most: usize, wait: u64) -> ExitCode {
-    run(async move {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let text =
-            "catalogue: c\nsources:\n  s: { format: json, into: t, as_of: meta.received }\ncollections:\n  t: { key: k, fields: { k: text } }\n";
-        let catalogue = Arc::new(parse(text).map_err(|problems| format!("{problems:?}"))?);
-        let store = SqliteStore::open(&folder.path().join("s"), catalogue.clone(), sqlite::Options::default()).map_err(|error| error.to_string())?;
-        let interactive = Limits { most, wait: Duration::from_millis(wait) };
-        let options = Options { interactive, log: Logged::Nothing, ..Options::default() };
-        let app = App::new(catalogue, Arc::new(store), options).map_err(|error| error.to_string())?;
-        let held = || async {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            "held"
-        };
-        let routes = guarded(&app, Class::Interactive, Router::new().route("/hold", get(held))).with_state(app.clone());
-        serve_routes(app, routes, listen().await?, std::future::pending()).await.map_err(|error| error.to_string())
     })
 }
 

@@ -86,11 +86,11 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
     let catalogue = setting.root.join("examples/machines").display().to_string();
     let bench = Bench { setting, folder: folder.path().to_owned(), catalogue };
     if bench.setting.python.is_none() {
-        println!("skipped: STOOK_TEST_PYTHON names no Python with lxml; no figures beside it");
+        figures.note("skipped: STOOK_TEST_PYTHON names no Python with lxml; no figures beside it");
     }
     let server = Server::start(&["shared_buffers=1GB", "max_wal_size=8GB", "checkpoint_timeout=15min"]);
     if let Err(reason) = &server {
-        println!("skipped: {reason}; no figures on PostgreSQL");
+        figures.note(&format!("skipped: {reason}; no figures on PostgreSQL"));
     }
     let server = server.ok();
     let (sample, store) = (bench.path("machines"), bench.path("own.sqlite"));
@@ -143,14 +143,14 @@ fn definitions(bench: &Bench<'_>, server: Option<&Server>, sample: &str, store: 
         }
     }
     if bench.setting.python.is_some() {
-        let beside = |other: &Samples| format!("lxml loop {:.0}", other.median());
+        let beside = |other: &Samples| format!("lxml loop, 1 thread {:.0}", other.median());
         let what = "one definition, 10 000 machines: CPU each, warm";
         figures.judged_at_most(what, &cpu, "us", &beside(&lxml), &cpu.over(&lxml), 0.5);
         figures.judged_at_most("the same, parsed instead of kept trees, in process", &parsed, "us", &beside(&lxml), &parsed.over(&lxml), 0.5);
         figures.judged_at_most("a second definition: CPU each", &second, "us", &beside(&lxml), &second.over(&lxml), 0.2);
     }
     if server.is_some() {
-        let beside = format!("xpath in PostgreSQL {:.1}", xpath_exists.median());
+        let beside = format!("xpath in PostgreSQL, 1 session {:.1}", xpath_exists.median());
         figures.judged_at_most("one definition, committed: wall, warm", &wall, "s", &beside, &wall.over(&xpath_exists), 0.125);
     }
     figures.shown("the same with a cold page cache", &cold, "s");
@@ -222,7 +222,7 @@ fn one_machine(bench: &Bench<'_>, sample: &str, figures: &mut Figures) -> Result
         bench.lxml("many", sample, &file)?.into_iter().for_each(|other| lxml.push(other));
     }
     if bench.setting.python.is_some() {
-        let beside = format!("libxml2 {:.0}", lxml.median());
+        let beside = format!("libxml2 by lxml, 1 thread {:.0}", lxml.median());
         figures.judged_at_most("one machine, 200 definitions, evaluated", &own, "us", &beside, &own.over(&lxml), 0.4);
     }
     Ok(())
@@ -239,7 +239,7 @@ fn imports(bench: &Bench<'_>, sample: &str, figures: &mut Figures) -> Result<()>
         with.push(MACHINES as f64 / bench.import(&store, sample)?.seconds);
     }
     bench.remove(&store);
-    figures.ratio("import of 10 000 machines with 20 definitions", &with, "records/s", "without", &without, 0.6);
+    figures.ratio("import of 10 000 machines with 20 definitions", &with, "records/s", "without definitions, same workers", &without, 0.6);
     Ok(())
 }
 
@@ -302,7 +302,7 @@ fn acquire(bench: &Bench<'_>, server: Option<&Server>, sample: &str, figures: &m
     }
     figures.at_least("acquire and release by tag, 64 callers, file", &own, "per s", 2_000.0);
     if server.is_some() {
-        figures.ratio("the same, PostgreSQL", &on_server.0, "per s", "pgbench", &on_server.1, 0.4);
+        figures.ratio("the same, PostgreSQL", &on_server.0, "per s", "pgbench update, 64 clients, 2 threads, durable", &on_server.1, 0.4);
     }
     figures.count("machines granted twice", doubles);
     Ok(())

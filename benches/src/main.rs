@@ -1,7 +1,8 @@
-//! Figures beside their peers and limits: `stook-bench GROUP...` prints one line a figure and exits with 1 when one is short.
+//! Figures beside their peers and limits: `stook-bench GROUP... [--write FILE]` prints one line a figure and exits with 1 when one is
+//! short. With `--write` each group that has run whole replaces its section of the file.
 //!
 //! Method: everything of a group runs interleaved (A B C A B C ...), each figure is the median of its runs and its spread is
-//! shown; a figure whose spread exceeds the distance to its bar says NOISY. Peers are programs of `benches/peers`, limits are
+//! shown; a figure below its bar is SHORT, one above it whose spread reaches below it says NOISY. Peers are programs of `benches/peers`, limits are
 //! bare loops in this crate. Measured programs run as processes of their own, from start to exit.
 
 mod datasets;
@@ -15,6 +16,7 @@ mod machines;
 mod pages;
 mod postgres;
 mod process;
+mod report;
 mod seeds;
 mod sentinel;
 mod serve;
@@ -40,15 +42,19 @@ pub struct Setting {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let written = words.iter().position(|word| *word == "--write").and_then(|place| {
+        let file = words.get(place + 1).copied();
+        words.drain(place..(place + 2).min(words.len()));
+        file.map(PathBuf::from)
+    });
     match words.as_slice() {
-        ["raw-rows", source, target] => return limits::raw_rows(source, target),
+        ["raw-rows", source, target, synchronous] => return limits::raw_rows(source, target, synchronous),
         ["visit-marc", file] => return limits::visit_marc(file),
         ["look-ups", store, catalogue] => return limits::look_ups(store, catalogue),
         ["leases", store, seconds, keep] => return leases::run(store, seconds.parse().unwrap_or(5.0), keep.parse().unwrap_or(0)),
         ["hello", bytes] => return load::hello(bytes.parse().unwrap_or(300), 0),
         ["hello", bytes, work] => return load::hello(bytes.parse().unwrap_or(300), work.parse().unwrap_or(0)),
-        ["hold", most, wait] => return load::hold(most.parse().unwrap_or(8), wait.parse().unwrap_or(15)),
         ["parse-and-evaluate", file, definition] => return machines::parse_and_evaluate(file, definition),
         ["evaluate", file, definitions] => return machines::evaluate(file, definitions),
         ["acquire", store, catalogue, transitions] => return machines::acquire_and_release(store, catalogue, transitions.parse().unwrap_or(1_000)),
@@ -69,9 +75,13 @@ fn main() -> ExitCode {
         };
     }
     let mut figures = figures::Figures::default();
-    let groups: &[&str] =
-        if words.is_empty() { &["datasets", "import", "lab", "machines", "pages", "postgres", "sentinel", "serve"] } else { &words };
+    let groups: &[&str] = if matches!(words.as_slice(), [] | ["all"]) {
+        &["datasets", "import", "lab", "machines", "pages", "postgres", "sentinel", "serve"]
+    } else {
+        &words
+    };
     for group in groups {
+        let run = report::Run::begin(&setting.root);
         let result = match *group {
             "import" => import::run(&setting, &mut figures),
             "datasets" => datasets::run(&setting, &mut figures, false),
@@ -88,7 +98,12 @@ fn main() -> ExitCode {
                 serve::PARTS.join(", ")
             )),
         };
-        if let Err(error) = result {
+        let lines = figures.end_group();
+        let kept = result.and_then(|()| match &written {
+            Some(file) => report::write(file, &setting.root, group, &run.said(group), &lines),
+            None => Ok(()),
+        });
+        if let Err(error) = kept {
             eprintln!("stook-bench: {error}");
             return ExitCode::FAILURE;
         }

@@ -29,7 +29,7 @@ pub fn run(setting: &Setting, figures: &mut Figures) -> Result<()> {
             on_store(setting, figures, folder.path(), (&catalogue, &store, "PostgreSQL: "), &names)
         }
         Err(reason) => {
-            println!("skipped: {reason}; no figures on PostgreSQL");
+            figures.note(&format!("skipped: {reason}; no figures on PostgreSQL"));
             Ok(())
         }
     }

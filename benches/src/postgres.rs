@@ -126,10 +126,17 @@ fn one_file(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
         own_processor.push(own * 1e6 / RECORDS as f64);
         raw_processor.push(other * 1e6 / RECORDS as f64);
     }
-    figures.ratio("PostgreSQL: import 50 000 authorities, 2 workers", &create, "records/s", "COPY + upsert by psql", &raw, 0.4);
+    figures.ratio(
+        "PostgreSQL: import 50 000 authorities, 2 workers",
+        &create,
+        "records/s",
+        "COPY + upsert by psql, 1 connection, durable",
+        &raw,
+        0.4,
+    );
     let beside = format!("the same by psql {:.1}", raw_processor.median());
     figures.judged_at_most("PostgreSQL: server CPU per 1 000 records", &own_processor, "ms", &beside, &own_processor.over(&raw_processor), 1.5);
-    figures.ratio("PostgreSQL: the same file again, all unchanged", &again, "records/s", "create", &create, 2.0);
+    figures.ratio("PostgreSQL: the same file again, all unchanged", &again, "records/s", "create, same workers and durability", &create, 2.0);
     figures.shown("SQLite: import 50 000 authorities, 2 workers", &file_rate, "records/s");
     Ok(())
 }
@@ -218,7 +225,14 @@ fn tenants(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
             alone.push(single.rate);
             smallest.push(smallest_first.rate);
         }
-        figures.ratio(&format!("{name}: three tenants, 15 files, largest first"), &together, "records/s", "one tenant, same files", &alone, 0.95);
+        figures.ratio(
+            &format!("{name}: three tenants, 15 files, largest first"),
+            &together,
+            "records/s",
+            "one tenant, same files and workers",
+            &alone,
+            0.95,
+        );
         figures.judged_at_most(&format!("{name}: latest job beside the simulated policy + a chunk"), &late, "times", &worst, &late, 1.25);
         figures.at_most(&format!("{name}: last tenant beside the first to end"), &apart, "times", 1.05);
         figures.shown(&format!("{name}: the same, smallest first"), &smallest, "records/s");
@@ -291,7 +305,14 @@ fn queue(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
             }
         }
         if on_server {
-            figures.ratio(&format!("{name}: leases + completions, 1 000 000 waiting"), &own, "chunks/s", "pgbench, same statements", &peer, 0.5);
+            figures.ratio(
+                &format!("{name}: leases + completions, 1 000 000 waiting"),
+                &own,
+                "chunks/s",
+                "pgbench, 1 client, same statements and durability",
+                &peer,
+                0.5,
+            );
         } else {
             figures.shown(&format!("{name}: leases + completions, 1 000 000 waiting"), &own, "chunks/s");
         }

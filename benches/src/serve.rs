@@ -295,14 +295,14 @@ pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<(
     let wanted = |part: &str| parts.is_empty() || parts.contains(&part);
     for program in ["wrk", "taskset"] {
         if Command::new(program).arg("-V").output().is_err() {
-            println!("skipped: {program} is not installed (Debian: apt install wrk util-linux), no figures of the group serve");
+            figures.note(&format!("skipped: {program} is not installed (Debian: apt install wrk util-linux), no figures of the group serve"));
             return Ok(());
         }
     }
     let folder = tempfile::Builder::new().prefix("stook-bench").tempdir().map_err(|error| error.to_string())?;
     let server = Server::start(&["shared_buffers=512MB", "max_connections=200"]);
     if let Err(reason) = &server {
-        println!("skipped: {reason}; no figures on PostgreSQL and none beside the peer");
+        figures.note(&format!("skipped: {reason}; no figures on PostgreSQL and none beside the peer"));
     }
     let bench = Bench { setting, folder: folder.path().to_owned(), server: server.ok() };
     if let Some(pid) = bench.server.as_ref().and_then(|server| server.pid()) {
@@ -323,7 +323,7 @@ pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<(
     }
     // what loading has left to the server is done before anything is measured
     bench.server.as_ref().map(|server| server.sql("CHECKPOINT")).transpose()?;
-    if let (true, Some(peer)) = (wanted("peer") || wanted("posts"), start_peer(&bench)?) {
+    if let (true, Some(peer)) = (wanted("peer") || wanted("posts"), start_peer(&bench, figures)?) {
         if wanted("peer") {
             beside_peer(&bench, figures, &peer, &file, on_server.as_deref())?;
         }
@@ -338,7 +338,7 @@ pub fn run(setting: &Setting, figures: &mut Figures, parts: &[&str]) -> Result<(
         bulk(&bench, figures)?;
     }
     if wanted("overload") {
-        overload(&bench, figures)?;
+        overload(&bench, figures, &file)?;
     }
     if wanted("circulation") {
         circulation(&bench, figures, &bench.path("items.sqlite"), "file")?;
@@ -372,7 +372,7 @@ fn hot(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<&
         }
     }
     let beside = |cost: &Samples| cost.over(&bare);
-    let limit = format!("bare axum hello {:.1}", bare.median());
+    let limit = format!("bare axum hello, same core {:.1}", bare.median());
     figures.judged_at_most("get by key, hot, file", &of_file, "CPU µs", &limit, &beside(&of_file), 2.0);
     figures.judged_at_most("get by key, cache off, uniform keys, file", &uncached, "CPU µs", &limit, &beside(&uncached), 4.0);
     if on_server.is_some() {
@@ -382,10 +382,10 @@ fn hot(bench: &Bench<'_>, figures: &mut Figures, file: &str, on_server: Option<&
 }
 
 /// What a team would write, serving the register.
-fn start_peer(bench: &Bench<'_>) -> Result<Option<Running>> {
+fn start_peer(bench: &Bench<'_>, figures: &mut Figures) -> Result<Option<Running>> {
     let python = std::env::var_os("STOOK_PEER_PYTHON").map(PathBuf::from).filter(|python| python.exists());
     let (Some(python), Some(server)) = (python, &bench.server) else {
-        println!("skipped: no PostgreSQL, or no Python with the peer's packages (STOOK_PEER_PYTHON): no figures beside it");
+        figures.note("skipped: no PostgreSQL, or no Python with the peer's packages (STOOK_PEER_PYTHON): no figures beside it");
         return Ok(None);
     };
     let peers = bench.setting.root.join("benches/peers");
@@ -435,9 +435,16 @@ fn beside_peer(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running
                 of_server.into_iter().for_each(|(_, cost)| served_cost.push(1e6 / cost));
             }
         }
-        figures.ratio(&format!("{route}, file"), &cost, "req/CPU s", "Flask register", &peer_cost, 20.0);
+        figures.ratio(&format!("{route}, file"), &cost, "req/CPU s", "Flask register, 2 gevent workers", &peer_cost, 20.0);
         if on_server.is_some() {
-            figures.ratio(&format!("{route}, PostgreSQL, its CPU too"), &served_cost, "req/CPU s", "Flask register", &peer_cost, 20.0);
+            figures.ratio(
+                &format!("{route}, PostgreSQL, its CPU too"),
+                &served_cost,
+                "req/CPU s",
+                "Flask register, 2 gevent workers",
+                &peer_cost,
+                20.0,
+            );
         }
         // open loop at 0.9 of what the peer can do
         let rate = 0.9 * peer_rate.median();
@@ -450,7 +457,7 @@ fn beside_peer(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running
             slow.push(bench.open_loop(python_served, planned(paths("")))?.percentile("200", 0.99));
             fast.push(bench.open_loop(&own, planned(paths("/party-api/v1")))?.percentile("200", 0.99));
         }
-        let beside = format!("Flask register {:.0} ms", slow.median());
+        let beside = format!("Flask register, 2 gevent workers {:.0} ms", slow.median());
         let what = format!("p99 of {route} at {rate:.0}/s");
         figures.judged_at_most(&what, &fast, "ms", &beside, &fast.over(&slow), 1.0 / 20.0);
     }
@@ -478,9 +485,23 @@ fn posts(bench: &Bench<'_>, figures: &mut Figures, python_served: &Running) -> R
         }
         theirs.push(by_eight(python_served, 800, |number| ("/businesses".into(), flat(number).to_string()))?);
     }
-    figures.ratio("single businesses by 8 clients, durable, file", &own, "per s", "Flask register", &theirs, 8.0);
+    figures.ratio(
+        "single businesses by 8 clients, durable, file",
+        &own,
+        "per s",
+        "Flask register, 2 gevent workers, PostgreSQL, durable",
+        &theirs,
+        8.0,
+    );
     if bench.server.is_some() {
-        figures.ratio("single businesses by 8 clients, durable, PostgreSQL", &of_server, "per s", "Flask register", &theirs, 8.0);
+        figures.ratio(
+            "single businesses by 8 clients, durable, PostgreSQL",
+            &of_server,
+            "per s",
+            "Flask register, 2 gevent workers, PostgreSQL, durable",
+            &theirs,
+            8.0,
+        );
     }
     Ok(())
 }
@@ -597,7 +618,7 @@ fn bulk(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
             import.push(BUSINESSES as f64 / ran.seconds);
         }
     }
-    figures.ratio("10 000 businesses as one upload", &upload, "docs/s", "stook import", &import, 0.5);
+    figures.ratio("10 000 businesses as one upload", &upload, "docs/s", "stook import, 1 core, synced at the end", &import, 0.5);
     Ok(())
 }
 
@@ -609,45 +630,45 @@ fn dropped_connections() -> u64 {
     named.filter(|(name, _)| ["ListenDrops", "ListenOverflows"].contains(name)).filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
 }
 
-/// Ten times what can be done, for a minute.
-fn overload(bench: &Bench<'_>, figures: &mut Figures) -> Result<()> {
-    let running = Running::start(&bench.setting.own, &["hold", "8", "15"], None)?;
-    // 8 at a time, 20 ms each: 400 a second
-    let at =
-        |rate: u64, seconds: u64| (0..rate * seconds).map(|number| json!([number * 1_000_000 / rate, "GET", "/hold", ""])).collect::<Vec<Json>>();
-    let calm = bench.open_loop(&running, at(100, 5))?;
+/// A question that costs the server some milliseconds: all businesses sorted by what has no index.
+const COSTLY: &str = "/v1/main/query?limit=20&q=business%20%7C%20sort%20key-";
+
+/// Ten times what a server can do, for a minute. It is `stook serve` with eight places, so that all of them are taken.
+fn overload(bench: &Bench<'_>, figures: &mut Figures, file: &str) -> Result<()> {
+    let running = bench.serve("businesses", file, &["--workers", "0", "--most", "8", "--wait", "15"])?;
+    let paths = bench.lines("costly.txt", std::iter::once(COSTLY.to_owned()))?;
+    // eight callers that wait for each other: as much as it can do, and nobody is refused
+    bench.closed_loop(&running, &paths, "8")?;
+    let (most, busy) = bench.closed_loop(&running, &paths, "8")?;
+    let at = |rate: f64, seconds: u64| -> Vec<Json> {
+        let all = (rate * seconds as f64) as u64;
+        (0..all).map(|number| json!([(number as f64 * 1e6 / rate) as u64, "GET", COSTLY, ""])).collect()
+    };
+    let (calm, storm) = (most / 4.0, most * 10.0);
+    let calm_before = bench.open_loop(&running, at(calm, 5))?;
     let (before, drops) = (memory(running.child.id()), dropped_connections());
-    let storm = bench.open_loop(&running, at(4_000, 10))?;
+    let first = bench.open_loop(&running, at(storm, 10))?;
     let middle = memory(running.child.id());
-    let storm_again = bench.open_loop(&running, at(4_000, 50))?;
+    let rest = bench.open_loop(&running, at(storm, 50))?;
     let after = memory(running.child.id());
     std::thread::sleep(Duration::from_secs(1));
-    let calm_again = bench.open_loop(&running, at(100, 5))?;
-    figures.count("4 000/s where 400/s can be done, 60 s: no answer", storm.others(&["200", "503"]) + storm_again.others(&["200", "503"]));
+    let calm_again = bench.open_loop(&running, at(calm, 5))?;
+    let what = format!("stook serve --most 8, {storm:.0}/s where {most:.0}/s can be done, 60 s: no answer");
+    figures.count(&what, first.others(&["200", "503"]) + rest.others(&["200", "503"]));
     figures.count("the same: connections dropped", dropped_connections() - drops);
-    figures.shown("the same: done", &one(storm_again.count("200") as f64 / 50.0), "req/s");
-    figures.at_most("the same: p99 of 503", &one(storm_again.percentile("503", 0.99)), "ms", 50.0);
-    let accepted = one(storm_again.percentile("200", 0.99));
-    let calm_p99 = one(calm.percentile("200", 0.99));
-    figures.judged_at_most(
-        "the same: p99 of what was done",
-        &accepted,
-        "ms",
-        &format!("calm {:.1} ms", calm_p99.median()),
-        &accepted.over(&calm_p99),
-        2.0,
-    );
+    let done = one(rest.count("200") as f64 / 50.0);
+    figures.compared("the same: done", &done, "req/s", "8 clients that wait for answers", &one(most));
+    figures.at_most("the same: p99 of 503", &one(rest.percentile("503", 0.99)), "ms", 50.0);
+    let accepted = one(rest.percentile("200", 0.99));
+    let beside = format!("8 clients that wait for answers {busy:.1} ms");
+    figures.judged_at_most("the same: p99 of what was done", &accepted, "ms", &beside, &accepted.over(&one(busy)), 2.0);
     let grown = one(after);
-    figures.judged_at_most(
-        "the same: memory at the end",
-        &grown,
-        "MB",
-        &format!("after 10 s {middle:.1}, calm {before:.1}"),
-        &grown.over(&one(middle)),
-        1.2,
-    );
+    let beside = format!("after 10 s {middle:.1}, calm {before:.1}");
+    figures.judged_at_most("the same: memory at the end", &grown, "MB", &beside, &grown.over(&one(middle)), 1.2);
+    let calm_p99 = one(calm_before.percentile("200", 0.99));
     let again = one(calm_again.percentile("200", 0.99));
-    figures.judged_at_most("one second later: p99", &again, "ms", "calm before", &again.over(&calm_p99), 1.5);
+    let beside = format!("{calm:.0}/s before {:.1} ms", calm_p99.median());
+    figures.judged_at_most("one second later: p99", &again, "ms", &beside, &again.over(&calm_p99), 1.5);
     Ok(())
 }
 

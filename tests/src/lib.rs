@@ -33,7 +33,7 @@ pub fn validated(schema: &str, file: &Path) -> Option<String> {
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/stook/venv/bin/python"));
     let usable = |python: &PathBuf| Command::new(python).args(["-c", "import jsonschema, yaml"]).output().is_ok_and(|output| output.status.success());
     let Some(python) = named.into_iter().chain(home).find(usable) else {
-        println!("skipped: no Python with jsonschema and PyYAML (STOOK_TEST_PYTHON)");
+        stook_lab::skip::missing("there is no Python with jsonschema and PyYAML (STOOK_TEST_PYTHON)");
         return None;
     };
     let validator = repository().join("tests/reference/validate_schema.py");
@@ -182,6 +182,16 @@ impl Place {
         self.folder.path().join(name)
     }
 
+    /// The URL of its store on a server.
+    pub fn server_url(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
+    /// The schema of its store on a server.
+    pub fn schema(&self) -> Option<&str> {
+        self.server.as_deref()?.split("schema=").nth(1)
+    }
+
     /// The store's file.
     pub fn store(&self) -> PathBuf {
         self.path("stook.sqlite")
@@ -306,10 +316,9 @@ impl Place {
     /// Does to the store what no command does.
     #[track_caller]
     pub fn sql(&self, statement: &str) {
-        let Some(url) = &self.server else {
+        let Some(schema) = self.schema() else {
             return rusqlite::Connection::open(self.store()).and_then(|connection| connection.execute_batch(statement)).expect("SQL");
         };
-        let schema = url.split("schema=").nth(1).expect("a schema");
         Server::shared().expect("the tests' server").sql(&format!("SET search_path TO \"{schema}\"; {statement}")).expect("SQL");
     }
 

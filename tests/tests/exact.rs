@@ -295,10 +295,7 @@ fn on_a_file_with_two_servers() {
 
 #[test]
 fn on_a_server_with_several_processes() {
-    let server = match Server::start(&["fsync=off"]) {
-        Ok(server) => server,
-        Err(reason) => return println!("skipped: {reason}"),
-    };
+    let Some(server) = Server::for_test(&["fsync=off"]) else { return };
     let place = Place::on_server(COUNTERS, format!("{}?schema=exact", server.url("postgres")));
     place.ok(&["prepare"]);
     let (one, two, three) = (Served::new(&place, &[]), Served::new(&place, &["--workers", "1"]), Served::new(&place, &["--cache", "0"]));

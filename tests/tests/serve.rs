@@ -6,7 +6,6 @@ use serde_json::{Value as Json, json};
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use stook_lab::postgres::Server;
@@ -16,15 +15,7 @@ use stook_tests::http::{Reply, Served, encoded};
 use stook_tests::{LIBRARY, Place, authorities, repository, zstandard};
 
 fn server() -> Option<&'static Server> {
-    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-    let start = || match Server::start(&["fsync=off"]) {
-        Ok(server) => Some(server),
-        Err(reason) => {
-            println!("skipped: {reason}");
-            None
-        }
-    };
-    SERVER.get_or_init(start).as_ref()
+    Server::shared()
 }
 
 /// A place of each kind that there is.

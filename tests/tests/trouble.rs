@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use stook_lab::skip::left_out;
 use stook_tests::{LIBRARY, Place, authorities, counts, interrupted, stook, sum_of_outcomes, touch};
 
 fn is_root() -> bool {
@@ -35,6 +36,11 @@ impl<'p> SmallDisk<'p> {
         let options = format!("remount,size={size}");
         assert!(helper("mount", &[OsStr::new("-o"), options.as_ref(), self.0.as_os_str()]), "the disk grows");
     }
+
+    /// Nothing can be written from now on.
+    fn protect(&self) {
+        assert!(helper("mount", &[OsStr::new("-o"), "remount,ro".as_ref(), self.0.as_os_str()]), "the disk is protected");
+    }
 }
 
 impl Drop for SmallDisk<'_> {
@@ -50,7 +56,7 @@ fn a_full_disk_is_said_and_the_job_goes_on_when_there_is_space() {
     let file = place.file("names.mrc", &bytes);
     let disk = place.path("disk");
     let Some(disk) = SmallDisk::mount(&disk, "6m") else {
-        println!("skipped: no small disk can be mounted here");
+        left_out("no small disk can be mounted here");
         return;
     };
     let store = disk.0.join("store.sqlite");
@@ -72,7 +78,7 @@ fn a_disk_too_full_for_a_store_is_said_as_well() {
     let file = place.file("names.mrc", authorities(100, 1, 1));
     let disk = place.path("disk");
     let Some(disk) = SmallDisk::mount(&disk, "64k") else {
-        println!("skipped: no small disk can be mounted here");
+        left_out("no small disk can be mounted here");
         return;
     };
     let store = disk.0.join("store.sqlite");
@@ -91,7 +97,7 @@ fn a_store_that_may_not_grow_fails_clearly_and_loses_nothing() {
     let folder = place.folder().to_str().unwrap().to_owned();
     let output = Command::new("sh").args(["-c", script, &own, "-C", &folder, "import", &file, "--profile", "upsert"]).output().unwrap();
     if output.status.code() == Some(99) {
-        println!("skipped: the size of files cannot be limited here");
+        left_out("the size of files cannot be limited here");
         return;
     }
     let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
@@ -154,7 +160,7 @@ fn unprivileged(place: &Place, arguments: &[&str]) -> Option<(i32, String)> {
     let output = command.arg("-C").arg(place.folder()).args(arguments).output().ok()?;
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     if told.starts_with("setpriv:") {
-        println!("skipped: root cannot give up its rights here: {told}");
+        left_out(&format!("root cannot give up its rights here: {told}"));
         return None;
     }
     Some((output.status.code().unwrap_or(-1), told))
@@ -180,6 +186,102 @@ fn a_store_that_may_not_be_written_is_said_and_stays_as_it_is() {
     }
     permit(&place.store(), 0o644);
     assert_eq!(counts(&place.import(&[&file, "--profile", "upsert"])), "unchanged 50");
+}
+
+/// What only reads.
+const READERS: [&[&str]; 10] = [
+    &["query", "authority heading=Ma*"],
+    &["query", "authority | count(lccn)", "--format", "json"],
+    &["get", "authority", "n  00000042 ", "--explain"],
+    &["export", "authority", "--format", "marc"],
+    &["suggest", "personal"],
+    &["jobs"],
+    &["journal", "1"],
+    &["queue", "ls"],
+    &["token", "ls"],
+    &["import", "names.mrc", "--dry-run"],
+];
+
+#[test]
+fn a_store_on_a_medium_that_cannot_be_written_is_read() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(300, 1, 1));
+    let disk = place.path("disk");
+    let Some(disk) = SmallDisk::mount(&disk, "20m") else {
+        left_out("no small disk can be mounted here");
+        return;
+    };
+    let store = disk.0.join("a store?#%.sqlite");
+    let store = store.to_str().unwrap();
+    let run = |arguments: &[&str]| place.run(&[arguments, &["--store", store]].concat());
+    run(&["import", &file, "--profile", "upsert"]).exits(0);
+    let before: Vec<Vec<u8>> = READERS.iter().map(|reader| run(reader).exits(0).out).collect();
+    // who writes tidies up, who reads leaves an empty log: without it no lock can be made beside the file
+    run(&["prepare"]).exits(0);
+    let beside = disk.0.join("a store?#%.sqlite-shm");
+    if beside.exists() {
+        std::fs::remove_file(beside).unwrap();
+    }
+    disk.protect();
+    for (reader, before) in READERS.iter().zip(before) {
+        let answer = run(reader).exits(0);
+        assert!(answer.out == before || reader[0] == "jobs", "{reader:?}: {}", answer.text());
+    }
+    for writer in [&["import", &file][..], &["token", "create", "--role", "read"]] {
+        run(writer).exits(1).complains(&["cannot be written"]);
+    }
+}
+
+/// What a killed import has written last is in the log beside the file: it is read, or said to be there.
+#[test]
+fn a_log_on_a_medium_that_cannot_be_written_is_read_or_told_of() {
+    let place = Place::library();
+    let file = place.file("names.mrc", authorities(60_000, 1, 1));
+    let disk = place.path("disk");
+    let Some(disk) = SmallDisk::mount(&disk, "400m") else {
+        left_out("no small disk can be mounted here");
+        return;
+    };
+    let store = disk.0.join("store.sqlite");
+    let log = disk.0.join("store.sqlite-wal");
+    let mut import = place.command(&["import", &file, "--store", store.to_str().unwrap()]).spawn().unwrap();
+    while std::fs::metadata(&log).map_or(0, |log| log.len()) < 1_000_000 {
+        assert!(import.try_wait().unwrap().is_none(), "it ended too soon");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    import.kill().unwrap();
+    import.wait().unwrap();
+    let index = disk.0.join("store.sqlite-shm");
+    let count = |place: &Place| place.run(&["query", "authority | count(lccn)", "--format", "json", "--store", store.to_str().unwrap()]);
+    // looked at in a copy, where everything can be written
+    let copy = place.path("copy.sqlite");
+    std::fs::copy(&store, &copy).unwrap();
+    std::fs::copy(&log, place.path("copy.sqlite-wal")).unwrap();
+    let wanted = place.run(&["query", "authority | count(lccn)", "--format", "json", "--store", copy.to_str().unwrap()]).exits(0).out;
+    disk.protect();
+    // its index is there, as the killed process left it
+    let answer = count(&place).exits(0);
+    assert!(answer.out == wanted, "{}", answer.text());
+    disk.resize("400m,rw");
+    std::fs::remove_file(index).unwrap();
+    disk.protect();
+    count(&place).exits(1).complains(&["is in its log", "store.sqlite-wal", "copy both"]);
+}
+
+#[test]
+fn a_store_of_somebody_else_is_read_by_who_may_not_write_it() {
+    let place = Place::library();
+    place.import(&[&place.file("names.mrc", authorities(50, 1, 1)), "--profile", "upsert"]);
+    let before = std::fs::read(place.store()).unwrap();
+    permit(&place.store(), 0o444);
+    permit(place.folder(), 0o555);
+    let answers: Vec<_> = READERS[..4].iter().map(|reader| unprivileged(&place, reader)).collect();
+    permit(place.folder(), 0o755);
+    for answer in answers {
+        let Some((code, told)) = answer else { return };
+        assert_eq!(code, 0, "{told}");
+    }
+    assert!(std::fs::read(place.store()).unwrap() == before);
 }
 
 #[test]
@@ -329,10 +431,13 @@ fn additions_to_the_definition_are_applied_and_said() {
     let marker = "      changed:        {";
     assert!(LIBRARY.contains(marker));
     place.define(&LIBRARY.replace(marker, &format!("      language:       {{ path: \"377$a\", type: [text], index: equal }}\n{marker}")));
-    let answer = place.run(&["jobs", "--json"]).exits(0);
-    assert_eq!(answer.err, "note: field `authority.language` is new; records get it when their documents are imported again\n");
-    assert_eq!(answer.json().as_array().unwrap().len(), 1, "what it says goes to standard error and leaves the answer alone");
-    assert_eq!(place.run(&["jobs", "--json"]).exits(0).err, "", "once");
+    let answer = place.run(&["prepare"]).exits(0);
+    let notes = [
+        "note: field `authority.language` is new; records get it when their documents are imported again",
+        "note: the store has another definition now; servers and workers that run with the one before must be started again",
+    ];
+    assert_eq!(answer.err.lines().collect::<Vec<_>>(), notes, "what it says goes to standard error and leaves the answer alone");
+    assert_eq!(place.run(&["prepare"]).exits(0).err, "", "once");
     let job = place.import(&[&file, "--profile", "upsert"]);
     assert_eq!(counts(&job), "updated 100", "the map is another one, so every document is read anew");
     let with_language = place.records("authority").iter().filter(|record| record["language"].is_array()).count();
@@ -350,10 +455,9 @@ fn a_new_collection_and_a_new_index_are_applied_and_said() {
         .replace("\nprofiles:", "\n  loan:\n    key: number\n    fields: { number: text }\n\nprofiles:")
         .replace("  holdings: {", "  loans: { format: csv, into: loan, as_of: meta.received }\n  holdings: {");
     place.define(&definition);
-    place
-        .run(&["query", "authority status=n", "--limit", "1"])
-        .exits(0)
-        .complains(&["note: collection `loan` is new", "note: index on `authority.status` is new"]);
+    let told = ["note: collection `loan` is new", "note: index on `authority.status` is new", "must be started again"];
+    place.run(&["work", "--drain"]).exits(0).complains(&told);
+    place.run(&["query", "authority status=n", "--limit", "1"]).exits(0);
 }
 
 #[test]
@@ -380,7 +484,7 @@ fn a_change_that_does_not_fit_the_store_is_refused_with_what_to_do() {
     for (definition, reason) in changes {
         assert_ne!(definition, LIBRARY, "{reason}");
         place.define(&definition);
-        for command in [&["import", &file, "--profile", "upsert"][..], &["query", "authority"], &["jobs"]] {
+        for command in [&["import", &file, "--profile", "upsert"][..], &["query", "authority"], &["prepare"]] {
             let told = place.run(command).exits(1);
             told.complains(&[
                 "this catalogue.yaml does not fit the store:",

@@ -60,6 +60,27 @@ pub enum Speaker {
 pub const API_NAME: &str = "api";
 
 impl Catalogue {
+    /// A definition of nothing: for what needs none.
+    pub fn empty() -> Self {
+        Self {
+            name: String::new(),
+            hash: String::new(),
+            settling: String::new(),
+            tables: Arc::default(),
+            patterns: Vec::new(),
+            collections: Vec::new(),
+            links: Vec::new(),
+            coverages: Vec::new(),
+            services: Vec::new(),
+            sources: Vec::new(),
+            words: Vec::new(),
+            profiles: Vec::new(),
+            tenants: BTreeMap::new(),
+            routes: Vec::new(),
+            error_member: None,
+        }
+    }
+
     /// The name of a source, or of edits through the API.
     pub fn speaker_name(&self, speaker: Speaker) -> &str {
         match speaker {

@@ -48,7 +48,7 @@ pub enum Command {
     /// Print the JSON Schema of catalogue.yaml, for editors.
     #[command(after_help = "Example:\n  stook schema > catalogue.schema.json")]
     Schema,
-    /// Create the store, or change it as catalogue.yaml wants it. A file needs no such preparation.
+    /// Create the store, or change it as catalogue.yaml wants it. In a file, imports, workers and servers do so when they begin.
     #[command(after_help = "Example:\n  stook prepare --store 'postgres://stook@localhost/catalogues?schema=library'")]
     Prepare,
     /// Copy the store's file while others use it: the copy is what the store was at one moment.

@@ -13,7 +13,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::value::{FieldType, Value};
 use stook_engine::aggregate::{by_source, over};
-use stook_engine::ask::{Asker, Status, Wish};
+use stook_engine::ask::{Asker, Status, When, Wish};
 use stook_engine::export::{self, Format};
 use stook_engine::{record, withdraw};
 use stook_formats::Syntax;
@@ -23,7 +23,7 @@ use stook_store::plan::Plan;
 use stook_store::{Store, StoreError};
 
 pub fn get(place: &Place, arguments: &Get) -> Outcome {
-    let (catalogue, store) = place.open_existing()?;
+    let (catalogue, store) = place.read()?;
     let tenant = open::tenant(&arguments.tenant)?;
     let found = record::get(&catalogue, &*store, &tenant, &arguments.collection, &arguments.key, arguments.deleted)?;
     let Some(found) = found else {
@@ -113,7 +113,7 @@ fn explain_table(explained: &Json) {
 }
 
 pub fn suggest(place: &Place, text: &str, tenant: &str, as_json: bool) -> Outcome {
-    let (catalogue, store) = place.open_existing()?;
+    let (catalogue, store) = place.read()?;
     let tenant = open::tenant(tenant)?;
     let vocabulary = Vocabulary::learn(&catalogue, &*store, &tenant, None)?;
     let found = stook_query::suggest(&vocabulary, &catalogue, &*store, &tenant, text)?;
@@ -188,9 +188,9 @@ fn unreadable(status: &Status) -> String {
 }
 
 pub fn query(place: &Place, arguments: &Query) -> Outcome {
-    let catalogue = place.catalogue()?;
-    // what services are asked for makes a store
-    let store = if catalogue.services.is_empty() { place.open_existing()?.1 } else { place.store(&catalogue, false)? };
+    // what services are asked for is written, and makes a store
+    let asks = arguments.ask != When::Never && !arguments.explain && !place.catalogue()?.services.is_empty();
+    let (catalogue, store) = if asks { place.written().map_err(unwritten)? } else { place.read()? };
     let tenant = open::tenant(&arguments.tenant)?;
     let misread = |problem| Failure::new(render("query", &arguments.query, &[problem], colours()).trim_end().to_owned());
     if let Some(all) = everywhere(&arguments.query, &catalogue, &*store, &tenant, store.clock())? {
@@ -232,6 +232,12 @@ fn show_over(catalogue: &Arc<Catalogue>, store: &dyn Store, compiled: &Compiled,
         eprintln!("{}", json!({ "over": shown }));
     }
     Ok(())
+}
+
+/// The way out for who only wants to read.
+fn unwritten(failure: Failure) -> Failure {
+    let is_of_writing = failure.message.contains("cannot be written");
+    Failure { message: if is_of_writing { format!("{}; `--ask never` reads what is here", failure.message) } else { failure.message }, ..failure }
 }
 
 /// Records of several collections.
@@ -345,7 +351,7 @@ fn show_rows(headings: &[Heading], rows: Vec<Vec<Value>>, format: QueryFormat, t
 }
 
 pub fn withdraw(place: &Place, source: &str, collection: Option<&str>, key: Option<&str>, tenant: &str, as_json: bool) -> Outcome {
-    let (catalogue, store) = place.open_existing()?;
+    let (catalogue, store) = place.written_existing()?;
     let tenant = open::tenant(tenant)?;
     let began = Instant::now();
     let done = withdraw::withdraw(&catalogue, &*store, &tenant, source, collection, key, &|_| {})?;
@@ -360,7 +366,7 @@ pub fn withdraw(place: &Place, source: &str, collection: Option<&str>, key: Opti
 }
 
 pub fn export(place: &Place, collection: &str, format: ExportFormat, output: Option<&Path>, tenant: &str) -> Outcome {
-    let (catalogue, store) = place.open_existing()?;
+    let (catalogue, store) = place.read()?;
     let tenant = open::tenant(tenant)?;
     let format = match format {
         ExportFormat::Ndjson => Format::Ndjson,

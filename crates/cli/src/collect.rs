@@ -20,28 +20,15 @@ use stook_store::plan::Plan;
 use stook_store::{Store, Tenant};
 
 pub fn run(place: &Place, arguments: &Collect) -> Outcome {
-    let (catalogue, store) = place.open()?;
     let tenant = open::tenant(&arguments.tenant)?;
+    if arguments.status {
+        return status(place, &tenant, arguments);
+    }
+    let catalogue = place.catalogue()?;
+    let chosen = if arguments.asked { Vec::new() } else { services(&catalogue, arguments)? };
+    let store = place.prepared(&catalogue, false)?;
     if arguments.asked {
         return populate(&catalogue, &store, &tenant, arguments.json);
-    }
-    let chosen = services(&catalogue, arguments)?;
-    if arguments.status {
-        let mut rows = Vec::new();
-        for (source, service) in chosen {
-            let source = &catalogue.sources[source];
-            let Some(own) = &source.collect else { continue };
-            let name = &own.services[service].0;
-            let until = collect::journal(&*store, &tenant, own, name)?.map(show_timestamp);
-            if arguments.json {
-                say!("{}", json!({ "source": source.name, "service": name, "until": until }));
-            }
-            rows.push(vec![source.name.clone(), name.clone(), until.unwrap_or_else(|| "not yet".into())]);
-        }
-        if !arguments.json {
-            say!("{}", table(&["source", "service", "collected until"], &rows, &[]));
-        }
-        return Ok(0);
     }
     let stop = stop_signal()?;
     let request = |(source, service): (usize, usize)| -> Result<Request, Failure> {
@@ -82,6 +69,31 @@ pub fn run(place: &Place, arguments: &Collect) -> Outcome {
             _ => return Ok(code),
         }
     }
+}
+
+/// Until when each service has been collected.
+fn status(place: &Place, tenant: &Tenant, arguments: &Collect) -> Outcome {
+    let (catalogue, store) =
+        if place.exists()? { place.read().map(|(catalogue, store)| (catalogue, Some(store)))? } else { (place.catalogue()?, None) };
+    let chosen = services(&catalogue, arguments)?;
+    let mut rows = Vec::new();
+    for (source, service) in chosen {
+        let source = &catalogue.sources[source];
+        let Some(own) = &source.collect else { continue };
+        let name = &own.services[service].0;
+        let until = match &store {
+            Some(store) => collect::journal(&**store, tenant, own, name)?.map(show_timestamp),
+            None => None,
+        };
+        if arguments.json {
+            say!("{}", json!({ "source": source.name, "service": name, "until": until }));
+        }
+        rows.push(vec![source.name.clone(), name.clone(), until.unwrap_or_else(|| "not yet".into())]);
+    }
+    if !arguments.json {
+        say!("{}", table(&["source", "service", "collected until"], &rows, &[]));
+    }
+    Ok(0)
 }
 
 /// Asks the services that queries ask for all they tell.

@@ -21,7 +21,6 @@ use stook_store::queue::{Job, JobState};
 const SHOWN_TROUBLES: usize = 5;
 
 pub fn import(place: &Place, arguments: &Import) -> Outcome {
-    let (catalogue, store) = place.open()?;
     let request = Request {
         files: arguments.files.clone(),
         profile: arguments.profile.clone(),
@@ -32,10 +31,20 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         retires_all: arguments.retire_all,
     };
     if arguments.dry_run {
+        // of what is not there yet an empty store says the same
+        let empty = (!place.exists()?).then(tempfile::tempdir).transpose()?;
+        let (catalogue, store) = match &empty {
+            Some(empty) => {
+                Place { folder: place.folder.clone(), store: Some(format!("sqlite:{}", empty.path().join("empty.sqlite").display())) }.written()?
+            }
+            None => place.read()?,
+        };
         let preview = import::dry_run(&catalogue, &*store, &request, Wanted { documents: i64::MAX as u64, troubles: 1_000 })?;
         show_preview(&preview, arguments.json);
         return Ok(if preview.counts.of(Became::Failed) > 0 { 2 } else { 0 });
     }
+    let catalogue = place.catalogue()?;
+    let store = place.prepared(&catalogue, false)?;
     let id = match arguments.resume {
         Some(job) => job,
         None => import::create(&catalogue, &*store, &request)?,
@@ -253,7 +262,7 @@ fn show_preview(preview: &Preview, as_json: bool) {
 }
 
 pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) -> Outcome {
-    let (_, store) = place.open_existing()?;
+    let store = place.ledger(true)?;
     let tenant = tenant.map(open::tenant).transpose()?;
     let jobs = store.jobs(tenant.as_ref(), limit)?;
     if as_json {
@@ -289,9 +298,9 @@ pub fn jobs(place: &Place, tenant: Option<&str>, limit: usize, as_json: bool) ->
 }
 
 pub fn cancel(place: &Place, job: u64, as_json: bool) -> Outcome {
-    let (_, store) = place.open_existing()?;
+    let store = place.ledger(false)?;
     let has_ended = |state: JobState| Failure::new(format!("job {job} has ended already: {}", words(state)));
-    let state = store.job_state(job)?;
+    let state = store.job(job)?.state;
     if state.is_final() {
         return Err(has_ended(state));
     }
@@ -310,7 +319,7 @@ pub fn cancel(place: &Place, job: u64, as_json: bool) -> Outcome {
 }
 
 pub fn journal(place: &Place, job: u64, errors: bool, limit: Option<usize>, as_json: bool) -> Outcome {
-    let (catalogue, store) = place.open_existing()?;
+    let store = place.ledger(true)?;
     let mut out = stream();
     let mut after = 0;
     let mut left = limit.unwrap_or(usize::MAX);
@@ -345,12 +354,20 @@ pub fn journal(place: &Place, job: u64, errors: bool, limit: Option<usize>, as_j
             break;
         }
     }
-    if let Some(replaced) = snapshot::of_job(&*store, &catalogue, &store.job(job)?)? {
-        if as_json {
-            writeln!(out, "{}", json!({ "replaced": replaced }))?;
+    // what came of whole files is known by the definition alone
+    match place.read() {
+        Ok((catalogue, store)) => {
+            let replaced = snapshot::of_job(&*store, &catalogue, &store.job(job)?)?;
+            if let (Some(replaced), true) = (&replaced, as_json) {
+                writeln!(out, "{}", json!({ "replaced": replaced }))?;
+            }
+            for sentence in replaced.iter().flat_map(Replacement::sentences).filter(|_| !as_json) {
+                writeln!(out, "{sentence}")?;
+            }
         }
-        for sentence in replaced.sentences().iter().filter(|_| !as_json) {
-            writeln!(out, "{sentence}")?;
+        Err(failure) => {
+            let reason = failure.message.lines().next().unwrap_or_default().to_owned();
+            eprintln!("note: whether the files took the place of older ones is not told here: {reason}");
         }
     }
     out.flush()?;

@@ -87,7 +87,7 @@ fn run(arguments: &Arguments) -> Outcome {
         Command::Schema => definition::schema(),
         Command::Prepare => {
             let catalogue = place.catalogue()?;
-            let store = place.store(&catalogue, true)?;
+            let store = place.prepared(&catalogue, true)?;
             settle::bring_up(&catalogue, &*store)?;
             say!("the store is ready");
             Ok(0)

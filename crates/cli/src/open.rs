@@ -6,9 +6,10 @@ use std::sync::Arc;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
+use stook_store::ledger::Ledger;
 use stook_store::postgres::PostgresStore;
 use stook_store::sqlite::SqliteStore;
-use stook_store::{Store, Tenant, postgres, sqlite};
+use stook_store::{Store, StoreError, Tenant, postgres, sqlite};
 
 /// Where the catalogue and its store are.
 pub struct Place {
@@ -49,40 +50,81 @@ impl Place {
         }
     }
 
-    /// Opens the store of a catalogue. A file is created and changed as the definition wants it, a server's tables are only by
-    /// `prepare`. Says what opening it changed.
-    pub fn store(&self, catalogue: &Arc<Catalogue>, prepare: bool) -> Result<Arc<dyn Store>, Failure> {
+    /// Opens the store for whoever imports or works: a file is made, and changed as the definition wants it; a server's tables are
+    /// only by `prepare`. Says what that changed.
+    pub fn prepared(&self, catalogue: &Arc<Catalogue>, prepare: bool) -> Result<Arc<dyn Store>, Failure> {
         let store: Arc<dyn Store> = match self.address()? {
-            Address::File(path) => {
-                let opened = SqliteStore::open(&path, catalogue.clone(), sqlite::Options::default());
-                Arc::new(opened.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?)
-            }
-            Address::Server(url) => {
-                let options = postgres::Options { prepare, ..postgres::Options::default() };
-                Arc::new(PostgresStore::open(&url, catalogue.clone(), &options).map_err(|error| Failure::new(error.to_string()))?)
-            }
+            Address::File(path) => Arc::new(file(&path, catalogue, sqlite::Options::default())?),
+            Address::Server(url) => Arc::new(server(&url, catalogue, &postgres::Options { prepare, ..postgres::Options::default() })?),
         };
         for change in store.changes() {
             eprintln!("note: {change}");
         }
+        if store.has_redefined() {
+            eprintln!("note: the store has another definition now; servers and workers that run with the one before must be started again");
+        }
         Ok(store)
     }
 
-    /// Opens catalogue and store.
-    pub fn open(&self) -> Result<(Arc<Catalogue>, Arc<dyn Store>), Failure> {
+    /// Opens catalogue and store to write records. A store of another definition is refused, a file that does not exist is made.
+    pub fn written(&self) -> Result<(Arc<Catalogue>, Arc<dyn Store>), Failure> {
         let catalogue = self.catalogue()?;
-        let store = self.store(&catalogue, false)?;
+        let store: Arc<dyn Store> = match self.address()? {
+            Address::File(path) => {
+                let options = sqlite::Options { prepare: !path.exists(), ..sqlite::Options::default() };
+                Arc::new(file(&path, &catalogue, options)?)
+            }
+            Address::Server(url) => Arc::new(server(&url, &catalogue, &WRITTEN)?),
+        };
         Ok((catalogue, store))
     }
 
-    /// Opens catalogue and store for reading: a store that does not exist is not made.
-    pub fn open_existing(&self) -> Result<(Arc<Catalogue>, Arc<dyn Store>), Failure> {
-        if let Address::File(path) = self.address()?
-            && !path.exists()
-        {
-            return Err(Failure::new(format!("{} does not exist yet; `stook import FILE` makes it", path.display())));
+    /// The same of a store that must exist.
+    pub fn written_existing(&self) -> Result<(Arc<Catalogue>, Arc<dyn Store>), Failure> {
+        self.existing()?;
+        self.written()
+    }
+
+    /// Opens catalogue and store to read: nothing is made or changed. A store of another definition is refused, unless rows look alike.
+    pub fn read(&self) -> Result<(Arc<Catalogue>, Arc<dyn Store>), Failure> {
+        self.existing()?;
+        let catalogue = self.catalogue()?;
+        let store: Arc<dyn Store> = match self.address()? {
+            Address::File(path) => {
+                Arc::new(file(&path, &catalogue, sqlite::Options { read_only: true, prepare: false, ..sqlite::Options::default() })?)
+            }
+            Address::Server(url) => Arc::new(server(&url, &catalogue, &postgres::Options { read_only: true, ..WRITTEN })?),
+        };
+        Ok((catalogue, store))
+    }
+
+    /// Opens what the store knows of jobs, chunks and tokens, which needs no definition.
+    pub fn ledger(&self, read_only: bool) -> Result<Ledger, Failure> {
+        self.existing()?;
+        match self.address()? {
+            Address::File(path) => {
+                let opened = Ledger::of_file(&path, sqlite::Options { read_only, ..sqlite::Options::default() });
+                opened.map_err(|error| named(&path, &error))
+            }
+            Address::Server(url) => Ledger::of_server(&url, &WRITTEN).map_err(|error| Failure::new(error.to_string())),
         }
-        self.open()
+    }
+
+    /// Whether there is a store, as far as a file shows it.
+    pub fn exists(&self) -> Result<bool, Failure> {
+        Ok(match self.address()? {
+            Address::File(path) => path.exists(),
+            Address::Server(_) => true,
+        })
+    }
+
+    fn existing(&self) -> Result<(), Failure> {
+        match self.address()? {
+            Address::File(path) if !path.exists() => {
+                Err(Failure::new(format!("{} does not exist yet; `stook import FILE` makes it", path.display())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the store is a file.
@@ -109,6 +151,21 @@ impl Place {
             Some(url) => Ok(Address::File(Path::new(url.strip_prefix("sqlite:").unwrap_or(url)).to_owned())),
         }
     }
+}
+
+/// How a store on a server is opened that is not prepared by it.
+const WRITTEN: postgres::Options = postgres::Options { wait: 30, connections: 16, prepare: false, read_only: false };
+
+fn file(path: &Path, catalogue: &Arc<Catalogue>, options: sqlite::Options) -> Result<SqliteStore, Failure> {
+    SqliteStore::open(path, catalogue.clone(), options).map_err(|error| named(path, &error))
+}
+
+fn server(url: &str, catalogue: &Arc<Catalogue>, options: &postgres::Options) -> Result<PostgresStore, Failure> {
+    PostgresStore::open(url, catalogue.clone(), options).map_err(|error| Failure::new(error.to_string()))
+}
+
+fn named(path: &Path, error: &StoreError) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
 }
 
 /// Where a store is.

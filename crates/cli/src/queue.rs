@@ -9,10 +9,9 @@ use stook_engine::queue;
 use stook_store::queue::{ChunkId, ChunkInfo, ChunkState, JobId};
 
 pub fn run(place: &Place, command: &Queue) -> Outcome {
-    let (catalogue, store) = place.open_existing()?;
     match command {
         Queue::Ls { job, json } => {
-            let chunks = store.chunks(*job)?;
+            let chunks = place.ledger(true)?.chunks(*job)?;
             if *json {
                 say!("{}", serde_json::to_string(&chunks)?);
             } else if chunks.is_empty() {
@@ -23,22 +22,24 @@ pub fn run(place: &Place, command: &Queue) -> Outcome {
         }
         Queue::Retry { chunk } => {
             let (job, ordinal) = place_of(chunk)?;
-            let retried = store.retry(job, ordinal)?;
+            let retried = place.ledger(false)?.retry(job, ordinal)?;
             say!("{} wait again; stook work or stook import --resume {job} does them", count(retried, "chunk"));
         }
         Queue::Rechunk { chunk, documents } => {
             let (job, Some(ordinal)) = place_of(chunk)? else {
                 return Err(Failure::usage("say which chunk: JOB.CHUNK, as `stook queue ls` shows it"));
             };
+            let (catalogue, store) = place.written_existing()?;
             let parts = queue::rechunk(&catalogue, &*store, ChunkId { job, ordinal }, *documents)?;
             say!("chunk {chunk} is now {}; stook work or stook import --resume {job} does them", count(parts as u64, "chunk"));
         }
         Queue::Dump { chunk, output } => {
             let (job, ordinal) = place_of(chunk)?;
             let mut out = crate::definition::writer(output.as_deref())?;
+            let ledger = place.ledger(true)?;
             let mut dumped = 0;
-            for info in store.chunks(Some(job))?.iter().filter(|info| ordinal.is_none_or(|ordinal| ordinal == info.ordinal)) {
-                let dump = queue::dump(&*store, ChunkId { job, ordinal: info.ordinal })?;
+            for info in ledger.chunks(Some(job))?.iter().filter(|info| ordinal.is_none_or(|ordinal| ordinal == info.ordinal)) {
+                let dump = queue::dump(&ledger, ChunkId { job, ordinal: info.ordinal })?;
                 writeln!(out, "{}", serde_json::to_string(&dump)?)?;
                 dumped += 1;
             }
@@ -47,13 +48,14 @@ pub fn run(place: &Place, command: &Queue) -> Outcome {
         }
         Queue::Load { file } => {
             let input = std::fs::File::open(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+            let ledger = place.ledger(false)?;
             let mut loaded = 0;
             for line in BufReader::new(input).lines() {
                 let line = line?;
                 if line.trim().is_empty() {
                     continue;
                 }
-                queue::load(&*store, &serde_json::from_str(&line)?)?;
+                queue::load(&ledger, &serde_json::from_str(&line)?)?;
                 loaded += 1;
             }
             say!("loaded {}", count(loaded, "chunk"));

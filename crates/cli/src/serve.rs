@@ -21,7 +21,8 @@ const BACKLOG: u32 = 4_096;
 
 pub fn serve(place: &Place, arguments: &Serve) -> Outcome {
     let stop = stop_signal()?;
-    let (catalogue, store) = place.open()?;
+    let catalogue = place.catalogue()?;
+    let store = place.prepared(&catalogue, false)?;
     let workers = match arguments.workers {
         Some(workers) => workers,
         None if place.is_file()? => threads(None),
@@ -81,13 +82,16 @@ pub fn serve(place: &Place, arguments: &Serve) -> Outcome {
 }
 
 pub fn token(place: &Place, command: &Token) -> Outcome {
-    let (_, store) = place.open()?;
     match command {
         Token::Create { role, tenant, name, json } => {
             let tenant = if tenant == "*" { None } else { Some(open::tenant(tenant)?) };
             let role = Role::named(role).ok_or_else(|| Failure::usage("a role is read, write or admin"))?;
             let (secret, token) = new_token(tenant, role, name.clone()).map_err(|error| Failure::new(error.to_string()))?;
-            let id = store.create_token(token)?;
+            if !place.exists()? {
+                // the first token may come before the first document
+                place.written()?;
+            }
+            let id = place.ledger(false)?.create_token(token)?;
             if *json {
                 say!("{}", json!({ "id": id, "token": secret }));
             } else {
@@ -96,7 +100,7 @@ pub fn token(place: &Place, command: &Token) -> Outcome {
             }
         }
         Token::Ls { json } => {
-            let tokens = store.tokens()?;
+            let tokens = place.ledger(true)?.tokens()?;
             let tenant = |token: &stook_store::access::Token| token.token.tenant.as_ref().map_or("*".to_owned(), ToString::to_string);
             if *json {
                 let shown: Vec<_> = tokens
@@ -119,7 +123,7 @@ pub fn token(place: &Place, command: &Token) -> Outcome {
             }
         }
         Token::Revoke { id } => {
-            if !store.revoke_token(*id)? {
+            if !place.ledger(false)?.revoke_token(*id)? {
                 return Err(Failure::new(format!("there is no token {id}")));
             }
             say!("token {id} is revoked");

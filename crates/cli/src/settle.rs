@@ -44,7 +44,7 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Fai
 }
 
 pub fn settle(place: &Place, as_json: bool) -> Outcome {
-    let (catalogue, store) = place.open_existing()?;
+    let (catalogue, store) = place.written_existing()?;
     let began = Instant::now();
     let passed = drain(&catalogue, &*store)?;
     if as_json {
@@ -67,7 +67,7 @@ fn of_record((tenant, damage): &(Tenant, Damage)) -> serde_json::Value {
 }
 
 pub fn check(place: &Place, as_json: bool) -> Outcome {
-    let (catalogue, store) = place.open_existing()?;
+    let (catalogue, store) = place.written_existing()?;
     let began = Instant::now();
     let damage = store.damage()?;
     if !damage.is_empty() {

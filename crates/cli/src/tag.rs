@@ -27,7 +27,15 @@ struct Desk {
 
 impl Desk {
     fn open(place: &Place, of: &TagOf) -> Result<Self, Failure> {
-        let (catalogue, store) = place.open()?;
+        Self::of(place.written()?, of)
+    }
+
+    /// For who changes nothing.
+    fn read(place: &Place, of: &TagOf) -> Result<Self, Failure> {
+        Self::of(place.read()?, of)
+    }
+
+    fn of((catalogue, store): (Arc<Catalogue>, Arc<dyn Store>), of: &TagOf) -> Result<Self, Failure> {
         let tenant = open::tenant(&of.tenant)?;
         let of = match &of.of {
             Some(of) => of.clone(),
@@ -58,9 +66,9 @@ pub fn tag(place: &Place, command: &Tag) -> Outcome {
                 }
             }
         }
-        Tag::Ls { of } => ls(&Desk::open(place, of)?, of.json),
+        Tag::Ls { of } => ls(&Desk::read(place, of)?, of.json),
         Tag::Show { name, of } => {
-            let desk = Desk::open(place, of)?;
+            let desk = Desk::read(place, of)?;
             let found = tags::show(&desk.catalogue, &*desk.store, &desk.tenant, &desk.of, name)?;
             let found = found.ok_or_else(|| Failure::new(format!("there is no tag `{name}`")))?;
             if of.json {

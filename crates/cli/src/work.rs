@@ -29,7 +29,8 @@ pub fn threads(asked: Option<usize>) -> usize {
 
 pub fn work(place: &Place, arguments: &Work) -> Outcome {
     let stop = stop_signal()?;
-    let (catalogue, store) = place.open()?;
+    let catalogue = place.catalogue()?;
+    let store = place.prepared(&catalogue, false)?;
     let options = Options { workers: threads(arguments.workers), lease_seconds: arguments.lease.max(1), drain: arguments.drain, settles: true };
     // drawn on a terminal only
     let bar = ProgressBar::new_spinner();

@@ -7,6 +7,7 @@ use stook_catalogue::definition::Catalogue;
 use stook_formats::read::Documents;
 use stook_formats::scan::Scanner;
 use stook_store::Store;
+use stook_store::ledger::Ledger;
 use stook_store::queue::{ChunkId, NewChunk, Slice};
 
 /// Puts chunks of at most `documents` documents in the place of one; returns how many.
@@ -96,7 +97,7 @@ pub struct Dump {
 ///
 /// # Errors
 /// When it is not in the queue, or its bytes cannot be read.
-pub fn dump(store: &dyn Store, chunk: ChunkId) -> Result<Dump> {
+pub fn dump(store: &Ledger, chunk: ChunkId) -> Result<Dump> {
     use base64::Engine;
     let encode = |bytes: &[u8]| base64::engine::general_purpose::STANDARD.encode(bytes);
     let found = store.chunk(chunk)?;
@@ -123,7 +124,7 @@ pub fn dump(store: &dyn Store, chunk: ChunkId) -> Result<Dump> {
 ///
 /// # Errors
 /// When the chunk is leased or done already, or the text is damaged.
-pub fn load(store: &dyn Store, dump: &Dump) -> Result<()> {
+pub fn load(store: &Ledger, dump: &Dump) -> Result<()> {
     use base64::Engine;
     let decode = |text: &str| {
         base64::engine::general_purpose::STANDARD.decode(text).map_err(|error| EngineError::Wrong(format!("the dump is damaged: {error}")))

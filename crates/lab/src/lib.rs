@@ -6,3 +6,4 @@ pub mod random;
 pub mod sample;
 pub mod services;
 pub mod show;
+pub mod skip;

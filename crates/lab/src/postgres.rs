@@ -43,18 +43,17 @@ fn command(program: &Path) -> Command {
 }
 
 impl Server {
-    /// The server that all tests of a process share, for data that need not outlive it; nothing, and a word that tests were
+    /// The server that all tests of a process share, for data that need not outlive it; nothing, and a word that the test was
     /// skipped, where there is none.
     pub fn shared() -> Option<&'static Self> {
-        static SHARED: OnceLock<Option<Server>> = OnceLock::new();
-        let start = || match Self::start(&["fsync=off", "deadlock_timeout=200ms"]) {
-            Ok(server) => Some(server),
-            Err(reason) => {
-                println!("skipped: {reason}");
-                None
-            }
-        };
-        SHARED.get_or_init(start).as_ref()
+        static SHARED: OnceLock<Result<Server, String>> = OnceLock::new();
+        let shared = SHARED.get_or_init(|| Self::start(&["fsync=off", "deadlock_timeout=200ms"]));
+        shared.as_ref().map_err(|reason| crate::skip::missing(reason)).ok()
+    }
+
+    /// A server of a test's own, as [`Server::start`] starts it; nothing, and a word that the test was skipped, where there is none.
+    pub fn for_test(settings: &[&str]) -> Option<Self> {
+        Self::start(settings).map_err(|reason| crate::skip::missing(&reason)).ok()
     }
 
     /// Starts a server with `settings` in the form `name=value`.

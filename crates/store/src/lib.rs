@@ -14,6 +14,7 @@
 pub mod access;
 pub mod damage;
 pub mod journal;
+pub mod ledger;
 mod listing;
 mod pattern;
 pub mod plan;
@@ -777,6 +778,10 @@ pub trait Store: Send + Sync {
 
     /// Notes of what opening the store with this definition changed, in plain sentences.
     fn changes(&self) -> &[String];
+
+    /// Whether opening it gave it another definition in the place of the one it held: processes that began with that one must be
+    /// started again.
+    fn has_redefined(&self) -> bool;
 
     /// Whether the store still holds the definition that it was opened with.
     ///

@@ -5,7 +5,6 @@ use crate::damage::Damage;
 use crate::journal::{Counts, JournalEntry, Line, Outcome};
 use crate::queue::{JOB_STATES, Job, JobId, JobState, Progress};
 use std::collections::HashMap;
-use stook_catalogue::definition::Catalogue;
 use stook_catalogue::record::{Damaged, Input, put_varint};
 
 /// Counts as bytes: zigzag varints.
@@ -83,7 +82,8 @@ pub fn no_job(job: JobId) -> StoreError {
 
 /// A page of a journal as it fills. It ends with the last line of a document.
 pub struct Page<'p> {
-    pub catalogue: &'p Catalogue,
+    /// Names of collections by their numbers.
+    pub names: &'p [String],
     pub job: &'p Job,
     pub corrections: HashMap<(u64, String), Outcome>,
     pub limit: usize,
@@ -98,7 +98,7 @@ impl Page<'_> {
 
     /// Adds a line of a chunk.
     pub fn add(&mut self, line: &Line, chunk: &ChunkLines) {
-        let collection = self.catalogue.collections.get(line.collection).map(|collection| collection.name.clone());
+        let collection = self.names.get(line.collection).cloned();
         let corrected = collection.as_ref().and_then(|name| self.corrections.get(&(line.document, name.clone())).copied());
         let outcome = corrected.unwrap_or(line.outcome);
         // a document that failed before it had a key reached no collection

@@ -82,6 +82,78 @@ impl FieldShape {
     }
 }
 
+/// What a store says of itself and of the definition it was prepared for.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// What it notes of the definition.
+    pub definition: Option<String>,
+    /// Its [`Shape`].
+    pub shape: Option<String>,
+    /// Names of its collections in their order, as [`names`] writes them.
+    pub collections: Option<String>,
+    /// The rules by which records were settled.
+    pub settled: Option<String>,
+}
+
+/// What a process wants to do with a store that it does not prepare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Read and write records: it must hold the very definition.
+    Write,
+    /// Read records: a definition by which rows look alike is enough.
+    Read,
+    /// Jobs, chunks and tokens: any definition is good.
+    Ledger,
+}
+
+/// Names of collections in their order: journals say their numbers.
+pub(crate) fn names(catalogue: &Catalogue) -> String {
+    serde_json::json!(catalogue.collections.iter().map(|own| own.name.as_str()).collect::<Vec<_>>()).to_string()
+}
+
+/// The same, read.
+pub(crate) fn named(names: Option<&str>) -> crate::Result<Vec<String>> {
+    let missing = || crate::StoreError::Definition("the store does not say how its collections are called; `stook prepare` notes that".into());
+    names.and_then(|names| serde_json::from_str(names).ok()).ok_or_else(missing)
+}
+
+/// The refusal of a store of another release. Those of formats in `upgraded` are brought up to date.
+pub(crate) fn other_format(format: Option<&str>, own: &str, upgraded: &[&str]) -> crate::StoreError {
+    let format = format.unwrap_or("?");
+    let advice = if upgraded.contains(&format) { "`stook prepare` brings it up to date" } else { "use the program that wrote it" };
+    crate::StoreError::Definition(format!("the store has format {format}, this program writes format {own}; {advice}"))
+}
+
+impl Held {
+    /// Whether a process with this definition, of which a store notes `noted`, may use the store as it is; else what differs, and what to do.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub(crate) fn fits(&self, catalogue: &Catalogue, noted: &str, wanted: &Shape, purpose: Use) -> crate::Result<()> {
+        if purpose == Use::Ledger || self.definition.as_deref() == Some(noted) {
+            return Ok(());
+        }
+        let stored = self.shape.as_deref().unwrap_or_default();
+        let old: Shape = serde_json::from_str(stored)
+            .map_err(|error| crate::StoreError::Other(format!("what the store says of its definition cannot be read: {error}")))?;
+        let settled_alike = self.settled.as_deref().is_none_or(|settled| settled == catalogue.settling);
+        let alike = old == *wanted && self.collections.as_deref() == Some(names(catalogue).as_str()) && settled_alike;
+        if purpose == Use::Read && alike {
+            return Ok(());
+        }
+        old.check(wanted)?;
+        let mut differences = old.additions(wanted);
+        if differences.is_empty() {
+            differences.push("what differs is not how records are stored: maps, rules, links, routes, services or the order of collections".into());
+        }
+        Err(crate::StoreError::Definition(format!(
+            "this catalogue.yaml is not the one the store was prepared for, and nothing was changed; what differs:\n  - {}\n\
+             `stook prepare` applies it; servers and workers that run with the one before must be started again then",
+            differences.join("\n  - ")
+        )))
+    }
+}
+
 impl Shape {
     /// The shape a definition asks for.
     pub fn of(catalogue: &Catalogue) -> Self {
@@ -145,6 +217,28 @@ impl Shape {
             "this catalogue.yaml does not fit the store:\n  - {}\nput that back, or export with the old definition and import into a new store (--store)",
             refusals.join("\n  - ")
         )))
+    }
+
+    /// What `wanted` has that a store of this shape has not, in plain sentences.
+    fn additions(&self, wanted: &Shape) -> Vec<String> {
+        let mut additions = Vec::new();
+        for (name, new) in &wanted.collections {
+            let Some(old) = self.collections.get(name) else {
+                additions.push(format!("collection `{name}` is not in the store"));
+                continue;
+            };
+            for (kind, old_fields, new_fields) in [("field", &old.fields, &new.fields), ("state field", &old.states, &new.states)] {
+                for (field, new) in new_fields {
+                    match old_fields.get(field) {
+                        None => additions.push(format!("{kind} `{name}.{field}` is not in the store")),
+                        Some(old) if old.index() != new.index() => additions.push(format!("indexes of `{name}.{field}` differ")),
+                        Some(old) if old.unique != new.unique => additions.push(format!("`{name}.{field}` is unique in the store")),
+                        Some(_) => {}
+                    }
+                }
+            }
+        }
+        additions
     }
 
     /// Reasons why `wanted` cannot be applied to a store of this shape, in plain sentences; empty when it can.

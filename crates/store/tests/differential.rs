@@ -399,12 +399,9 @@ proptest! {
 
     #[test]
     fn any_history_has_the_same_answers_on_both_stores(steps in prop::collection::vec(step(), 1..60)) {
-        use std::sync::OnceLock;
         use std::sync::atomic::{AtomicU32, Ordering};
-        static SERVER: OnceLock<Option<Server>> = OnceLock::new();
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let start = || Server::start(&["fsync=off"]).map_err(|reason| println!("skipped: {reason}")).ok();
-        let Some(server) = SERVER.get_or_init(start) else { return Ok(()) };
+        let Some(server) = Server::shared() else { return Ok(()) };
         let url = format!("{}?schema=place{}", server.url("postgres"), NUMBER.fetch_add(1, Ordering::SeqCst));
         let catalogue = Arc::new(definition(DEFINITION));
         let folder = tempfile::tempdir().expect("a folder");

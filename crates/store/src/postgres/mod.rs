@@ -18,6 +18,7 @@ mod writer;
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Found, Plan};
 use crate::queue::*;
+use crate::shape::Use;
 use crate::vitals::Vitals;
 use crate::wanted::Wanted;
 use crate::*;
@@ -42,11 +43,13 @@ pub struct Options {
     pub connections: usize,
     /// Whether tables are created and changed as the definition wants them; if not, a store that does not fit is refused.
     pub prepare: bool,
+    /// Without `prepare`: records are only read, so a definition by which rows look alike fits, too.
+    pub read_only: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { wait: 30, connections: 16, prepare: true }
+        Self { wait: 30, connections: 16, prepare: true, read_only: false }
     }
 }
 
@@ -64,6 +67,7 @@ pub struct PostgresStore {
     /// The connection that hears of new chunks.
     ear: Mutex<Option<Session>>,
     changes: Vec<String>,
+    redefined: bool,
     /// The one connection that asks for snapshots.
     eye: Pool,
     stand: Mutex<Stand>,
@@ -109,7 +113,7 @@ fn begin(session: &mut Session, tables: &Tables, clock: &Clock, waits: bool) -> 
     let sql = "SELECT setval('clock', greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint, last_value + 1, $1::bigint + 1)),
         (SELECT value FROM meta WHERE name = 'definition') FROM clock";
     let row = session.one(sql, &[&clock.last.load(Ordering::SeqCst)])?;
-    if row.at::<Option<&str>>(1)? != Some(tables.catalogue().hash.as_str()) {
+    if !tables.holds(row.at::<Option<&str>>(1)?) {
         return Err(StoreError::DefinitionChanged.into());
     }
     let stamp = row.at(0)?;
@@ -144,8 +148,20 @@ impl PostgresStore {
     /// # Errors
     /// When the server cannot be used, or the definition does not fit what is stored.
     pub fn open(url: &str, catalogue: Arc<Catalogue>, options: &Options) -> Result<Self> {
+        let tables = Tables::new(&catalogue);
+        let purpose = if options.read_only { Use::Read } else { Use::Write };
+        Self::open_as(url, catalogue, tables, (purpose, options))
+    }
+
+    /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
+    pub(crate) fn open_ledger(url: &str, options: &Options) -> Result<Self> {
+        let options = Options { prepare: false, ..options.clone() };
+        Self::open_as(url, Arc::new(Catalogue::empty()), Tables::of_ledger(), (Use::Ledger, &options))
+    }
+
+    fn open_as(url: &str, catalogue: Arc<Catalogue>, tables: Tables, (purpose, options): (Use, &Options)) -> Result<Self> {
         let (config, schema) = settings(url)?;
-        let tables = Arc::new(Tables::new(&catalogue));
+        let tables = Arc::new(tables);
         // whoever waits for a command to begin hears soon of a server that is not there
         let first = Pool::new(config.clone(), schema.clone(), FIRST_WAIT.min(Duration::from_secs(options.wait)), 1);
         let wait = Duration::from_secs(options.wait);
@@ -153,9 +169,9 @@ impl PostgresStore {
         let pool = Arc::new(Pool::new(config, schema, wait, options.connections.max(2)));
         let ready = |session: &mut Session| match options.prepare {
             true => tables::prepare(session, &tables, pool.schema()),
-            false => tables::fits(session, &tables, pool.schema()).map(|()| Vec::new()),
+            false => tables::fits(session, &tables, pool.schema(), purpose).map(|()| (Vec::new(), false)),
         };
-        let changes = first.run(ready).map_err(|trouble| match trouble {
+        let (changes, redefined) = first.run(ready).map_err(|trouble| match trouble {
             Trouble::Lost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
             other => other.into(),
         })?;
@@ -169,7 +185,7 @@ impl PostgresStore {
         clock.hear(last);
         let bench = Bench { pool, tables, clock, tenants: Arc::default(), written: Arc::default(), growth: Arc::default() };
         let writer = Writer::start(bench.clone())?;
-        Ok(Self { catalogue, bench, writer, ear: Mutex::default(), changes, eye, stand: Mutex::default() })
+        Ok(Self { catalogue, bench, writer, ear: Mutex::default(), changes, redefined, eye, stand: Mutex::default() })
     }
 
     /// Asks on a connection of its own.
@@ -237,6 +253,10 @@ impl Store for PostgresStore {
 
     fn changes(&self) -> &[String] {
         &self.changes
+    }
+
+    fn has_redefined(&self) -> bool {
+        self.redefined
     }
 
     fn check_definition(&self) -> Result<()> {
@@ -574,7 +594,10 @@ impl Store for PostgresStore {
     }
 
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
-        self.ask_snapshot(|session| work::journal(session, &self.catalogue, job, after, limit, troubles_only))
+        self.ask_snapshot(|session| {
+            let names = tables::collections(session, &self.bench.tables)?;
+            work::journal(session, &names, job, after, limit, troubles_only)
+        })
     }
 
     fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {

@@ -551,10 +551,7 @@ mod tests {
 
     #[test]
     fn a_copy_behind_a_statement_that_fails_leaves_the_connection_usable() {
-        let server = match Server::start(&["fsync=off"]) {
-            Ok(server) => server,
-            Err(reason) => return println!("skipped: {reason}"),
-        };
+        let Some(server) = Server::for_test(&["fsync=off"]) else { return };
         let config: Config = server.url("postgres").parse().expect("an address");
         let mut session = Session::open(&config, "public").expect("it connects");
         session.batch("CREATE TABLE copied(a bigint)").expect("a table");

@@ -1,7 +1,7 @@
 //! Tables of a definition in a PostgreSQL schema: names, columns, creation, additive changes.
 //!
 //! ```text
-//! meta(name, value)                       format, definition hash, shape
+//! meta(name, value)                       format, definition hash, shape, collections in their order
 //! clock, tokens                           sequences: the time given last, tokens of leases
 //! tenants, generations                    as in the embedded store
 //! r_C(tenant, key, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., s_STATE.., conflict, state, contributions, raw)
@@ -17,7 +17,7 @@
 use super::session::{Attempt, Session};
 use super::values::{Columns, column_type};
 use crate::StoreError;
-use crate::shape::{FieldShape, Shape};
+use crate::shape::{FieldShape, Held, Shape, Use};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use stook_catalogue::definition::{Catalogue, Collection, Field, Index, Survivorship};
@@ -107,6 +107,10 @@ pub struct Tables {
     generations: OnceLock<HashMap<[u8; 16], u32>>,
     /// Whether records are spread over several servers.
     distributed: OnceLock<bool>,
+    /// The hash of the definition that the store must hold on, if that is not the process's own.
+    expected: OnceLock<String>,
+    /// Whether it may hold any.
+    any: bool,
 }
 
 /// A name in SQL. PostgreSQL cuts names behind 63 bytes; long ones end in a hash instead.
@@ -129,7 +133,19 @@ const HEAD: &str = "key, revision, touch, created_job, alive, state, contributio
 impl Tables {
     pub fn new(catalogue: &Arc<Catalogue>) -> Self {
         let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
-        Self { collections, definition: catalogue.clone(), shape: Shape::of(catalogue), generations: OnceLock::new(), distributed: OnceLock::new() }
+        let (generations, distributed, expected) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { collections, definition: catalogue.clone(), shape: Shape::of(catalogue), generations, distributed, expected, any: false }
+    }
+
+    /// For what needs no definition: jobs, chunks, tokens.
+    pub fn of_ledger() -> Self {
+        Self { any: true, ..Self::new(&Arc::new(Catalogue::empty())) }
+    }
+
+    /// Whether a stored hash is that of the definition the store held when this process opened it.
+    pub fn holds(&self, stored: Option<&str>) -> bool {
+        let expected = self.expected.get().map_or(self.definition.hash.as_str(), String::as_str);
+        self.any || stored == Some(expected)
     }
 
     /// The definition the tables are of.
@@ -200,11 +216,11 @@ pub fn indexed(column: &str, ty: &FieldType) -> String {
     if matches!(ty, FieldType::Text | FieldType::Json) { format!("left({column}, {INDEXED})") } else { column.to_owned() }
 }
 
-/// Creates what is missing and applies additions; returns what was done, in words. Processes that do so at once wait for each
-/// other.
-pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<Vec<String>> {
-    if is_prepared(session, tables)? {
-        return Ok(Vec::new());
+/// Creates what is missing and applies additions; returns what was done, in words, and whether another definition was there before.
+/// Processes that do so at once wait for each other.
+pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<(Vec<String>, bool)> {
+    if is_prepared(session, tables)? && meta(session, "collections")?.is_some() {
+        return Ok((Vec::new(), false));
     }
     session.begin(true);
     session.execute("SELECT pg_advisory_xact_lock(hashtext('stook'), hashtext($1))", &[&schema])?;
@@ -219,13 +235,9 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
         put_meta(session, "shape", "{\"collections\":{}}")?;
         session.execute("INSERT INTO tenants(name) VALUES ($1)", &[&crate::DEFAULT_TENANT])?;
     }
-    let format = meta(session, "format")?.unwrap_or_default();
-    if format != FORMAT {
-        let reason = format!("the store has format {format}, this program writes format {FORMAT}; use the program that wrote it");
-        return Err(StoreError::Definition(reason).into());
-    }
+    check_format(session)?;
     let definition = &tables.definition;
-    let mut changes = Vec::new();
+    let (mut changes, mut redefined) = (Vec::new(), false);
     let stored_definition = meta(session, "definition")?;
     if stored_definition.as_deref() != Some(definition.hash.as_str()) {
         let stored = meta(session, "shape")?.unwrap_or_default();
@@ -235,10 +247,12 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
         let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(session, "shape", &shape)?;
         put_meta(session, "definition", &definition.hash)?;
-        if stored_definition.is_none() {
+        redefined = stored_definition.is_some();
+        if !redefined {
             changes.clear();
         }
     }
+    put_meta(session, "collections", &crate::shape::names(definition))?;
     for feed in definition.sources.iter().flat_map(|source| &source.feeds) {
         session.execute("INSERT INTO generations(hash) VALUES ($1) ON CONFLICT DO NOTHING", &[&feed.generation.as_slice()])?;
     }
@@ -246,7 +260,13 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
         put_meta(session, "distributed", "yes")?;
     }
     session.batch("COMMIT")?;
-    Ok(changes)
+    Ok((changes, redefined))
+}
+
+/// Refuses a store of another format.
+fn check_format(session: &mut Session) -> Attempt<()> {
+    let format = meta(session, "format")?;
+    if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::shape::other_format(format.as_deref(), FORMAT, &[]).into()) }
 }
 
 /// Whether the database is the coordinator of a Citus cluster.
@@ -282,23 +302,34 @@ fn distribute(session: &mut Session, tables: &Tables) -> Attempt<bool> {
     Ok(true)
 }
 
-/// Refuses a store that is not prepared for this definition.
-pub fn fits(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<()> {
-    if is_prepared(session, tables)? {
+/// Refuses a store that a process may not use without preparing it.
+pub fn fits(session: &mut Session, tables: &Tables, schema: &str, purpose: Use) -> Attempt<()> {
+    if purpose == Use::Write && is_prepared(session, tables)? {
         return Ok(());
     }
     if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
         return Err(StoreError::Wrong(format!("there is no store in schema `{schema}`; `stook prepare` makes it")).into());
     }
-    if has_citus(session)? && meta(session, "distributed")?.is_none() {
+    if purpose != Use::Ledger && has_citus(session)? && meta(session, "distributed")?.is_none() {
         let reason = "the database is a cluster's coordinator now; `stook prepare` spreads the records over its servers";
         return Err(StoreError::Definition(reason.into()).into());
     }
-    let stored = meta(session, "shape")?.unwrap_or_default();
-    if let Ok(old) = serde_json::from_str::<Shape>(&stored) {
-        old.check(&tables.shape)?;
+    check_format(session)?;
+    let (definition, shape) = (meta(session, "definition")?, meta(session, "shape")?);
+    let held = Held { definition, shape, collections: meta(session, "collections")?, settled: meta(session, "settled")? };
+    held.fits(&tables.definition, &tables.definition.hash, &tables.shape, purpose)?;
+    if let Some(definition) = held.definition {
+        let _ = tables.expected.set(definition);
     }
-    Err(StoreError::Definition("this catalogue.yaml is not the one the store was prepared for; `stook prepare` applies it".into()).into())
+    Ok(())
+}
+
+/// Names of collections by their numbers: those of the definition at hand, or those that the store says.
+pub fn collections(session: &mut Session, tables: &Tables) -> Attempt<Vec<String>> {
+    if !tables.any {
+        return Ok(tables.definition.collections.iter().map(|own| own.name.clone()).collect());
+    }
+    Ok(crate::shape::named(meta(session, "collections")?.as_deref())?)
 }
 
 /// Whether nothing is to be done, found out without waiting for anybody.
@@ -492,7 +523,7 @@ pub fn put_meta(session: &mut Session, name: &str, value: &str) -> Attempt<()> {
 /// Whether the store still holds the definition this process works with.
 pub fn check(session: &mut Session, tables: &Tables) -> Attempt<()> {
     let stored = meta(session, "definition")?;
-    if stored.as_deref() == Some(tables.definition.hash.as_str()) { Ok(()) } else { Err(StoreError::DefinitionChanged.into()) }
+    if tables.holds(stored.as_deref()) { Ok(()) } else { Err(StoreError::DefinitionChanged.into()) }
 }
 
 fn read_generations(session: &mut Session, tables: &Tables) -> Attempt<HashMap<[u8; 16], u32>> {

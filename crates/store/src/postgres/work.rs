@@ -122,7 +122,7 @@ pub fn look(session: &mut Session, tables: &Tables, job: Option<JobId>) -> Attem
           ON j.finished IS NULL AND ($1::bigint IS NULL OR j.tenant = (SELECT tenant FROM jobs WHERE id = $1))
         WHERE m.name = 'definition'";
     let rows = session.query(sql, &[&job.map(|job| job as i64)])?;
-    if rows.first().map(|row| row.at::<Option<&str>>(0)).transpose()?.flatten() != Some(tables.catalogue().hash.as_str()) {
+    if !tables.holds(rows.first().map(|row| row.at::<Option<&str>>(0)).transpose()?.flatten()) {
         return Err(StoreError::DefinitionChanged.into());
     }
     let (mut line, mut expired, mut quiet) = (Line::default(), false, Vec::new());
@@ -437,18 +437,11 @@ fn locked_state(session: &mut Session, job: JobId) -> Attempt<JobState> {
     Ok(named_state(job, row.at(0)?)?)
 }
 
-pub fn journal(
-    session: &mut Session,
-    catalogue: &Catalogue,
-    job: JobId,
-    after: u64,
-    limit: usize,
-    troubles_only: bool,
-) -> Attempt<Vec<JournalEntry>> {
+pub fn journal(session: &mut Session, names: &[String], job: JobId, after: u64, limit: usize, troubles_only: bool) -> Attempt<Vec<JournalEntry>> {
     let job = self::job(session, job)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(session, job.id, after)?;
-    let mut page = Page { catalogue, job: &job, corrections, limit, entries: Vec::new() };
+    let mut page = Page { names, job: &job, corrections, limit, entries: Vec::new() };
     if troubles_only {
         list_troubled(session, &mut page, after)?;
     } else {

@@ -137,8 +137,8 @@ const FRAME_HEAD: u64 = 24;
 
 impl Source {
     fn open(path: &Path) -> Result<Self> {
-        let options = Options { writer_cache: 1 << 20, ..Options::default() };
-        let open = || connect(path, &options);
+        let options = Options { writer_cache: 1 << 20, prepare: false, ..Options::default() };
+        let open = || connect(path, &options, None);
         let lock = open()?;
         use_log(&lock, Duration::from_secs(options.wait))?;
         let page: i64 = lock.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(failure)?;

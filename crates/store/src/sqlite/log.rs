@@ -99,7 +99,7 @@ impl Checkpoints {
             Ok(())
         };
         writer.wal_hook(Some(hook)).map_err(failure)?;
-        let connection = super::connect(path, &Options { writer_cache: 1 << 20, ..options.clone() })?;
+        let connection = super::connect(path, &Options { writer_cache: 1 << 20, ..options.clone() }, None)?;
         let (own, log, wait) = (shared.clone(), log_of(path), Duration::from_secs(options.wait));
         let work = move || {
             while !own.closing.load(Ordering::SeqCst) {

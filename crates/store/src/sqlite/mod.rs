@@ -32,6 +32,7 @@ pub use packed::teach;
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Found, Plan};
 use crate::queue::*;
+use crate::shape::Use;
 use crate::vitals::Vitals;
 use crate::wanted::Wanted;
 use crate::*;
@@ -40,7 +41,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::value::SmolStr;
 use tables::Tables;
@@ -58,13 +59,15 @@ pub struct Options {
     pub reader_cache: usize,
     /// Rows after which a group of bulk units is committed.
     pub group_rows: u64,
-    /// Only read; nothing is created or changed.
+    /// Only read; nothing is created or changed, not even on a medium that cannot be written.
     pub read_only: bool,
+    /// Whether the file is made and changed as the definition wants it; if not, a store that does not fit is refused.
+    pub prepare: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { wait: 30, writer_cache: 96 << 20, reader_cache: 8 << 20, group_rows: 30_000, read_only: false }
+        Self { wait: 30, writer_cache: 96 << 20, reader_cache: 8 << 20, group_rows: 30_000, read_only: false, prepare: true }
     }
 }
 
@@ -84,6 +87,29 @@ pub struct SqliteStore {
     reading_clock: AtomicI64,
     added: Added,
     changes: Vec<String>,
+    redefined: bool,
+    still: Option<Still>,
+}
+
+/// A file that is read without locks, because they cannot be written beside it, and how it was then. Who changes it would not be
+/// noticed by the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Still {
+    size: u64,
+    changed: Option<SystemTime>,
+}
+
+impl Still {
+    /// How the file is now; nothing where what was written last may be in a log that cannot be read without writing.
+    fn of(path: &Path) -> Option<Self> {
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
+            return None;
+        }
+        let file = std::fs::metadata(path).ok()?;
+        Some(Self { size: file.len(), changed: file.modified().ok() })
+    }
 }
 
 /// A connection that only looks whether anybody has committed, which the database tells without reading a page.
@@ -141,30 +167,51 @@ impl SqliteStore {
     /// # Errors
     /// When the file cannot be used, or the definition does not fit what is stored.
     pub fn open(path: &Path, catalogue: Arc<Catalogue>, options: Options) -> Result<Self> {
-        if options.read_only && !path.exists() {
+        if (options.read_only || !options.prepare) && !path.exists() {
             return Err(StoreError::Wrong(format!("there is no store at {}", path.display())));
         }
         let wait = options.wait;
         Self::open_now(path, catalogue, options).map_err(|error| after_waiting(error, wait))
     }
 
+    /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
+    pub(crate) fn open_ledger(path: &Path, options: Options) -> Result<Self> {
+        let (catalogue, wait) = (Arc::new(Catalogue::empty()), options.wait);
+        Self::open_as(path, catalogue, Tables::of_ledger(), Options { prepare: false, ..options }).map_err(|error| after_waiting(error, wait))
+    }
+
     fn open_now(path: &Path, catalogue: Arc<Catalogue>, options: Options) -> Result<Self> {
-        let tables = Arc::new(Tables::new(&catalogue));
-        let mut connection = connect(path, &options)?;
-        let mut changes = Vec::new();
-        if options.read_only {
-            tables::check_format(&connection)?;
-            tables::check(&connection, &tables)?;
-        } else {
+        let tables = Tables::new(&catalogue);
+        Self::open_as(path, catalogue, tables, options)
+    }
+
+    fn open_as(path: &Path, catalogue: Arc<Catalogue>, tables: Tables, options: Options) -> Result<Self> {
+        let tables = Arc::new(tables);
+        let (mut connection, still) = if options.read_only { connect_reading(path, &options)? } else { (connect(path, &options, None)?, None) };
+        let (mut changes, mut redefined) = (Vec::new(), false);
+        if options.read_only || !options.prepare {
+            let purpose = if tables.is_of_ledger() {
+                Use::Ledger
+            } else if options.read_only {
+                Use::Read
+            } else {
+                Use::Write
+            };
+            tables::fits(&connection, &tables, purpose)?;
+        }
+        if !options.read_only {
             use_log(&connection, Duration::from_secs(options.wait))?;
-            changes = tables::prepare(&mut connection, &tables)?;
+        }
+        if !options.read_only && options.prepare {
+            (changes, redefined) = tables::prepare(&mut connection, &tables)?;
         }
         let generations = tables::read_generations(&connection, &catalogue)?;
         tables.set_generations(generations);
         let reading_clock = AtomicI64::new(tables::read_clock(&connection)?);
         let writer = if options.read_only { None } else { Some(Writer::start(connection, path, tables.clone(), &options)?) };
         let (path, readers, reading, looking, tenants) = (path.to_owned(), Mutex::default(), AtomicU64::new(0), Mutex::default(), RwLock::default());
-        Ok(Self { catalogue, tables, path, options, readers, reading, looking, tenants, writer, reading_clock, added: Added::default(), changes })
+        let added = Added::default();
+        Ok(Self { catalogue, tables, path, options, readers, reading, looking, tenants, writer, reading_clock, added, changes, redefined, still })
     }
 
     /// Runs `read`, which asks several questions, on one snapshot.
@@ -184,7 +231,7 @@ impl SqliteStore {
         let pooled = self.readers.lock().ok().and_then(|mut readers| readers.pop());
         let mut connection = match pooled {
             Some(connection) => connection,
-            None => connect(&self.path, &Options { read_only: true, ..self.options.clone() })?,
+            None => connect(&self.path, &Options { read_only: true, ..self.options.clone() }, self.still.as_ref())?,
         };
         let is_watched = wanted.is_some();
         if let Some(wanted) = wanted {
@@ -201,6 +248,11 @@ impl SqliteStore {
         self.reading.fetch_sub(1, Ordering::Relaxed);
         if is_watched {
             connection.progress_handler(0, None::<fn() -> bool>).map_err(failure)?;
+        }
+        if self.still.is_some() && self.still != Still::of(&self.path) {
+            return Err(StoreError::Other(
+                "its file was changed while it was read without locks, which cannot be written beside it; try again".into(),
+            ));
         }
         if let Ok(mut readers) = self.readers.lock()
             && readers.len() < 16
@@ -250,11 +302,53 @@ impl SqliteStore {
     }
 }
 
+/// Opens a connection that reads a file which may be on a medium that cannot be written: then no locks can be made beside it, and
+/// none are needed.
+fn connect_reading(path: &Path, options: &Options) -> Result<(Connection, Option<Still>)> {
+    let look = |connection: Connection| {
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).map_err(failure)?;
+        Ok(connection)
+    };
+    let reason = match connect(path, options, None).and_then(look) {
+        Err(StoreError::ReadOnly(reason)) => reason,
+        opened => return Ok((opened?, None)),
+    };
+    let Some(still) = Still::of(path) else {
+        return Err(StoreError::ReadOnly(format!(
+            "{reason}; what was written last is in its log ({}-wal), which is read where files beside it can be written: copy both there",
+            path.display()
+        )));
+    };
+    let connection = connect(path, options, Some(&still)).and_then(look)?;
+    Ok((connection, Some(still)))
+}
+
+/// The name of a file of which the database is told that nobody changes it.
+fn unchanging(path: &Path) -> PathBuf {
+    let mut name = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(char::from(*byte)),
+            other => name.push_str(&format!("%{other:02X}")),
+        }
+    }
+    PathBuf::from(name + "?immutable=1")
+}
+
 /// Opens a connection with what every connection needs.
-fn connect(path: &Path, options: &Options) -> Result<Connection> {
-    let access = if options.read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE };
+fn connect(path: &Path, options: &Options, still: Option<&Still>) -> Result<Connection> {
+    let mut access = match (options.read_only, options.prepare) {
+        (true, _) => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        (false, true) => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        (false, false) => OpenFlags::SQLITE_OPEN_READ_WRITE,
+    };
+    let mut name = path.to_owned();
+    if still.is_some() {
+        access |= OpenFlags::SQLITE_OPEN_URI;
+        name = unchanging(path);
+    }
     #[cfg_attr(not(debug_assertions), allow(unused_mut, reason = "only builds for tests look at statements"))]
-    let mut connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failure)?;
+    let mut connection = Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failure)?;
     #[cfg(debug_assertions)]
     statements::note(&mut connection).map_err(failure)?;
     connection.busy_timeout(Duration::from_secs(options.wait)).map_err(failure)?;
@@ -333,6 +427,10 @@ impl Store for SqliteStore {
         self.with_reader(|connection| tables::check(connection, &self.tables))
     }
 
+    fn has_redefined(&self) -> bool {
+        self.redefined
+    }
+
     fn damage(&self) -> Result<Vec<String>> {
         self.with_reader(|connection| {
             let mut statement = connection.prepare("PRAGMA integrity_check").map_err(failure)?;
@@ -375,7 +473,7 @@ impl Store for SqliteStore {
         let mut looking = match looking {
             Some(looking) => looking,
             None => Looking {
-                connection: connect(&self.path, &Options { read_only: true, reader_cache: 1 << 20, ..self.options.clone() })?,
+                connection: connect(&self.path, &Options { read_only: true, reader_cache: 1 << 20, ..self.options.clone() }, self.still.as_ref())?,
                 version: -1,
                 stand: 0,
             },
@@ -705,7 +803,10 @@ impl Store for SqliteStore {
     }
 
     fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
-        self.with_snapshot(|connection| work::journal(connection, &self.catalogue, job, after, limit, troubles_only))
+        self.with_snapshot(|connection| {
+            let names = tables::collections(connection, &self.tables)?;
+            work::journal(connection, &names, job, after, limit, troubles_only)
+        })
     }
 
     fn failed_document(&self, job: JobId, document: u64) -> Result<Option<Vec<u8>>> {

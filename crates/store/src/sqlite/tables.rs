@@ -1,7 +1,7 @@
 //! Tables of a definition: names, columns, creation, additive changes.
 //!
 //! ```text
-//! meta(name, value)                       format, definition hash, shape, clock
+//! meta(name, value)                       format, definition hash, shape, collections in their order, clock
 //! tenants(id, name)
 //! generations(id, hash)                   numbers of maps
 //! r_C(id, tenant, key, packed, revision, touch, created_job, alive, f_FIELD.., x_FIELD.., d_FIELD.., s_STATE.., conflict, state, contributions, raw)
@@ -18,7 +18,7 @@
 //! Names of collections and fields are checked by the definition (small letters, digits, `_`), so they are safe in SQL.
 
 use super::failure;
-use crate::shape::{FieldShape, Shape};
+use crate::shape::{FieldShape, Held, Shape, Use};
 use crate::{Result, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -127,6 +127,10 @@ pub struct Tables {
     stand: String,
     shape: Shape,
     generations: OnceLock<HashMap<[u8; 16], u32>>,
+    /// The hash of the definition that the store must hold on, if that is not the process's own.
+    expected: OnceLock<String>,
+    /// Whether it may hold any.
+    any: bool,
 }
 
 /// Columns of a row's head.
@@ -153,7 +157,24 @@ impl Tables {
         let collections = catalogue.collections.iter().map(CollectionTables::new).collect();
         let names = catalogue.collections.iter().map(|collection| collection.name.clone()).collect();
         let stand = stand(&catalogue.hash);
-        Self { collections, names, definition: catalogue.clone(), stand, shape: Shape::of(catalogue), generations: OnceLock::new() }
+        let (generations, expected) = (OnceLock::new(), OnceLock::new());
+        Self { collections, names, definition: catalogue.clone(), stand, shape: Shape::of(catalogue), generations, expected, any: false }
+    }
+
+    /// For what needs no definition: jobs, chunks, tokens.
+    pub fn of_ledger() -> Self {
+        Self { any: true, ..Self::new(&std::sync::Arc::new(Catalogue::empty())) }
+    }
+
+    /// Whether they are those.
+    pub fn is_of_ledger(&self) -> bool {
+        self.any
+    }
+
+    /// Whether what the store notes is of the definition the store held when this process opened it.
+    fn holds(&self, stored: Option<&str>) -> bool {
+        let expected = self.expected.get().unwrap_or(&self.stand);
+        self.any || stored == Some(expected.as_str())
     }
 
     /// The definition the tables are of.
@@ -282,10 +303,11 @@ pub fn conflict_index(collection: &str) -> String {
     format!("\"c_{collection}\"")
 }
 
-/// Creates what is missing and applies additions; returns what was done, in words.
-pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<String>> {
+/// Creates what is missing and applies additions; returns what was done, in words, and whether another definition was
+/// there before.
+pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<(Vec<String>, bool)> {
     if is_prepared(connection, tables) {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), false));
     }
     let upgraded = super::upgrade::upgrade(connection)?;
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failure)?;
@@ -299,7 +321,7 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
     }
     check_format(&transaction)?;
     let definition = &tables.definition;
-    let mut changes = Vec::new();
+    let (mut changes, mut redefined) = (Vec::new(), false);
     if meta(&transaction, "definition")?.as_deref() != Some(tables.stand.as_str()) {
         let stored = meta(&transaction, "shape")?.unwrap_or_default();
         let old: Shape = serde_json::from_str(&stored).map_err(|error| StoreError::Other(format!("the store's shape cannot be read: {error}")))?;
@@ -307,12 +329,13 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
         changes = apply(&transaction, tables, &old)?;
         let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
         put_meta(&transaction, "shape", &shape)?;
-        let first = meta(&transaction, "definition")?.is_none();
+        redefined = meta(&transaction, "definition")?.is_some();
         put_meta(&transaction, "definition", &tables.stand)?;
-        if first {
+        if !redefined {
             changes.clear();
         }
     }
+    put_meta(&transaction, "collections", &crate::shape::names(definition))?;
     for collection in definition.collections.iter().filter(|collection| collection.compares()) {
         let (index, name) = (conflict_index(&collection.name), &collection.name);
         let create = format!("CREATE INDEX IF NOT EXISTS {index} ON \"r_{name}\"(tenant, packed) WHERE conflict IS NOT NULL");
@@ -322,18 +345,13 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<Vec<Strin
         transaction.execute("INSERT OR IGNORE INTO generations(hash) VALUES (?)", params![feed.generation.as_slice()]).map_err(failure)?;
     }
     transaction.commit().map_err(failure)?;
-    Ok(upgraded.into_iter().chain(changes).collect())
+    Ok((upgraded.into_iter().chain(changes).collect(), redefined))
 }
 
 /// Refuses a store of another format.
-pub fn check_format(connection: &Connection) -> Result<()> {
-    let format = meta(connection, "format")?.unwrap_or_default();
-    if format == FORMAT {
-        return Ok(());
-    }
-    let is_older = format.parse::<u32>().is_ok_and(|format| FORMAT.parse().is_ok_and(|own: u32| format < own));
-    let advice = if is_older { "`stook prepare` brings it up to date where that is possible" } else { "use the program that wrote it" };
-    Err(StoreError::Definition(format!("the store has format {format}, and this program reads and writes format {FORMAT}; {advice}")))
+fn check_format(connection: &Connection) -> Result<()> {
+    let format = meta(connection, "format")?;
+    if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::shape::other_format(format.as_deref(), FORMAT, super::upgrade::FROM)) }
 }
 
 /// Names of a table's columns.
@@ -346,12 +364,37 @@ pub fn columns_of(connection: &Connection, table: &str) -> Result<Vec<String>> {
 /// Whether nothing is to be done, found out without waiting for a writer.
 fn is_prepared(connection: &Connection, tables: &Tables) -> bool {
     let same = check(connection, tables).is_ok() && meta(connection, "format").is_ok_and(|format| format.as_deref() == Some(FORMAT));
+    let same = same && meta(connection, "collections").is_ok_and(|names| names.is_some());
     let has_index = |name: &str| {
         let found = connection.query_row("SELECT 1 FROM sqlite_schema WHERE name = ?", [conflict_index(name).trim_matches('"')], |_| Ok(()));
         found.is_ok()
     };
     let same = same && tables.definition.collections.iter().filter(|collection| collection.compares()).all(|own| has_index(&own.name));
     same && read_generations(connection, &tables.definition).is_ok_and(|numbers| numbers.values().all(|number| *number > 0))
+}
+
+/// Whether a process may use the store without preparing it.
+pub fn fits(connection: &Connection, tables: &Tables, purpose: Use) -> Result<()> {
+    let has_tables = connection.query_row("SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')", [], |row| row.get(0));
+    if !has_tables.map_err(failure)? {
+        return Err(StoreError::Wrong("there is no store in it yet; `stook prepare` or an import makes it".into()));
+    }
+    check_format(connection)?;
+    let meta = |name| meta(connection, name);
+    let held = Held { definition: meta("definition")?, shape: meta("shape")?, collections: meta("collections")?, settled: meta("settled")? };
+    held.fits(&tables.definition, &tables.stand, &tables.shape, purpose)?;
+    if let Some(definition) = held.definition {
+        let _ = tables.expected.set(definition);
+    }
+    Ok(())
+}
+
+/// Names of collections by their numbers: those of the definition at hand, or those that the store says.
+pub fn collections(connection: &Connection, tables: &Tables) -> Result<Vec<String>> {
+    if !tables.any {
+        return Ok(tables.names.clone());
+    }
+    crate::shape::named(meta(connection, "collections")?.as_deref())
 }
 
 /// Creates and drops tables, columns and indexes so that the store fits.
@@ -540,7 +583,7 @@ pub fn put_meta(connection: &Connection, name: &str, value: &str) -> Result<()> 
 pub fn check(connection: &Connection, tables: &Tables) -> Result<()> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE name = 'definition'").map_err(failure)?;
     let stored: Option<String> = statement.query_row([], |row| row.get(0)).optional().map_err(failure)?;
-    if stored.as_deref() == Some(tables.stand.as_str()) { Ok(()) } else { Err(StoreError::DefinitionChanged) }
+    if tables.holds(stored.as_deref()) { Ok(()) } else { Err(StoreError::DefinitionChanged) }
 }
 
 pub fn read_clock(connection: &Connection) -> Result<i64> {

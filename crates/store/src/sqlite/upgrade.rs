@@ -15,6 +15,8 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 /// The only earlier format there are stores of.
 const INDEXES_WITH_FUNCTIONS: &str = "10";
+/// Formats that are brought up to date.
+pub const FROM: &[&str] = &[INDEXES_WITH_FUNCTIONS];
 /// Rows that are rewritten by one transaction.
 const ROWS: i64 = 5_000;
 

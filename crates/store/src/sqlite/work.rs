@@ -11,7 +11,6 @@ use crate::schedule::{Choice, Line, Owner, Ready, charge, due};
 use crate::{Fence, Result, StoreError, Tenant};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{BTreeSet, HashMap};
-use stook_catalogue::definition::Catalogue;
 
 const SECOND: i64 = 1_000_000;
 
@@ -376,18 +375,11 @@ pub fn job_state(connection: &Connection, job: JobId) -> Result<JobState> {
     named_state(job, &found.ok_or_else(|| no_job(job))?)
 }
 
-pub fn journal(
-    connection: &Connection,
-    catalogue: &Catalogue,
-    job: JobId,
-    after: u64,
-    limit: usize,
-    troubles_only: bool,
-) -> Result<Vec<JournalEntry>> {
+pub fn journal(connection: &Connection, names: &[String], job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
     let job = self::job(connection, job, 0)?;
     let after = after.min(i64::MAX as u64) as i64;
     let corrections = corrections(connection, job.id, after)?;
-    let mut page = Page { catalogue, job: &job, corrections, limit, entries: Vec::new() };
+    let mut page = Page { names, job: &job, corrections, limit, entries: Vec::new() };
     if troubles_only {
         list_troubled(connection, &mut page, after)?;
     } else {
@@ -552,7 +544,11 @@ pub fn load_chunk(connection: &Connection, chunk: ChunkId, slice: &Slice) -> Res
 
 /// Lets a job that failed go on when somebody comes.
 fn reopen(connection: &Connection, job: JobId) -> Result<()> {
-    execute(connection, "UPDATE jobs SET state = 'interrupted', reason = NULL, finished = NULL WHERE id = ? AND state = 'failed'", params![job as i64])
+    execute(
+        connection,
+        "UPDATE jobs SET state = 'interrupted', reason = NULL, finished = NULL WHERE id = ? AND state = 'failed'",
+        params![job as i64],
+    )
 }
 
 pub fn replace_chunk(connection: &Connection, chunk: ChunkId, parts: &[NewChunk], stamp: i64) -> Result<()> {

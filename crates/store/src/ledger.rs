@@ -1,0 +1,119 @@
+//! What a store knows of jobs, chunks and tokens. None of it depends on the definition, so it is read and written whatever definition
+//! the store holds, and without one.
+
+use crate::access::{NewToken, Token};
+use crate::journal::JournalEntry;
+use crate::postgres::PostgresStore;
+use crate::queue::{Chunk, ChunkId, ChunkInfo, Job, JobId, JobState, Slice};
+use crate::sqlite::SqliteStore;
+use crate::{Result, Store, Tenant, postgres, sqlite};
+use std::path::Path;
+
+/// Jobs, chunks and tokens of a store.
+pub struct Ledger(Box<dyn Store>);
+
+impl Ledger {
+    /// Those of a file, which must be there.
+    ///
+    /// # Errors
+    /// When it cannot be used, or another release made it.
+    pub fn of_file(path: &Path, options: sqlite::Options) -> Result<Self> {
+        Ok(Self(Box::new(SqliteStore::open_ledger(path, options)?)))
+    }
+
+    /// Those of a store on a server.
+    ///
+    /// # Errors
+    /// When it cannot be used, there is none, or another release made it.
+    pub fn of_server(url: &str, options: &postgres::Options) -> Result<Self> {
+        Ok(Self(Box::new(PostgresStore::open_ledger(url, options)?)))
+    }
+
+    /// As [`Store::jobs`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn jobs(&self, tenant: Option<&Tenant>, limit: usize) -> Result<Vec<Job>> {
+        self.0.jobs(tenant, limit)
+    }
+
+    /// As [`Store::job`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn job(&self, job: JobId) -> Result<Job> {
+        self.0.job(job)
+    }
+
+    /// As [`Store::end_job`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn end_job(&self, job: JobId, state: JobState, reason: &str) -> Result<()> {
+        self.0.end_job(job, state, reason)
+    }
+
+    /// As [`Store::journal`].
+    ///
+    /// # Errors
+    /// As there, and when the store does not say how its collections are called.
+    pub fn journal(&self, job: JobId, after: u64, limit: usize, troubles_only: bool) -> Result<Vec<JournalEntry>> {
+        self.0.journal(job, after, limit, troubles_only)
+    }
+
+    /// As [`Store::chunks`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn chunks(&self, job: Option<JobId>) -> Result<Vec<ChunkInfo>> {
+        self.0.chunks(job)
+    }
+
+    /// As [`Store::chunk`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
+        self.0.chunk(chunk)
+    }
+
+    /// As [`Store::retry`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn retry(&self, job: JobId, ordinal: Option<u32>) -> Result<u64> {
+        self.0.retry(job, ordinal)
+    }
+
+    /// As [`Store::load_chunk`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_chunk(&self, chunk: ChunkId, slice: Slice) -> Result<()> {
+        self.0.load_chunk(chunk, slice)
+    }
+
+    /// As [`Store::tokens`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tokens(&self) -> Result<Vec<Token>> {
+        self.0.tokens()
+    }
+
+    /// As [`Store::create_token`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_token(&self, token: NewToken) -> Result<u64> {
+        self.0.create_token(token)
+    }
+
+    /// As [`Store::revoke_token`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn revoke_token(&self, id: u64) -> Result<bool> {
+        self.0.revoke_token(id)
+    }
+}

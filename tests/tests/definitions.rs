@@ -1,0 +1,283 @@
+//! Which commands change a store, and which definitions they accept: every command, on both stores, with a store of an older definition
+//! and with one of a newer release.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on stops")]
+
+use serde_json::json;
+use std::collections::BTreeSet;
+use stook_lab::postgres::Server;
+use stook_tests::http::Served;
+use stook_tests::{Answer, LIBRARY, Place, authorities};
+
+/// What a command does with a store of another definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Does {
+    /// Makes it fit; on a server only `prepare` does.
+    Prepares,
+    /// Refuses it, because records are read or written by the definition.
+    Refuses,
+    /// Works as ever: what it tells or changes does not depend on the definition.
+    Works,
+    /// Has nothing to do with a store.
+    Nothing,
+}
+use Does::{Nothing, Prepares, Refuses, Works};
+
+/// Every command with arguments that come as far as the store, and its exit code where the definition is no matter.
+const COMMANDS: &[(&[&str], Does, i32)] = &[
+    (&["init", "new"], Nothing, 0),
+    (&["check"], Nothing, 0),
+    (&["check", "--deep"], Refuses, 0),
+    (&["schema"], Nothing, 0),
+    (&["prepare"], Prepares, 0),
+    (&["import", "names.mrc"], Prepares, 0),
+    (&["import", "names.mrc", "--detach"], Prepares, 0),
+    (&["import", "names.mrc", "--dry-run"], Refuses, 0),
+    // of a time without any length nothing is asked
+    (&["collect", "prip", "--since", "2026-01-01T00:00:00Z", "--until", "2026-01-01T00:00:00Z"], Prepares, 0),
+    (&["collect", "--status"], Refuses, 0),
+    (&["work", "--drain"], Prepares, 0),
+    (&["serve", "--listen", "256.0.0.1:1"], Nothing, 64),
+    (&["tag", "create", "big"], Refuses, 0),
+    (&["tag", "set", "old", "--comment", "none"], Refuses, 0),
+    (&["tag", "delete", "old"], Refuses, 0),
+    (&["tag", "rebuild"], Refuses, 0),
+    (&["tag", "ls"], Refuses, 0),
+    (&["tag", "show", "old"], Refuses, 0),
+    (&["tag", "add", "old", "n  00000042 "], Refuses, 0),
+    (&["tag", "remove", "old", "n  00000042 "], Refuses, 0),
+    (&["token", "create", "--role", "read"], Works, 0),
+    (&["token", "ls"], Works, 0),
+    (&["token", "revoke", "77"], Works, 1),
+    (&["lab", "schema"], Nothing, 0),
+    (&["jobs"], Works, 0),
+    (&["jobs", "--json"], Works, 0),
+    (&["cancel", "1"], Works, 1),
+    (&["journal", "1"], Works, 0),
+    (&["queue", "ls"], Works, 0),
+    (&["queue", "retry", "1"], Works, 0),
+    (&["queue", "rechunk", "1.1"], Refuses, 1),
+    (&["queue", "dump", "1"], Works, 0),
+    (&["queue", "load", "nothing.ndjson"], Works, 0),
+    (&["get", "authority", "n  00000042 "], Refuses, 0),
+    (&["get", "authority", "n  00000042 ", "--explain"], Refuses, 0),
+    (&["query", "authority"], Refuses, 0),
+    (&["query", "authority", "--explain"], Refuses, 0),
+    (&["suggest", "personal"], Refuses, 0),
+    (&["settle"], Refuses, 0),
+    (&["withdraw", "holdings"], Refuses, 0),
+    (&["export", "authority", "--format", "marc"], Refuses, 0),
+    (&["sample", "authorities", "--records", "1"], Nothing, 0),
+    (&["completions", "bash"], Nothing, 0),
+];
+
+/// A definition in which everything can be asked for.
+fn older() -> String {
+    let collected = "  prip: { format: json, records: \"$.value[*]\", into: product, as_of: meta.received, collect: { odata: { PRIP: \"http://127.0.0.1:9/\" }, window: at, since: 2026-01-01T00:00:00Z } }\n";
+    let product = "  product:\n    key: id\n    fields: { id: text, at: timestamp }\n";
+    LIBRARY
+        .replace("\nsources:\n", &format!("\nsources:\n{collected}"))
+        .replace("  authority:\n    key:", "  authority:\n    tags: {}\n    key:")
+        .replace("\nprofiles:", &format!("\n{product}\nprofiles:"))
+}
+
+/// The same with a field, an index and a collection more.
+fn newer() -> String {
+    older()
+        .replace("  holdings: {", "  loans: { format: csv, into: loan, as_of: meta.received }\n  holdings: {")
+        .replace("status:         { path: LDR/05, type: text }", "status:         { path: LDR/05, type: text, index: equal }")
+        .replace(
+            "    fields: { id: text, at: timestamp }\n",
+            "    fields: { id: text, at: timestamp, more: text }\n  loan:\n    key: number\n    fields: { number: text }\n",
+        )
+}
+
+/// A store of the older definition with some records, a tag and a finished job, on each kind of store.
+fn places() -> Vec<Place> {
+    let places = Place::both(&older());
+    for place in &places {
+        place.file("names.mrc", authorities(60, 1, 1));
+        place.file("nothing.ndjson", "");
+        place.ok(&["import", "names.mrc", "--profile", "upsert"]);
+        place.ok(&["tag", "create", "old"]);
+    }
+    places
+}
+
+/// The definition, the release and the tables of a store.
+fn shape(place: &Place) -> String {
+    let Some(schema) = place.schema() else {
+        let connection = rusqlite::Connection::open_with_flags(place.store(), rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let sql = "SELECT group_concat(said, char(10)) FROM (SELECT name || coalesce(sql, '') AS said FROM sqlite_schema
+                   UNION ALL SELECT name || ' ' || value FROM meta WHERE name <> 'clock' ORDER BY 1)";
+        return connection.query_row(sql, [], |row| row.get(0)).unwrap();
+    };
+    let sql = format!(
+        "SELECT table_name || ' ' || column_name || ' ' || data_type FROM information_schema.columns WHERE table_schema = '{schema}'
+         UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = '{schema}'
+         UNION ALL SELECT name || ' ' || value FROM \"{schema}\".meta ORDER BY 1"
+    );
+    Server::shared().unwrap().sql(&sql).unwrap()
+}
+
+/// A copy of a file's store that a command may change.
+fn copied(place: &Place) -> Place {
+    let own = Place::new(&std::fs::read_to_string(place.path("catalogue.yaml")).unwrap());
+    for name in ["stook.sqlite", "names.mrc", "nothing.ndjson"] {
+        std::fs::copy(place.path(name), own.path(name)).unwrap();
+    }
+    own
+}
+
+fn refusal(answer: &Answer) {
+    for words in [
+        "this catalogue.yaml is not the one the store was prepared for",
+        "collection `loan` is not in the store",
+        "indexes of `authority.status` differ",
+        "field `product.more` is not in the store",
+        "`stook prepare` applies it",
+    ] {
+        assert!(answer.err.contains(words), "{words:?} is missing in {}", answer.err);
+    }
+}
+
+#[test]
+fn every_command_is_in_the_table() {
+    let place = Place::library();
+    let listed = |of: &[&str]| -> BTreeSet<String> {
+        let help = place.ok(&[of, &["--help"]].concat());
+        let commands = help.split("Commands:").nth(1).unwrap_or_default().lines().skip(1).take_while(|line| !line.is_empty());
+        // descriptions go on in lines that begin further to the right
+        let names = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+        names.filter(|name| *name != "help").map(str::to_owned).collect()
+    };
+    let tried = |of: &[&str]| -> BTreeSet<String> {
+        let own = COMMANDS.iter().filter(|(arguments, ..)| arguments.starts_with(of));
+        own.filter_map(|(arguments, ..)| arguments.get(of.len())).map(|name| (*name).to_owned()).collect()
+    };
+    assert_eq!(listed(&[]), tried(&[]));
+    for of in ["tag", "token", "queue"] {
+        assert_eq!(listed(&[of]), tried(&[of]), "{of}");
+    }
+}
+
+#[test]
+fn commands_work_with_the_definition_of_the_store() {
+    for place in places() {
+        let before = shape(&place);
+        for (arguments, _, code) in COMMANDS {
+            // the tag that others are tried with stays
+            if arguments[..] != ["tag", "delete", "old"] {
+                assert_eq!(place.run(arguments).code, *code, "{arguments:?}: {}", place.run(arguments).err);
+            }
+            assert_eq!(shape(&place), before, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn no_command_but_those_that_say_so_changes_a_store_of_an_older_definition() {
+    for place in places() {
+        let before = shape(&place);
+        place.define(&newer());
+        for (arguments, does, code) in COMMANDS {
+            match does {
+                Prepares if place.schema().is_none() => {
+                    let own = copied(&place);
+                    let answer = own.run(arguments);
+                    assert_eq!(answer.code, *code, "{arguments:?}: {}", answer.err);
+                    assert_ne!(shape(&own), before, "{arguments:?}");
+                    answer.complains(&["note: collection `loan` is new", "note: index on `authority.status` is new", "must be started again"]);
+                }
+                // on a server that is a step of its own
+                Prepares if arguments[0] == "prepare" => {}
+                Prepares | Refuses => refusal(&place.run(arguments).exits(1)),
+                Works | Nothing => {
+                    let answer = place.run(arguments);
+                    assert_eq!(answer.code, *code, "{arguments:?}: {}", answer.err);
+                }
+            }
+            assert_eq!(shape(&place), before, "{arguments:?}");
+        }
+        // the journal still calls collections as the store does
+        assert!(place.journal(1).iter().all(|entry| entry["collection"] == "authority"));
+        // and the way back is the file that was there
+        place.define(&older());
+        assert_eq!(place.records("authority").len(), 60);
+        place.define(&newer());
+        place.run(&["prepare"]).exits(0).complains(&["note: collection `loan` is new", "must be started again"]);
+        assert_ne!(shape(&place), before);
+        place.ok(&["query", "authority status=n"]);
+    }
+}
+
+#[test]
+fn a_store_of_a_newer_release_is_never_touched() {
+    for place in places() {
+        place.sql("UPDATE meta SET value = '99' WHERE name = 'format'");
+        let (before, bytes) = (shape(&place), place.schema().is_none().then(|| std::fs::read(place.store()).unwrap()));
+        for (arguments, does, _) in COMMANDS.iter().filter(|(_, does, _)| *does != Nothing) {
+            place.run(arguments).exits(1).complains(&["the store has format 99, this program writes format", "use the program that wrote it"]);
+            assert_eq!(shape(&place), before, "{arguments:?} {does:?}");
+        }
+        let answer = place.run(&["serve", "--listen", "127.0.0.1:0"]);
+        answer.exits(1).complains(&["the store has format 99"]);
+        assert!(bytes.is_none_or(|bytes| std::fs::read(place.store()).unwrap() == bytes));
+    }
+}
+
+#[test]
+fn a_definition_by_which_rows_look_alike_is_enough_to_read() {
+    for place in places() {
+        let before = shape(&place);
+        let other = older().replace("  holdings: {", "  more: { format: csv, into: product, as_of: meta.received }\n  holdings: {");
+        assert_ne!(other, older());
+        place.define(&other);
+        for reader in
+            [&["query", "authority"][..], &["get", "authority", "n  00000042 "], &["export", "authority", "--format", "marc"], &["tag", "ls"]]
+        {
+            place.run(reader).exits(0);
+        }
+        // who writes by the definition is told
+        place.run(&["settle"]).exits(1).complains(&["is not the one the store was prepared for", "maps, rules, links, routes, services"]);
+        assert_eq!(shape(&place), before);
+    }
+}
+
+#[test]
+fn a_listing_by_a_newer_definition_leaves_a_running_server_alone() {
+    for place in places() {
+        let served = Served::new(&place, &[]);
+        let other = Place::new(&newer());
+        let store = place.schema().map_or_else(|| place.store().to_str().unwrap().to_owned(), |_| place.server_url().unwrap().to_owned());
+        for command in [&["jobs"][..], &["journal", "1"], &["token", "ls"], &["queue", "ls"]] {
+            other.run(&[command, &["--store", &store]].concat()).exits(0);
+        }
+        other.run(&["query", "authority", "--store", &store]).exits(1);
+        assert_eq!(served.get("/readyz").status, 200);
+        served.call("POST", "/v1/main/product", &json!({ "id": "p" })).with(201);
+        assert_eq!(served.get("/v1/main/product/p").with(200)["id"], "p");
+    }
+}
+
+#[test]
+fn what_is_not_there_yet_is_not_made_by_reading() {
+    let place = Place::new(&older());
+    place.file("names.mrc", authorities(60, 1, 1));
+    place.file("nothing.ndjson", "");
+    for (arguments, does, _) in COMMANDS.iter().filter(|(_, does, _)| matches!(does, Refuses | Works)) {
+        let answer = place.run(arguments);
+        // an empty store says what a dry run would find, services were never collected, tags and tokens may come first
+        let may = matches!(
+            arguments,
+            ["import", ..] | ["collect", ..] | ["tag", "create" | "set" | "delete" | "rebuild" | "add" | "remove", ..] | ["token", "create", ..]
+        );
+        if !may {
+            answer.exits(1).complains(&["does not exist yet"]);
+        }
+        if place.store().exists() {
+            assert!(matches!(arguments[0], "tag" | "token"), "{arguments:?} {does:?}");
+            std::fs::remove_file(place.store()).unwrap();
+        }
+    }
+}
