@@ -18,7 +18,7 @@ enum Does {
     Refuses,
     /// Works as ever: what it tells or changes does not depend on the definition.
     Works,
-    /// Has nothing to do with a store.
+    /// Has nothing to do with what is in a store.
     Nothing,
 }
 use Does::{Nothing, Prepares, Refuses, Works};
@@ -30,6 +30,8 @@ const COMMANDS: &[(&[&str], Does, i32)] = &[
     (&["check", "--deep"], Refuses, 0),
     (&["schema"], Nothing, 0),
     (&["prepare"], Prepares, 0),
+    // it copies a file whatever is in it, but not over another one
+    (&["backup", "names.mrc"], Nothing, 1),
     (&["import", "names.mrc"], Prepares, 0),
     (&["import", "names.mrc", "--detach"], Prepares, 0),
     (&["import", "names.mrc", "--dry-run"], Refuses, 0),
@@ -100,6 +102,8 @@ fn places() -> Vec<Place> {
         place.file("nothing.ndjson", "");
         place.ok(&["import", "names.mrc", "--profile", "upsert"]);
         place.ok(&["tag", "create", "old"]);
+        // so it is noted by which rules records were settled
+        place.ok(&["check", "--deep"]);
     }
     places
 }
