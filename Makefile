@@ -26,7 +26,7 @@ lint:
 
 # What tests need is installed where that is possible (packages of Debian: as root). Without it those tests say "skipped" and the rest
 # runs; with STOOK_TEST_REQUIRE=1 they fail.
-INSTALL := apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold
+INSTALL := apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Acquire::Retries=3 -o Dpkg::Options::=--force-confold
 MAY_INSTALL = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 
 # Reference implementations that tests and benches compare with.

@@ -2,14 +2,15 @@
 # All tests, what was left out of them and why, and as the last line how many there were:
 #   N passed, N failed, N skipped
 # A test that could not run, or only in part, counts as skipped. With STOOK_TEST_REQUIRE=1 one for which something is missing that
-# can be installed fails instead. Arguments go to `cargo test`.
+# can be installed fails instead. With arguments, which go to `cargo test`, it runs what they select (-p stook-lab).
 set -uo pipefail
 cd "$(dirname "$0")/.."
+[ $# -gt 0 ] || set -- --workspace
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export STOOK_TEST_SKIPPED="$folder/skipped"
 : >"$STOOK_TEST_SKIPPED"
-cargo test --workspace --quiet --no-fail-fast "$@" 2>&1 | tee "$folder/log"
+cargo test --quiet --no-fail-fast "$@" 2>&1 | tee "$folder/log"
 code=${PIPESTATUS[0]}
 
 # test result: ok. 12 passed; 0 failed; 1 ignored; ...

@@ -1,7 +1,7 @@
 //! What the served side is compared with, and load that does not wait for answers.
 //!
-//! `hello` is a bare server of the same library that answers a fixed body. In `open-loop` requests begin when a plan says, whether earlier ones are answered or not, and the time of an answer counts from
-//! then.
+//! `hello` is a bare server of the same library that answers a fixed body. In `open-loop` requests begin when a plan says, whether
+//! earlier ones are answered or not, and the time of an answer counts from then.
 
 use axum::Router;
 use axum::routing::get;

@@ -115,7 +115,7 @@ fn json_has_the_documented_keys() {
     let (place, _) = library(20);
     let broken = place.file("broken.csv", "barcode,lccn\nb1,n 1\nb2\n");
     let job = documented("A job: `{");
-    assert!(job.contains("chunks_dead") && job.len() == 14);
+    assert!(job.contains("chunks_dead") && job.len() == 17);
 
     let listed = place.json(&["jobs", "--json"]);
     assert_eq!(keys(&listed[0]), job);

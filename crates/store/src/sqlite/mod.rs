@@ -167,42 +167,38 @@ impl SqliteStore {
     /// # Errors
     /// When the file cannot be used, or the definition does not fit what is stored.
     pub fn open(path: &Path, catalogue: Arc<Catalogue>, options: Options) -> Result<Self> {
-        if (options.read_only || !options.prepare) && !path.exists() {
-            return Err(StoreError::Wrong(format!("there is no store at {}", path.display())));
-        }
-        let wait = options.wait;
-        Self::open_now(path, catalogue, options).map_err(|error| after_waiting(error, wait))
-    }
-
-    /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
-    pub(crate) fn open_ledger(path: &Path, options: Options) -> Result<Self> {
-        let (catalogue, wait) = (Arc::new(Catalogue::empty()), options.wait);
-        Self::open_as(path, catalogue, Tables::of_ledger(), Options { prepare: false, ..options }).map_err(|error| after_waiting(error, wait))
-    }
-
-    fn open_now(path: &Path, catalogue: Arc<Catalogue>, options: Options) -> Result<Self> {
         let tables = Tables::new(&catalogue);
         Self::open_as(path, catalogue, tables, options)
     }
 
+    /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.
+    pub(crate) fn open_ledger(path: &Path, options: Options) -> Result<Self> {
+        Self::open_as(path, Arc::new(Catalogue::empty()), Tables::of_ledger(), Options { prepare: false, ..options })
+    }
+
     fn open_as(path: &Path, catalogue: Arc<Catalogue>, tables: Tables, options: Options) -> Result<Self> {
-        let tables = Arc::new(tables);
+        let (prepares, wait) = (options.prepare && !options.read_only, options.wait);
+        if !prepares && !path.exists() {
+            return Err(StoreError::Wrong(format!("there is no store at {}", path.display())));
+        }
+        Self::open_now(path, catalogue, Arc::new(tables), (options, prepares)).map_err(|error| after_waiting(error, wait))
+    }
+
+    fn open_now(path: &Path, catalogue: Arc<Catalogue>, tables: Arc<Tables>, (options, prepares): (Options, bool)) -> Result<Self> {
         let (mut connection, still) = if options.read_only { connect_reading(path, &options)? } else { (connect(path, &options, None)?, None) };
         let (mut changes, mut redefined) = (Vec::new(), false);
-        if options.read_only || !options.prepare {
-            let purpose = if tables.is_of_ledger() {
-                Use::Ledger
-            } else if options.read_only {
-                Use::Read
-            } else {
-                Use::Write
+        if !prepares {
+            let purpose = match options.read_only {
+                _ if tables.is_of_ledger() => Use::Ledger,
+                true => Use::Read,
+                false => Use::Write,
             };
             tables::fits(&connection, &tables, purpose)?;
         }
         if !options.read_only {
             use_log(&connection, Duration::from_secs(options.wait))?;
         }
-        if !options.read_only && options.prepare {
+        if prepares {
             (changes, redefined) = tables::prepare(&mut connection, &tables)?;
         }
         let generations = tables::read_generations(&connection, &catalogue)?;
@@ -438,9 +434,11 @@ impl Store for SqliteStore {
             // the first answer begins with a line that names the database
             let lines = found.map_err(failure)?.join("\n");
             let mut found: Vec<String> = lines.lines().filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned).collect();
-            // the database does not know what these columns must be
-            for own in &self.tables.collections {
-                found.extend(own.wrong_columns(connection)?);
+            // the database does not know what these columns must be; rows of a damaged file cannot all be read
+            if found.is_empty() {
+                for own in &self.tables.collections {
+                    found.extend(own.wrong_columns(connection)?);
+                }
             }
             Ok(found)
         })
