@@ -385,7 +385,9 @@ pub fn interrupted(definition: &str, name: &str, bytes: &[u8], fits: impl Fn(&Pl
         let place = Place::new(definition);
         let file = place.file(name, bytes);
         let killed = kill_after(place.command(&["import", &file]), Duration::from_millis(20 + dice.below(200)));
-        if killed && place.store().exists() && !place.queue().is_empty() && fits(&place) {
+        // it may have been killed before there was a store in the file
+        let waits = |answer: Answer| answer.code == 0 && answer.json() != Json::Array(Vec::new());
+        if killed && waits(place.run(&["queue", "ls", "--json"])) && fits(&place) {
             return (place, file);
         }
     }
