@@ -13,13 +13,23 @@
 //! job          varint  0 for edits
 //! document     varint  number inside the job's files, from 1
 //! before       i64 LE, 16, varint   as_of, hash and generation before the job, if flag 8
-//! raw          u8 format, varint length, if flag 4; the bytes follow each other in the row's raw column
+//! raw          u8 format, varint length, u32 LE sum, if flag 4; the bytes follow each other in the row's raw column
 //! values       varint count, then name and value pairs, unless flag 1 or 2
-//! unread       varint count, then name, as_of i64 LE, hash 16, value; only in version 3
+//! unread       varint count, then name, as_of i64 LE, hash 16, value
+//! sum          u32 LE  of the contribution so far
+//! ```
+//!
+//! and at the end:
+//!
+//! ```text
+//! fields       u32 LE  sum of the names of the fields whose golden values are summed
+//! golden       u32 LE  sum of the golden values that documents give
 //! ```
 //! Texts are a varint length and bytes. Names instead of positions let fields be added without touching a row. Contributors
-//! mostly say the same, so of the golden values, which stand beside the list, only differences are written. Version 2 is written
-//! where every value could be read. Version 1, which is still read, is the same without flag 128.
+//! mostly say the same, so of the golden values, which stand beside the list, only differences are written. Sums are CRC-32: they
+//! find a byte that is not what was written. Where the definition has other fields now, golden values are not compared.
+//!
+//! Versions 1 to 3 are still read: they have no sums, 1 and 2 have no `unread`, and 1 has no flag 128.
 
 use crate::definition::{Collection, Field};
 use crate::value::{SmolStr, Value};
@@ -215,13 +225,22 @@ pub struct Raw {
 #[error("a stored record is damaged: {0}")]
 pub struct Damaged(pub &'static str);
 
+/// The version of the list that is written.
+const VERSION: u8 = 4;
+/// The first version with fields that could not be read.
+const WITH_UNREAD: u8 = 3;
+/// The first version with sums.
+const WITH_SUMS: u8 = 4;
+/// Bytes of the sums at the end of a list.
+const SUMS: usize = 8;
+
 /// Packs contributions. `golden` are the record's golden values: what is equal to them is not written twice.
 pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[Value]) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 * contributions.len() + 2);
-    let version = if contributions.iter().any(|contribution| !contribution.unread.is_empty()) { 3 } else { 2 };
-    out.push(version);
+    out.push(VERSION);
     put_varint(&mut out, contributions.len() as u64);
     for contribution in contributions {
+        let start = out.len();
         let (gone, written) = match &contribution.said {
             Said::Gone => (true, Written::Nothing),
             Said::Values(values) => (false, Written::of(values, golden, collection)),
@@ -250,21 +269,52 @@ pub fn pack(contributions: &[Contribution], collection: &Collection, golden: &[V
         if let Some(raw) = &contribution.raw {
             out.push(raw.format);
             put_varint(&mut out, raw.bytes.len() as u64);
+            put_sum(&mut out, crc32fast::hash(&raw.bytes));
         }
         if let Said::Values(values) = &contribution.said {
             put_values(&mut out, values, &written, collection, golden);
         }
-        if version == 3 {
-            put_varint(&mut out, contribution.unread.len() as u64);
-            for unread in &contribution.unread {
-                put_bytes(&mut out, collection.fields[unread.field].name.as_bytes());
-                out.extend_from_slice(&unread.as_of.to_le_bytes());
-                out.extend_from_slice(&unread.hash);
-                put_value(&mut out, &unread.value);
-            }
+        put_varint(&mut out, contribution.unread.len() as u64);
+        for unread in &contribution.unread {
+            put_bytes(&mut out, collection.fields[unread.field].name.as_bytes());
+            out.extend_from_slice(&unread.as_of.to_le_bytes());
+            out.extend_from_slice(&unread.hash);
+            put_value(&mut out, &unread.value);
+        }
+        let sum = crc32fast::hash(&out[start..]);
+        put_sum(&mut out, sum);
+    }
+    out.extend_from_slice(&golden_sums(collection, golden));
+    out
+}
+
+fn put_sum(out: &mut Vec<u8>, sum: u32) {
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// The sums at the end of a list.
+fn golden_sums(collection: &Collection, golden: &[Value]) -> [u8; SUMS] {
+    let mut fields = crc32fast::Hasher::new();
+    let mut values = Vec::with_capacity(256);
+    // what follows from other records is written without the list
+    let said = collection.stored_fields().iter().zip(golden).filter(|(field, _)| !field.is_settled() && !field.is_link());
+    for (field, value) in said {
+        fields.update(field.name.as_bytes());
+        fields.update(b" ");
+        // what a list of structs is read as depends on its members
+        if !field.golden_type().members().is_empty() {
+            fields.update(field.golden_type().to_string().as_bytes());
+        }
+        match value {
+            // databases know one zero
+            Value::Float(0.0) => put_value(&mut values, &Value::Float(0.0)),
+            other => put_value(&mut values, other),
         }
     }
-    out
+    let mut sums = [0; SUMS];
+    sums[..4].copy_from_slice(&fields.finalize().to_le_bytes());
+    sums[4..].copy_from_slice(&crc32fast::hash(&values).to_le_bytes());
+    sums
 }
 
 fn put_values(out: &mut Vec<u8>, values: &[Value], written: &Written, collection: &Collection, golden: &[Value]) {
@@ -331,24 +381,53 @@ pub fn pack_raw(contributions: &[Contribution]) -> Option<Bytes> {
     Some(all.into())
 }
 
-/// Reads a packed list. Values that equal the golden ones are taken from `golden`; without `raw` documents are left empty.
+/// A packed list as it is found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The contributions.
+    pub contributions: Vec<Contribution>,
+    /// Places of contributions that are not what was written, or whose documents are not.
+    pub unsound: Vec<usize>,
+    /// Whether the golden values beside the list are not what was written.
+    pub golden_is_unsound: bool,
+}
+
+/// Reads the packed list of a row that is what was written. Values that equal the golden ones are taken from `golden`; without `raw`,
+/// documents are left empty.
+///
+/// # Errors
+/// When the bytes are not a packed list, or something of the row is not what was written.
+pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Vec<Contribution>, Damaged> {
+    let found = find(packed, collection, golden, raw)?;
+    match (found.unsound.is_empty(), found.golden_is_unsound) {
+        (false, _) => Err(Damaged("what a source has said of it is not what was written")),
+        (_, true) => Err(Damaged("its values are not what was written")),
+        _ => Ok(found.contributions),
+    }
+}
+
+/// As [`unpack`], also where the row is not what was written.
 ///
 /// # Errors
 /// When the bytes are not a packed list.
-pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Vec<Contribution>, Damaged> {
+pub fn find(packed: &[u8], collection: &Collection, golden: &[Value], raw: Option<&[u8]>) -> Result<Found, Damaged> {
     let mut input = Input { bytes: packed };
     let version = input.byte()?;
-    if !matches!(version, 1..=3) {
+    if !matches!(version, 1..=VERSION) {
         return Err(Damaged("unknown version of contributions"));
     }
+    let has_sums = version >= WITH_SUMS;
+    let mut found = Found::default();
     let count = input.varint()? as usize;
     if count > MAX_CONTRIBUTORS {
         return Err(Damaged("too many contributors"));
     }
     let mut rest = raw;
     // a contribution has 30 bytes at least
-    let mut contributions = Vec::with_capacity(count.min(packed.len() / 30 + 1));
-    for _ in 0..count {
+    found.contributions.reserve(count.min(packed.len() / 30 + 1));
+    for place in 0..count {
+        let start = input.bytes;
+        let mut is_sound = true;
         let flags = input.byte()?;
         let contributor = input.text()?.into();
         let as_of = i64::from_le_bytes(input.array()?);
@@ -364,11 +443,13 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
         let raw = if flags & 4 != 0 {
             let format = input.byte()?;
             let length = input.varint()? as usize;
+            let sum = if has_sums { Some(input.sum()?) } else { None };
             let bytes = match rest {
                 None => Bytes::new(),
                 Some(column) => {
                     let (own, others) = column.split_at_checked(length).ok_or(Damaged("raw documents are shorter than announced"))?;
                     rest = Some(others);
+                    is_sound &= sum.is_none_or(|sum| sum == crc32fast::hash(own));
                     Bytes::copy_from_slice(own)
                 }
             };
@@ -401,10 +482,26 @@ pub fn unpack(packed: &[u8], collection: &Collection, golden: &[Value], raw: Opt
             16 => Retired::Later,
             _ => Retired::OnArrival,
         };
-        let unread = if version == 3 { unread(&mut input, collection)? } else { Vec::new() };
-        contributions.push(Contribution { contributor, as_of, hash, generation, origin, before, retired, said, raw, unread });
+        let unread = if version >= WITH_UNREAD { unread(&mut input, collection)? } else { Vec::new() };
+        if has_sums {
+            let own = &start[..start.len() - input.bytes.len()];
+            is_sound &= input.sum()? == crc32fast::hash(own);
+        }
+        if !is_sound {
+            found.unsound.push(place);
+        }
+        found.contributions.push(Contribution { contributor, as_of, hash, generation, origin, before, retired, said, raw, unread });
     }
-    Ok(contributions)
+    if has_sums {
+        let written: [u8; SUMS] = input.array()?;
+        let now = golden_sums(collection, golden);
+        let is_known = golden.len() == collection.fields.len() && now[..4] == written[..4];
+        found.golden_is_unsound = is_known && now != written;
+        if !input.bytes.is_empty() || rest.is_some_and(|rest| !rest.is_empty()) {
+            return Err(Damaged("it goes on behind its end"));
+        }
+    }
+    Ok(found)
 }
 
 fn unread(input: &mut Input<'_>, collection: &Collection) -> Result<Vec<Unread>, Damaged> {
@@ -496,6 +593,11 @@ impl<'a> Input<'a> {
         let (first, rest) = self.bytes.split_first_chunk::<N>().ok_or(Damaged("it ends too early"))?;
         self.bytes = rest;
         Ok(*first)
+    }
+
+    /// The next sum.
+    fn sum(&mut self) -> Result<u32, Damaged> {
+        Ok(u32::from_le_bytes(self.array()?))
     }
 
     /// The next unsigned integer.

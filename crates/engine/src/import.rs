@@ -23,7 +23,7 @@ use stook_formats::read::Opened;
 use stook_store::journal::{Counts, Trouble};
 use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob, Progress, Slice};
-use stook_store::{Change, Pass, Store, StoredRecord, Tenant, Unit, Version};
+use stook_store::{Change, Detail, Pass, Store, StoredRecord, Tenant, Unit, Version};
 
 /// What to import, and how.
 #[derive(Debug, Clone)]
@@ -434,8 +434,8 @@ impl Trial<'_> {
     fn chunk(&mut self, slice: &Slice, preview: &mut Preview, most_troubles: usize) -> Result<()> {
         let file = &self.files[slice.file];
         let mut mapped = MappedChunk::map(&self.context, self.store, &ChunkInput { slice, file, bytes: None }, None)?;
-        mapped.consolidate_with(None, |tenant, collection, keys, detail| {
-            let mut found = self.store.read_damaged(tenant, collection, keys, detail)?;
+        mapped.consolidate_with(None, |tenant, collection, keys| {
+            let mut found = self.store.read_damaged(tenant, collection, keys, Detail::Full)?;
             for (key, record) in keys.iter().zip(&mut found) {
                 if let Some(own) = self.written.get(&(collection, key.clone())) {
                     *record = own.clone();

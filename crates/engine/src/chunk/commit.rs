@@ -217,19 +217,18 @@ impl MappedChunk {
         })
     }
 
-    /// Consolidates with what is stored now: one bulk read of heads per collection, and one of whole records where several
-    /// contributors meet.
+    /// Consolidates with what is stored now: one bulk read per collection.
     ///
     /// # Errors
     /// When the store fails.
     pub fn consolidate(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
         let (met, may_go_unread) = (self.context.met.clone(), self.goes_unread());
-        self.consolidate_with(Some(store), |tenant, collection, keys, detail| {
+        self.consolidate_with(Some(store), |tenant, collection, keys| {
             if may_go_unread && met.is_seldom(collection) {
                 met.note(collection, keys.len(), 0);
                 return Ok(vec![None; keys.len()]);
             }
-            let found = store.read_damaged(tenant, collection, keys, detail)?;
+            let found = store.read_damaged(tenant, collection, keys, Detail::Full)?;
             met.note(collection, keys.len(), found.iter().flatten().count());
             Ok(found)
         })
@@ -245,7 +244,7 @@ impl MappedChunk {
     /// # Errors
     /// When the store fails.
     pub fn consolidate_unread(&mut self, store: &dyn Store) -> std::result::Result<(), StoreError> {
-        self.consolidate_with(Some(store), |_, _, keys, _| Ok(vec![None; keys.len()]))
+        self.consolidate_with(Some(store), |_, _, keys| Ok(vec![None; keys.len()]))
     }
 
     /// As [`MappedChunk::consolidate`], reading through `read`. `store` can tell whether what was read of others
@@ -256,22 +255,16 @@ impl MappedChunk {
     pub fn consolidate_with(
         &mut self,
         store: Option<&dyn Store>,
-        read: impl Fn(&Tenant, usize, &[Key], Detail) -> std::result::Result<Vec<Option<StoredRecord>>, StoreError>,
+        read: impl Fn(&Tenant, usize, &[Key]) -> std::result::Result<Vec<Option<StoredRecord>>, StoreError>,
     ) -> std::result::Result<(), StoreError> {
         let mut by_collection: BTreeMap<usize, Vec<Key>> = BTreeMap::new();
         for (collection, key) in self.records.keys() {
             by_collection.entry(*collection).or_default().push(key.clone());
         }
         for (collection, keys) in by_collection {
-            // where other records are told, what a record was must be known
-            let concern = self.context.rules.concern(collection);
-            let detail = if concern { Detail::Full } else { Detail::Head };
-            let heads = read(&self.context.tenant, collection, &keys, detail)?;
-            let rest = self.decide(collection, keys.into_iter().zip(heads), concern)?;
-            if !rest.is_empty() {
-                let whole = read(&self.context.tenant, collection, &rest, Detail::Full)?;
-                self.decide(collection, rest.into_iter().zip(whole), true)?;
-            }
+            // whole, though few documents change much: what is not as it was written must not be taken for what was said
+            let stored = read(&self.context.tenant, collection, &keys)?;
+            self.decide(collection, keys.into_iter().zip(stored));
         }
         self.follow(store)?;
         if let Some(store) = store {
@@ -446,32 +439,21 @@ impl MappedChunk {
         }
     }
 
-    /// Decides about records; returns the keys of those that must be read whole.
-    fn decide(
-        &mut self,
-        collection: usize,
-        stored: impl Iterator<Item = (Key, Option<StoredRecord>)>,
-        whole: bool,
-    ) -> std::result::Result<Vec<Key>, StoreError> {
+    /// Decides about records.
+    fn decide(&mut self, collection: usize, stored: impl Iterator<Item = (Key, Option<StoredRecord>)>) {
         let definition = &self.context.rules.catalogue.collections[collection];
         let consolidator = Consolidator::new(&self.context.rules.catalogue, definition, &self.evaluator);
         let decider = Decider::new(&self.context.rules, collection, &consolidator, &self.evaluator, self.context.policy);
-        let mut undecided = Vec::new();
         for (key, record) in stored {
             let place = (collection, key);
             let Some(statements) = self.records.get(&place) else { continue };
-            match decider.decide(record.as_ref(), whole, statements)? {
-                Some(mut decision) => {
-                    // of one that was healed it is not known what it has told others: it tells them anew
-                    if decision.write.is_some() && decision.healed.is_none() && self.context.rules.concern(collection) {
-                        decision.before = record.filter(|record| record.alive).map(|record| record.golden);
-                    }
-                    self.decisions.insert(place, decision);
-                }
-                None => undecided.push(place.1),
+            let mut decision = decider.decide(record.as_ref(), statements);
+            // of one that was healed it is not known what it has told others: it tells them anew
+            if decision.write.is_some() && decision.healed.is_none() && self.context.rules.concern(collection) {
+                decision.before = record.filter(|record| record.alive).map(|record| record.golden);
             }
+            self.decisions.insert(place, decision);
         }
-        Ok(undecided)
     }
 
     /// Makes everything ready that the store will ask for, so that the writer has nothing to compute.
@@ -685,7 +667,7 @@ impl Unit for MappedChunk {
             let place = (conflict.collection, conflict.key.clone());
             let taken_for = self.decisions.get(&place).and_then(|decision| decision.after.clone());
             again.insert(place, taken_for);
-            self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)), true)?;
+            self.decide(conflict.collection, std::iter::once((conflict.key, conflict.record)));
         }
         self.follow_again(&again);
         self.tag_again(again.keys())?;

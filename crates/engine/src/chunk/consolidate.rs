@@ -16,13 +16,15 @@ use stook_catalogue::definition::{Collection, Matched, Unmatched};
 use stook_catalogue::expr::{Evaluator, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::parts::prune;
-use stook_catalogue::record::{Before, Contribution, MAX_CONTRIBUTORS, Origin, Retired, Said, Unread, keep_newest, pack, pack_raw, unpack};
+use stook_catalogue::record::{
+    self, Before, Contribution, Damaged, Found, MAX_CONTRIBUTORS, Origin, Retired, Said, Unread, keep_newest, pack, pack_raw, unpack,
+};
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::Value;
 use stook_store::damage::Part;
 use stook_store::journal::Outcome;
 use stook_store::queue::JobId;
-use stook_store::{Change, Content, Result, StoredRecord, Version};
+use stook_store::{Change, Content, StoredRecord, Version};
 
 /// What an import does with documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,17 +84,6 @@ pub struct Decision {
     pub healed: Option<String>,
 }
 
-/// What of a stored record was read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    /// Its head.
-    Head,
-    /// All of it.
-    Whole,
-    /// All of it, after it was damaged: it is written whatever comes of it.
-    Healed,
-}
-
 /// Decides about records of one collection. One per thread.
 pub struct Decider<'c> {
     collection: &'c Collection,
@@ -107,11 +98,6 @@ impl<'c> Decider<'c> {
     /// A decider for the collection with this index, and a policy.
     pub fn new(rules: &'c Rules, index: usize, consolidator: &'c Consolidator<'c>, evaluator: &'c Evaluator, policy: Policy) -> Self {
         Self { collection: &rules.catalogue.collections[index], consolidator, evaluator, policy, rules, index }
-    }
-
-    /// Whether what a record was must be known to change it.
-    fn needs_whole(&self) -> bool {
-        self.collection.history.is_some() || self.rules.concern(self.index)
     }
 
     /// What other records are told of a change.
@@ -162,19 +148,13 @@ impl<'c> Decider<'c> {
         golden
     }
 
-    /// Decides what `statements`, all of one record, mean for it. Returns nothing when only the head of the record was read
-    /// (`whole` is false) and more is needed.
-    ///
-    /// # Errors
-    /// When what is written cannot be made.
-    pub fn decide(&self, stored: Option<&StoredRecord>, whole: bool, statements: &[Numbered]) -> Result<Option<Decision>> {
+    /// Decides what `statements`, all of one record, mean for it.
+    pub fn decide(&self, stored: Option<&StoredRecord>, statements: &[Numbered]) -> Decision {
         let old = match stored {
             None => Vec::new(),
-            Some(record) => match self.contributions(record, whole) {
+            Some(record) => match self.contributions(record) {
                 Ok(old) => old,
-                // the rest of it tells whether it can be healed
-                Err(_) if !whole => return Ok(None),
-                Err(reason) => return Ok(Some(self.heal(record, statements, &reason)?)),
+                Err(reason) => return self.heal(record, statements, &reason),
             },
         };
         let touched = old.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
@@ -186,46 +166,45 @@ impl<'c> Decider<'c> {
             ..Decision::default()
         };
         match (existed, self.policy.matched, self.policy.unmatched) {
-            (true, Matched::Skip, _) | (false, _, Unmatched::Skip) => return Ok(Some(all(Outcome::Skipped, None))),
-            (true, Matched::Fail, _) => return Ok(Some(all(Outcome::Failed, Some("a record with this key existed before")))),
-            (false, _, Unmatched::Fail) => return Ok(Some(all(Outcome::Failed, Some("there is no record with this key")))),
-            (true, Matched::Withdraw, _) => return self.withdraw(stored, whole, old, statements),
+            (true, Matched::Skip, _) | (false, _, Unmatched::Skip) => return all(Outcome::Skipped, None),
+            (true, Matched::Fail, _) => return all(Outcome::Failed, Some("a record with this key existed before")),
+            (false, _, Unmatched::Fail) => return all(Outcome::Failed, Some("there is no record with this key")),
+            (true, Matched::Withdraw, _) => return self.withdraw(stored, old, statements),
             _ => {}
         }
-        self.contribute(stored, if whole { Seen::Whole } else { Seen::Head }, old, existed, statements)
+        self.contribute(stored, false, old, existed, statements)
     }
 
-    /// The contributions of a record, as far as it was read; what is wrong with it where not all of it can be read.
-    fn contributions(&self, record: &StoredRecord, whole: bool) -> std::result::Result<Vec<Contribution>, String> {
+    /// The contributions of a record; what is wrong with it where not all of it can be read.
+    fn contributions(&self, record: &StoredRecord) -> std::result::Result<Vec<Contribution>, String> {
         if let Some(reason) = record.reason() {
             return Err(reason);
         }
-        let raw = if whole { Some(record.raw.as_deref().unwrap_or_default()) } else { record.raw.as_deref() };
-        unpack(&record.contributions, self.collection, &record.golden, raw).map_err(|damaged| damaged.0.to_owned())
+        let raw = record.raw.as_deref().unwrap_or_default();
+        unpack(&record.contributions, self.collection, &record.golden, Some(raw)).map_err(|damaged| damaged.0.to_owned())
     }
 
     /// Decides about a record that cannot be read: it is written again where documents say what cannot be read of it, and what others have
     /// said of it is not lost with that; else the documents fail, and nothing is written.
-    fn heal(&self, record: &StoredRecord, statements: &[Numbered], reason: &str) -> Result<Decision> {
+    fn heal(&self, record: &StoredRecord, statements: &[Numbered], reason: &str) -> Decision {
         let fail = |advice: &str| {
             let name = &self.collection.name;
             let reason = format!("record {:?} of `{name}` is damaged in the store: {reason}; {advice}", record.key.as_str());
             Decision { outcomes: statements.iter().map(|_| (Outcome::Failed, Some(reason.clone()))).collect(), ..Decision::default() }
         };
         if self.policy.matched != Matched::Update {
-            return Ok(fail("import the documents about it with a profile that updates what is there"));
+            return fail("import the documents about it with a profile that updates what is there");
         }
         let Healed { record, contributions, lost } = match healed(self.collection, record, statements) {
             Ok(healed) => healed,
-            Err(advice) => return Ok(fail(&advice)),
+            Err(advice) => return fail(&advice),
         };
         let touched = contributions.iter().any(|contribution| self.policy.wrote(contribution.origin.job));
         let existed = !self.policy.wrote(record.created_job) && (record.alive || touched);
         let created_job = if existed { record.created_job } else { self.policy.job };
-        let decided = self.contribute(Some(&record), Seen::Healed, contributions.clone(), existed, statements)?;
-        let mut decision = decided.unwrap_or_default();
+        let mut decision = self.contribute(Some(&record), true, contributions.clone(), existed, statements);
         if decision.outcomes.iter().all(|(outcome, _)| *outcome == Outcome::Failed) {
-            return Ok(decision);
+            return decision;
         }
         let mut content = match decision.write.take() {
             Some((_, Change::Put(content))) => content,
@@ -240,18 +219,19 @@ impl<'c> Decider<'c> {
         decision.write = Some((Some(record.version), change));
         let lost = if lost { ", which is all that is known of it now: import what other sources say of it again" } else { "" };
         decision.healed = Some(format!("the stored record was damaged ({reason}), and was written again from this document{lost}"));
-        Ok(decision)
+        decision
     }
 
+    /// Decides about a record that is changed; one that was damaged is written whatever comes of it.
     fn contribute(
         &self,
         stored: Option<&StoredRecord>,
-        seen: Seen,
+        was_damaged: bool,
         old: Vec<Contribution>,
         existed: bool,
         statements: &[Numbered],
-    ) -> Result<Option<Decision>> {
-        let (job, whole) = (self.policy.job, seen != Seen::Head);
+    ) -> Decision {
+        let job = self.policy.job;
         let mut decision = Decision { outcomes: vec![(Outcome::Superseded, None); statements.len()], ..Decision::default() };
         // (statement that wins, what the contributor had said before the job), per contributor that changes
         let mut winners: Vec<(usize, Option<Before>)> = Vec::new();
@@ -325,12 +305,7 @@ impl<'c> Decider<'c> {
             changed.push(newest);
         }
         if changed.is_empty() {
-            return Ok(Some(decision));
-        }
-        let others = replaced.iter().any(|replaced| !replaced);
-        let reads_values = changed.iter().any(|own| !own.unread.is_empty());
-        if !whole && stored.is_some() && (others || reads_values || self.needs_whole()) {
-            return Ok(None);
+            return decision;
         }
         let same_content = winners.iter().all(|(winner, _)| {
             let own = &statements[*winner];
@@ -354,10 +329,9 @@ impl<'c> Decider<'c> {
         let golden = self.survive(stored, sorted(&mut contributions));
         self.documents(stored, &old, &contributions, statements, &mut decision);
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
-        let is_golden = |stored: &StoredRecord| stored.alive == golden.alive && (!whole || stored.golden[..] == golden.values[..]);
+        let is_golden = |stored: &StoredRecord| stored.alive == golden.alive && stored.golden[..] == golden.values[..];
         // a deleted record of which this job speaks first is written whole: the job's other chunks must see whose it is now
-        let golden_stays =
-            seen != Seen::Healed && same_content && stored.is_some_and(|stored| stored.created_job == created_job && is_golden(stored));
+        let golden_stays = !was_damaged && same_content && stored.is_some_and(|stored| stored.created_job == created_job && is_golden(stored));
         let change = if golden_stays {
             Change::Touch { contributions: pack(&contributions, self.collection, &golden.values) }
         } else {
@@ -367,7 +341,7 @@ impl<'c> Decider<'c> {
         self.remember(stored, &change, &mut decision);
         decision.write = Some((stored.map(|record| record.version), change));
         decision.won = winners.into_iter().map(|(winner, _)| winner).collect();
-        Ok(Some(decision))
+        decision
     }
 
     /// Says of contributions that a full record leaves out what became of their documents: newer ones have taken their places.
@@ -410,7 +384,7 @@ impl<'c> Decider<'c> {
         Some(Change::Put(Box::new(self.content(Some(record), record.created_job, golden, &contributions))))
     }
 
-    fn withdraw(&self, stored: Option<&StoredRecord>, whole: bool, mut old: Vec<Contribution>, statements: &[Numbered]) -> Result<Option<Decision>> {
+    fn withdraw(&self, stored: Option<&StoredRecord>, mut old: Vec<Contribution>, statements: &[Numbered]) -> Decision {
         let mut decision = Decision::default();
         let (count, before) = (old.len(), old.clone());
         for own in statements {
@@ -420,10 +394,7 @@ impl<'c> Decider<'c> {
             decision.outcomes.push((outcome, None));
         }
         if old.len() == count {
-            return Ok(Some(decision));
-        }
-        if !whole && (!old.is_empty() || self.needs_whole()) {
-            return Ok(None);
+            return decision;
         }
         if let Some(record) = stored {
             self.documents(stored, &before, &old, &[], &mut decision);
@@ -432,7 +403,7 @@ impl<'c> Decider<'c> {
             self.remember(stored, &change, &mut decision);
             decision.write = Some((Some(record.version), change));
         }
-        Ok(Some(decision))
+        decision
     }
 
     /// The change that leaves a record with `contributions`. A record without any goes, unless transitions have set state.
@@ -525,30 +496,28 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
         return Err("no document can say that again: put a copy of the store in its place (`stook backup` makes one)".into());
     }
     let mut record = StoredRecord { damage: Vec::new(), ..stored.clone() };
-    let read = |golden: &[Value]| unpack(&stored.contributions, collection, golden, Some(stored.raw.as_deref().unwrap_or_default()));
+    let raw = stored.raw.as_deref().unwrap_or_default();
+    let read = |golden: &[Value]| record::find(&stored.contributions, collection, golden, Some(raw));
     let broken: Vec<usize> =
         stored.damage.iter().filter_map(|damage| if let Part::Golden(field) = damage.part { Some(field) } else { None }).collect();
     // who has said what cannot be read differs with what is put in its place
     let mut marked = stored.golden.clone();
     broken.iter().for_each(|field| marked[*field] = Value::text("\u{0}"));
     let (Ok(plain), Ok(marked), false) = (read(&stored.golden), read(&marked), is(Part::Contributions)) else {
-        record.contributions.clear();
-        record.raw = None;
-        return Ok(Healed { record, contributions: Vec::new(), lost: true });
-    };
-    let value = |own: &Contribution, field: usize| match &own.said {
-        Said::Values(values) => values.get(field).cloned().unwrap_or_default(),
-        Said::Gone => Value::Null,
+        return Ok(Healed::from_nothing(record));
     };
     let mut missing: Vec<String> = Vec::new();
     for field in broken {
-        let needs = || plain.iter().zip(&marked).filter(|(plain, marked)| value(plain, field) != value(marked, field)).map(|(plain, _)| plain);
-        let is_own = |own: &Contribution, new: &Numbered| {
-            let statement = &new.statement;
-            statement.contributor == own.contributor && statement.hash == own.hash && statement.as_of == own.as_of && new.generation == own.generation
+        let needs = || {
+            plain
+                .contributions
+                .iter()
+                .zip(&marked.contributions)
+                .filter(|(plain, marked)| said(plain, field) != said(marked, field))
+                .map(|(plain, _)| plain)
         };
-        let said_again = needs().find_map(|own| statements.iter().find(|new| is_own(own, new)));
-        if let Some(Said::Values(values)) = said_again.map(|new| &new.statement.said) {
+        let said_again = needs().find_map(|own| said_by(own, statements));
+        if let Some(Said::Values(values)) = said_again.map(|new| &new.said) {
             record.golden[field] = values.get(field).cloned().unwrap_or_default();
             continue;
         }
@@ -564,8 +533,77 @@ fn healed(collection: &Collection, stored: &StoredRecord, statements: &[Numbered
         missing.dedup();
         return Err(format!("import the document from which `{}` was read again, or a newer one of it", missing.join("`, `")));
     }
-    let contributions = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?;
+    let found = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?;
+    let is_of = |own: &Contribution, new: &Numbered| new.statement.contributor == own.contributor;
+    if let [own] = &found.contributions[..]
+        && (found.golden_is_unsound || !found.unsound.is_empty())
+        && statements.iter().all(|new| is_of(own, new))
+    {
+        // nobody else has said anything of it
+        return Ok(Healed::from_nothing(record));
+    }
+    if found.golden_is_unsound {
+        record.golden = said_again(&found, statements, &record.golden, &read)?;
+    }
+    let mut contributions = read(&record.golden).map_err(|damaged| damaged.0.to_owned())?.contributions;
+    for place in found.unsound.iter().rev() {
+        // its own document says it again
+        let own = contributions.remove(*place);
+        if !statements.iter().any(|new| is_of(&own, new)) {
+            return Err(format!("import the document from which `{}` was read again, or a newer one of it", own.contributor));
+        }
+    }
     Ok(Healed { record, contributions, lost: false })
+}
+
+/// The golden values of a record of which some are not what was written, with what documents say again in their place, if that makes
+/// them what was written.
+fn said_again(
+    found: &Found,
+    statements: &[Numbered],
+    golden: &[Value],
+    read: &dyn Fn(&[Value]) -> std::result::Result<Found, Damaged>,
+) -> std::result::Result<Vec<Value>, String> {
+    for (place, own) in found.contributions.iter().enumerate() {
+        let Some(Said::Values(values)) = said_by(own, statements).map(|new| &new.said) else { continue };
+        let mut again = golden.to_vec();
+        for (field, value) in values.iter().enumerate().filter(|(field, value)| said(own, *field) != **value) {
+            let former = std::mem::replace(&mut again[field], value.clone());
+            let is_golden = read(&again).is_ok_and(|found| found.contributions.get(place).is_some_and(|own| said(own, field) == *value));
+            if !is_golden {
+                again[field] = former;
+            }
+        }
+        if read(&again).is_ok_and(|found| !found.golden_is_unsound) {
+            return Ok(again);
+        }
+    }
+    let names: Vec<&str> = found.contributions.iter().map(|own| &*own.contributor).collect();
+    Err(format!("import the documents from which `{}` were read again: a value of one of them is damaged", names.join("`, `")))
+}
+
+/// What a contribution says of a field.
+fn said(own: &Contribution, field: usize) -> Value {
+    match &own.said {
+        Said::Values(values) => values.get(field).cloned().unwrap_or_default(),
+        Said::Gone => Value::Null,
+    }
+}
+
+/// The statement among those given of which a contribution was made.
+fn said_by<'n>(own: &Contribution, statements: &'n [Numbered]) -> Option<&'n Statement> {
+    let is_own = |new: &&Numbered| {
+        let statement = &new.statement;
+        statement.contributor == own.contributor && statement.hash == own.hash && statement.as_of == own.as_of && new.generation == own.generation
+    };
+    statements.iter().find(is_own).map(|new| &new.statement)
+}
+
+impl Healed {
+    /// A record of which documents say everything again.
+    fn from_nothing(record: StoredRecord) -> Self {
+        Self { record: StoredRecord { contributions: Vec::new(), raw: None, ..record }, contributions: Vec::new(), lost: true }
+    }
 }
 
 /// Contributions in the order they are stored.

@@ -25,6 +25,9 @@ const LONG: u64 = 32 << 20;
 /// How long one waits for those who read before the log can be copied.
 const WAIT: Duration = Duration::from_secs(60);
 
+/// How long one waits between two tries to be the one who writes: an import writes one transaction after the other, almost without a pause.
+const MOMENT: Duration = Duration::from_micros(200);
+
 /// A copy that was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Copied {
@@ -141,6 +144,7 @@ impl Source {
         let open = || connect(path, &options, None);
         let lock = open()?;
         use_log(&lock, Duration::from_secs(options.wait))?;
+        lock.busy_timeout(Duration::ZERO).map_err(failure)?;
         let page: i64 = lock.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(failure)?;
         let file = File::open(path).map_err(|error| unusable(path, &error))?;
         let page = page.unsigned_abs();
@@ -156,16 +160,21 @@ impl Source {
         end(&self.reader)?;
         copy_log(&self.copier)?;
         loop {
-            self.lock.execute_batch("BEGIN IMMEDIATE").map_err(failure)?;
-            let turned = self.turn_locked(changed);
-            end(&self.lock)?;
-            if turned? {
-                return Ok(());
+            match self.lock.execute_batch("BEGIN IMMEDIATE").map_err(failure) {
+                Ok(()) => {
+                    let turned = self.turn_locked(changed);
+                    end(&self.lock)?;
+                    if turned? {
+                        return Ok(());
+                    }
+                }
+                Err(StoreError::Busy(_)) => {}
+                Err(error) => return Err(error),
             }
             if Instant::now() > deadline {
                 return Err(StoreError::Busy(WAIT.as_secs()));
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(MOMENT);
         }
     }
 
