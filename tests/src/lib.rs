@@ -197,6 +197,11 @@ impl Place {
         self.path("stook.sqlite")
     }
 
+    /// Where its store is, as `--store` says it.
+    pub fn address(&self) -> String {
+        self.server.clone().unwrap_or_else(|| self.store().display().to_string())
+    }
+
     /// Writes a file and gives its path as an argument.
     pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         let path = self.path(name);

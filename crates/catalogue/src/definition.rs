@@ -169,6 +169,11 @@ impl Named {
         Ok(Self { expression, names, beginnings })
     }
 
+    /// The names of its groups.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().flatten().map(String::as_str)
+    }
+
     /// Whether a text may match: most are refused by how they begin.
     fn may_match(&self, text: &str) -> bool {
         self.beginnings.as_ref().is_none_or(|beginnings| beginnings.iter().any(|beginning| text.as_bytes().starts_with(beginning)))

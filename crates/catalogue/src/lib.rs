@@ -6,8 +6,10 @@
 
 pub mod definition;
 pub mod diagnostic;
+mod eval;
 pub mod expr;
 pub mod fold;
+pub mod functions;
 pub mod key;
 pub mod links;
 pub mod marcspec;
@@ -19,6 +21,7 @@ pub mod record;
 pub mod route;
 pub mod schema;
 pub mod survivorship;
+pub mod types;
 pub mod value;
 pub mod words;
 pub mod xpath;

@@ -111,8 +111,9 @@ pub const MOST_COMBINED: usize = 64;
 
 /// The field of a link by key: the key of the target, or, where the key has the elements of a list, the keys of all targets, each once, in
 /// their order. A key that no record can have is nobody's.
-pub fn keyed(evaluator: &Evaluator, collection: &Collection, when: Option<&Expression>, key: &Template, values: &[Value]) -> Value {
-    if !when.is_none_or(|when| evaluator.holds_of(when, collection, values)) {
+pub fn keyed(evaluator: &Evaluator, collection: &Collection, link: &str, when: Option<&Expression>, key: &Template, values: &[Value]) -> Value {
+    let what = || format!("`when` of link `{link}`");
+    if !when.is_none_or(|when| evaluator.holds_of(&what, when, collection, values)) {
         return Value::Null;
     }
     let filled = |element: Option<&Value>| {

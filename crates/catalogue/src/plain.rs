@@ -288,7 +288,11 @@ impl Plain {
             Plain::Different(sides) => Lean::Bool(!equal(&sides[0].evaluate(tables, values)?, &sides[1].evaluate(tables, values)?)?),
             Plain::And(sides) => Lean::Bool(truth(&sides[0], values)? && truth(&sides[1], values)?),
             Plain::Or(sides) => Lean::Bool(truth(&sides[0], values)? || truth(&sides[1], values)?),
-            Plain::Not(inner) => Lean::Bool(!truth(inner, values)?),
+            Plain::Not(inner) => match inner.evaluate(tables, values)? {
+                Lean::Bool(value) => Lean::Bool(!value),
+                Lean::Null => Lean::Null,
+                _ => return None,
+            },
             Plain::If(parts) => {
                 let chosen = if truth(&parts[0], values)? { &parts[1] } else { &parts[2] };
                 chosen.evaluate(tables, values)?
@@ -316,12 +320,14 @@ impl Plain {
                 (Lean::Length(first), Lean::Length(second)) => Lean::Length(first.checked_add(second)?),
                 (Lean::Time(first), Lean::Length(second)) => Lean::Time(first.checked_add(second)?),
                 (Lean::Int(first), Lean::Int(second)) => Lean::Int(first.checked_add(second)?),
+                (Lean::Null, _) | (_, Lean::Null) => Lean::Null,
                 _ => return None,
             },
             Plain::Difference(sides) => match (sides[0].evaluate(tables, values)?, sides[1].evaluate(tables, values)?) {
                 (Lean::Time(first), Lean::Time(second)) | (Lean::Length(first), Lean::Length(second)) => Lean::Length(first.checked_sub(second)?),
                 (Lean::Time(first), Lean::Length(second)) => Lean::Time(first.checked_sub(second)?),
                 (Lean::Int(first), Lean::Int(second)) => Lean::Int(first.checked_sub(second)?),
+                (Lean::Null, _) | (_, Lean::Null) => Lean::Null,
                 _ => return None,
             },
             Plain::Without(of, names) => match of.evaluate(tables, values)? {
@@ -334,6 +340,7 @@ impl Plain {
                         first.cmp(&second)
                     }
                     (Lean::Float(first), Lean::Float(second)) => first.partial_cmp(&second)?,
+                    (Lean::Null, _) | (_, Lean::Null) => return Some(Lean::Null),
                     _ => return None,
                 };
                 Lean::Bool(match comparison {
@@ -359,6 +366,9 @@ impl Plain {
                 }
                 for (place, part) in given.iter_mut().zip(parts) {
                     *place = part.evaluate(tables, values)?;
+                }
+                if *function != Function::Lookup && given[..parts.len()].contains(&Lean::Null) {
+                    return Some(Lean::Null);
                 }
                 call(*function, given, parts.len(), tables)?
             }
@@ -434,8 +444,8 @@ fn call<'v>(function: Function, [first, second, third]: [Lean<'v>; 3], count: us
         }
         (Function::StartsWith, Lean::Text(text), Lean::Text(beginning)) => Lean::Bool(text.starts_with(&*beginning)),
         (Function::EndsWith, Lean::Text(text), Lean::Text(end)) => Lean::Bool(text.ends_with(&*end)),
-        (Function::Md5, Lean::Text(text), _) => Lean::Text(Words::Made(crate::expr::md5(&text))),
-        (Function::Hex, Lean::Text(digits), _) => i64::from_str_radix(&digits, 16).map_or(Lean::Null, Lean::Int),
+        (Function::Md5, Lean::Text(text), _) => Lean::Text(Words::Made(crate::functions::md5(&text))),
+        (Function::Hex, Lean::Text(digits), _) => Lean::Int(i64::from_str_radix(&digits, 16).ok()?),
         (Function::Hex, Lean::Int(number), _) => Lean::Text(Words::Made(format!("{number:X}"))),
         (Function::Text, Lean::Int(number), _) => Lean::Text(Words::Made(number.to_string())),
         (Function::Text, Lean::Text(text), _) => Lean::Text(text),
@@ -450,7 +460,7 @@ fn call<'v>(function: Function, [first, second, third]: [Lean<'v>; 3], count: us
             Json::Object(members) => Lean::Int(members.len() as i64),
             _ => return None,
         },
-        (Function::Uuid5, Lean::Text(name), Lean::Text(text)) => Lean::Text(Words::Made(crate::expr::uuid5(&name, &text))),
+        (Function::Uuid5, Lean::Text(name), Lean::Text(text)) => Lean::Text(Words::Made(crate::functions::uuid5(&name, &text))),
         (Function::Trim, Lean::Text(text), _) => Lean::Text(Words::Made(text.trim().to_owned())),
         _ => return None,
     })

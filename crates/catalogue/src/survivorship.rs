@@ -84,7 +84,7 @@ impl<'c> Consolidator<'c> {
         Self { catalogue, collection, evaluator, derived, plain, rules, rule_of }
     }
 
-    /// The golden fields of `contributions`; derived fields whose expression fails are null.
+    /// The golden fields of `contributions`; derived fields whose expression fails are null, and the evaluator notes it.
     pub fn survive(&self, contributions: &[Contribution]) -> Golden {
         let contributions = &*parts::joined(self.catalogue, self.collection, contributions);
         let alive = self.alive(contributions);
@@ -225,9 +225,15 @@ impl<'c> Consolidator<'c> {
     fn derive(&self, index: usize, values: &[Value]) -> Value {
         let field = &self.collection.fields[index];
         match &field.derive {
-            Some(Derivation::Own(expression)) => self.evaluator.value_of(expression, &field.ty, self.collection, values),
+            Some(Derivation::Own(expression)) => {
+                let found = self.evaluator.value_of(expression, &field.ty, self.collection, values);
+                found.unwrap_or_else(|error| {
+                    self.evaluator.note(&format!("field `{}`", field.name), expression, &error);
+                    Value::Null
+                })
+            }
             Some(Derivation::Member(..)) => self.collection.member(index).map_or(Value::Null, |(list, member)| members_of(&values[list], member)),
-            Some(Derivation::Key(_, when, key)) => keyed(self.evaluator, self.collection, when.as_ref(), key, values),
+            Some(Derivation::Key(_, when, key)) => keyed(self.evaluator, self.collection, &field.name, when.as_ref(), key, values),
             _ => Value::Null,
         }
     }

@@ -421,7 +421,7 @@ pub struct ConvertError {
 }
 
 impl ConvertError {
-    fn new(value: &str, expected: impl Into<String>) -> Self {
+    pub(crate) fn new(value: &str, expected: impl Into<String>) -> Self {
         let mut shown: String = value.chars().take(60).collect();
         if shown.len() < value.len() {
             shown.push('…');

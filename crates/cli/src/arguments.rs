@@ -9,7 +9,7 @@ use stook_lab::measure::plan::Schedule;
 
 /// Gathers what several systems say about the same things into one catalogue.
 #[derive(Debug, Parser)]
-#[command(name = "stook", version, max_term_width = 110, arg_required_else_help = true)]
+#[command(name = "stook", version, max_term_width = 110, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(
     after_help = "First steps:\n  stook init library\n  stook -C library import authorities.mrc\n  stook -C library query 'authority heading=Smith*'\n\nExit codes: 0 all well, 1 failed, 2 finished with failed documents, 64 wrong usage."
 )]
@@ -35,7 +35,10 @@ pub enum Command {
         /// The folder.
         dir: PathBuf,
     },
-    /// Check catalogue.yaml and show every mistake with its place.
+    /// Check catalogue.yaml and show every mistake with its place; with --store also whether that store can be used with it.
+    #[command(
+        after_help = "Examples:\n  stook check\n  stook check --store stook.sqlite\n  stook check --deep\n\n`stook help expressions` lists functions and types."
+    )]
     Check {
         /// As JSON.
         #[arg(long)]
@@ -44,6 +47,15 @@ pub enum Command {
         /// coverage. The exit code is 1 where it was not; what is settled is mended.
         #[arg(long)]
         deep: bool,
+    },
+    /// Show the words of a command, or of a topic: `expressions`.
+    #[command(after_help = "Examples:\n  stook help import\n  stook help expressions\n  stook help expressions --json")]
+    Help {
+        /// A command, or `expressions`: what expressions of catalogue.yaml can say.
+        topic: Vec<String>,
+        /// As JSON, of expressions.
+        #[arg(long)]
+        json: bool,
     },
     /// Print the JSON Schema of catalogue.yaml, for editors.
     #[command(after_help = "Example:\n  stook schema > catalogue.schema.json")]

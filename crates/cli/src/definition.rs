@@ -16,6 +16,7 @@ use stook_lab::sample::datasets::{self, Datasets};
 use stook_lab::sample::machines::{self, Machines};
 use stook_lab::sample::sentinel::{self, Sentinel};
 use stook_lab::services::Services;
+use stook_store::shape::Shape;
 
 /// The catalogue a new folder begins with.
 const TEMPLATE: &str = include_str!("template.yaml");
@@ -37,8 +38,16 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
     match parse(&text) {
         Ok(catalogue) => {
             let fields: usize = catalogue.collections.iter().map(|collection| collection.fields.len()).sum();
+            // whether a store can be changed as the definition wants it is only asked of one that is named
+            let stored = if place.store.is_some() { place.prepared_for()? } else { None };
+            let refusals = stored.as_ref().map(|stored| stored.refusals(&Shape::of(&catalogue)));
+            let fits = refusals.as_ref().is_none_or(Vec::is_empty);
             if as_json {
-                say!("{}", json!({"file": file, "sound": true, "problems": [], "hash": catalogue.hash}));
+                let mut told = json!({"file": file, "sound": true, "problems": [], "hash": catalogue.hash});
+                if place.store.is_some() {
+                    told["store"] = json!({"there": refusals.is_some(), "fits": fits, "needs_a_new_store": refusals.unwrap_or_default()});
+                }
+                say!("{told}");
             } else {
                 say!(
                     "{file} is sound: {} with {}, {}, {}",
@@ -47,8 +56,18 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
                     count(catalogue.sources.len() as u64, "source"),
                     count(catalogue.profiles.len() as u64, "profile"),
                 );
+                match refusals.as_deref() {
+                    None if place.store.is_some() => say!("there is no store yet that it has to fit"),
+                    None => {}
+                    Some([]) => say!("the store can be used with it"),
+                    Some(reasons) => {
+                        say!("the store cannot be used with it, it needs a new one:");
+                        reasons.iter().for_each(|reason| say!("  - {reason}"));
+                        say!("put that back, or export with the old definition and import into a new store (--store)");
+                    }
+                }
             }
-            Ok(0)
+            Ok(u8::from(!fits))
         }
         Err(problems) if as_json => {
             let listed: Vec<_> = problems

@@ -12,6 +12,7 @@ mod ask;
 mod backup;
 mod collect;
 mod definition;
+mod help;
 mod import;
 mod lab;
 mod open;
@@ -84,6 +85,7 @@ fn run(arguments: &Arguments) -> Outcome {
         Command::Check { json, deep: false } => definition::check(&place, *json),
         Command::Check { json, deep: true } => settle::check(&place, *json),
         Command::Settle { json } => settle::settle(&place, *json),
+        Command::Help { topic, json } => help::help(topic, *json),
         Command::Schema => definition::schema(),
         Command::Prepare => {
             let catalogue = place.catalogue()?;

@@ -8,6 +8,7 @@ use stook_catalogue::diagnostic::render;
 use stook_catalogue::parse::parse;
 use stook_store::ledger::Ledger;
 use stook_store::postgres::PostgresStore;
+use stook_store::shape::Shape;
 use stook_store::sqlite::SqliteStore;
 use stook_store::{Store, StoreError, Tenant, postgres, sqlite};
 
@@ -64,6 +65,14 @@ impl Place {
             eprintln!("note: the store has another definition now; servers and workers that run with the one before must be started again");
         }
         Ok(store)
+    }
+
+    /// What the store was prepared for, if there is one; it is not changed.
+    pub fn prepared_for(&self) -> Result<Option<Shape>, Failure> {
+        match self.address()? {
+            Address::File(path) => SqliteStore::prepared_for(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display()))),
+            Address::Server(url) => Ok(PostgresStore::prepared_for(&url)?),
+        }
     }
 
     /// Opens catalogue and store to write records. A store of another definition is refused, a file that does not exist is made.

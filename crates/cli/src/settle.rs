@@ -92,11 +92,21 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
         }
         return Ok(1);
     }
-    let Checked { records, wrong, undecided } = settle::check(&*store, &Arc::new(Rules::new(&catalogue)), &AtomicBool::new(false), &|_| ())?;
+    let Checked { records, wrong, undecided, failed } = settle::check(&*store, &Arc::new(Rules::new(&catalogue)), &AtomicBool::new(false), &|_| ())?;
     let of = |(tenant, collection, key): &(Tenant, String, Key)| json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str() });
     if as_json {
         let shown: Vec<_> = wrong.iter().take(SHOWN).map(of).collect();
-        say!("{}", json!({ "sound": wrong.is_empty(), "records": records, "changed": wrong.len(), "wrong": shown, "undecided": undecided }));
+        let fails = failed.iter().take(SHOWN).map(|(tenant, collection, key, what)| {
+            json!({ "tenant": tenant.as_str(), "collection": collection, "key": key.as_str(), "what": what.lines().collect::<Vec<_>>() })
+        });
+        let fails: Vec<_> = fails.collect();
+        say!(
+            "{}",
+            json!({
+                "sound": wrong.is_empty(), "records": records, "changed": wrong.len(), "wrong": shown, "undecided": undecided,
+                "failing": failed.len(), "fails": fails,
+            })
+        );
         return Ok(u8::from(!wrong.is_empty()));
     }
     let records = count(records, "record");
@@ -108,6 +118,15 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
             say!("  {collection} {}{}", key.as_str(), of_tenant(tenant));
         }
         if let more @ 1.. = wrong.len().saturating_sub(SHOWN) {
+            say!("  and {} more", number(more as u64));
+        }
+    }
+    if !failed.is_empty() {
+        say!("expressions fail on {}, which have no value for them:", count(failed.len() as u64, "record"));
+        for (_, collection, key, what) in failed.iter().take(SHOWN) {
+            what.lines().for_each(|what| say!("  {collection} {}: {what}", key.as_str()));
+        }
+        if let more @ 1.. = failed.len().saturating_sub(SHOWN) {
             say!("  and {} more", number(more as u64));
         }
     }

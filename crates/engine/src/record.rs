@@ -105,7 +105,10 @@ impl WholeRecord<'_> {
             let value = &self.stored.golden[explanation.field];
             let failed = match &field.derive {
                 Some(Derivation::Own(expression)) if value.is_null() => {
-                    evaluator.failure_of(expression, &field.ty, self.collection, &self.stored.golden)
+                    evaluator.value_of(expression, &field.ty, self.collection, &self.stored.golden).err()
+                }
+                Some(Derivation::Through(_)) if value.is_null() => {
+                    crate::settle::failure_of((catalogue, &evaluator), (store, tenant), self.collection, &self.stored.golden, field)?
                 }
                 _ => None,
             };

@@ -133,9 +133,7 @@ impl Held {
         if purpose == Use::Ledger || self.definition.as_deref() == Some(noted) {
             return Ok(());
         }
-        let stored = self.shape.as_deref().unwrap_or_default();
-        let old: Shape = serde_json::from_str(stored)
-            .map_err(|error| crate::StoreError::Other(format!("what the store says of its definition cannot be read: {error}")))?;
+        let old = stored(self.shape.as_deref())?;
         let settled_alike = self.settled.as_deref().is_none_or(|settled| settled == catalogue.settling);
         let alike = old == *wanted && self.collections.as_deref() == Some(names(catalogue).as_str()) && settled_alike;
         if purpose == Use::Read && alike {
@@ -152,6 +150,12 @@ impl Held {
             differences.join("\n  - ")
         )))
     }
+}
+
+/// The shape that a store has kept.
+pub(crate) fn stored(shape: Option<&str>) -> crate::Result<Shape> {
+    let damaged = |error| crate::StoreError::Other(format!("what the store says of its definition cannot be read: {error}"));
+    serde_json::from_str(shape.unwrap_or_default()).map_err(damaged)
 }
 
 impl Shape {

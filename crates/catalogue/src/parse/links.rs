@@ -1,13 +1,15 @@
 //! Links, rollups and coverages: read when all collections are known, because they speak of several.
 
+use super::typed::{Types, golden};
 use super::{Reader, placeholder};
 use crate::definition::{Collection, Exists, Field, Index, KeyRule};
 use crate::expr::Expression;
 use crate::key::Template;
 use crate::links::*;
+use crate::types::{Kind, Reading, Type, Wanted};
 use crate::value::{FieldType, Value};
 use crate::words;
-use crate::yaml::{Kind, Node};
+use crate::yaml::{Kind as NodeKind, Node};
 use regex::Regex;
 
 /// A collection's node, its name's and its name.
@@ -83,10 +85,10 @@ impl Reader<'_> {
         let names: Vec<&str> = nodes.iter().map(|(name, ..)| *name).collect();
         let to = self.required(node, "to").and_then(|to| self.reference(to, "collection", &names))?;
         let (field, _) = collections[from].field(name)?;
-        let own = own_names(&collections[from]);
-        let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        let when = node.get("when").and_then(|node| self.cel(node, &own));
-        let group = node.get("group").and_then(|node| self.cel(node, &own));
+        let types = own_types(&collections[from]);
+        let own: Vec<&str> = types.keys().map(String::as_str).collect();
+        let when = node.get("when").and_then(|node| self.cel_of(node, &types, Wanted::Condition));
+        let group = node.get("group").and_then(|node| self.cel_of(node, &types, TEXT));
         let span = node.get("span").and_then(|node| self.span(node, &collections[from]));
         let rule = match (node.get("key"), node.get("same")) {
             (Some(key), None) => LinkRule::Key(self.link_key(key, &collections[from], &own)?),
@@ -173,7 +175,7 @@ impl Reader<'_> {
 
     /// Two fields of type timestamp.
     fn span(&mut self, node: &Node, collection: &Collection) -> Option<(usize, usize)> {
-        let Kind::List(items) = &node.kind else {
+        let NodeKind::List(items) = &node.kind else {
             self.problem(node, format!("an interval is a list of two fields, this is {}", node.shape()));
             return None;
         };
@@ -200,17 +202,17 @@ impl Reader<'_> {
     fn same(&mut self, node: &Node, mine: &Collection, theirs: &Collection) -> Option<Vec<(usize, usize)>> {
         let mut fields = Vec::new();
         match &node.kind {
-            Kind::Map(entries) => {
+            NodeKind::Map(entries) => {
                 for (own, other) in entries {
                     fields.push((self.field_of(own, mine)?, self.field_of(other, theirs)?));
                 }
             }
-            Kind::List(items) => {
+            NodeKind::List(items) => {
                 for item in items {
                     fields.push((self.field_of(item, mine)?, self.field_of(item, theirs)?));
                 }
             }
-            Kind::Scalar { .. } => fields.push((self.field_of(node, mine)?, self.field_of(node, theirs)?)),
+            NodeKind::Scalar { .. } => fields.push((self.field_of(node, mine)?, self.field_of(node, theirs)?)),
         }
         for (own, other) in &fields {
             self.is_looked_into(node, mine, &mine.fields[*own].name);
@@ -282,10 +284,8 @@ impl Reader<'_> {
 
     /// The number of a condition on a link's children.
     fn condition(&mut self, node: Option<&Node>, link: &mut Link, collections: &[Collection]) -> Option<usize> {
-        let own = own_names(&collections[link.from]);
-        let own: Vec<&str> = own.iter().map(String::as_str).collect();
         let condition = match node {
-            Some(node) => self.cel(node, &own)?,
+            Some(node) => self.cel_of(node, &own_types(&collections[link.from]), Wanted::Condition)?,
             None => Expression::compile("true", &[]).ok()?,
         };
         let known = link.conditions.iter().position(|known| known.source() == condition.source());
@@ -403,9 +403,8 @@ impl Reader<'_> {
         coverages: &mut Vec<Coverage>,
     ) -> Option<()> {
         self.section(node, "a coverage", &[words::COVERAGE, words::COVERAGE_CASE])?;
-        let names: Vec<String> = collections[parent].fields.iter().map(|field| field.name.clone()).collect();
-        let own: Vec<&str> = names.iter().map(String::as_str).collect();
-        let when = node.get("when").and_then(|node| self.cel(node, &own));
+        let own = golden(&collections[parent], true);
+        let when = node.get("when").and_then(|node| self.cel_of(node, &own, Wanted::Condition));
         let mut with = Vec::new();
         for item in self.items(node.get("with"), "with") {
             with.extend(self.field_of(item, &collections[parent]));
@@ -420,13 +419,17 @@ impl Reader<'_> {
             if matches!(coverages[summed].kind, CoverageKind::Runs { .. }) {
                 self.problem(of_node, "runs have no values to sum up");
             }
-            let row_names = ["group", "by", "value", "expected", "adjusted", "rows"];
+            let numbers = ["value", "expected", "adjusted"].map(|name| (name.to_owned(), Type::from(Kind::Float)));
+            let row = numbers.iter().map(|(name, ty)| (name.clone(), ty.clone().or_null())).collect();
+            let group = ("group".to_owned(), Type::from(Kind::Text));
+            let mut names: Types = numbers.into_iter().chain([group.clone(), ("by".to_owned(), Kind::Text.into())]).collect();
+            names.insert("rows".to_owned(), Type::mapping("rows", Type::structure("a row", row)));
             let by = match node.get("by") {
-                Some(by) => self.cel(by, &["group"])?,
+                Some(by) => self.cel_of(by, &[group].into(), TEXT)?,
                 None => Expression::compile("'all'", &[]).ok()?,
             };
-            let value = node.get("value").and_then(|node| self.cel(node, &row_names));
-            let expected = node.get("expected").and_then(|node| self.cel(node, &row_names));
+            let value = node.get("value").and_then(|node| self.cel_of(node, &names, Wanted::Number));
+            let expected = node.get("expected").and_then(|node| self.cel_of(node, &names, Wanted::Number));
             let ty = collections[coverages[summed].rows].fields[2].ty.clone();
             (of(CoverageKind::Total(Total { of: summed, by, value, expected })), Some(ty))
         } else {
@@ -442,8 +445,9 @@ impl Reader<'_> {
                 (of(CoverageKind::Runs { link, condition, told, max_gap }), None)
             } else {
                 let mut known = own.clone();
-                known.push("group");
-                let groups = node.get("groups").and_then(|node| self.cel(node, &own));
+                known.insert("group".to_owned(), Kind::Text.into());
+                let texts = FieldType::List(Box::new(FieldType::Text));
+                let groups = node.get("groups").and_then(|node| self.cel_of(node, &own, Wanted::Field(&texts, Reading::Value)));
                 let mut cases = Vec::new();
                 for item in self.items(node.get("cases"), "cases") {
                     self.section(item, "a case", &[words::COVERAGE_CASE, words::COVERAGE_MATCH])?;
@@ -457,7 +461,7 @@ impl Reader<'_> {
                 (of(CoverageKind::Children(Children { link, condition, groups, cases })), Some(ty))
             }
         };
-        if own.contains(&"group") {
+        if own.contains_key("group") {
             self.problem(name_node, "a collection with coverage has no field `group`: expressions use that name");
         }
         let rows = rows_collection(&collections[parent], name, coverages.len(), ty, &with);
@@ -466,10 +470,10 @@ impl Reader<'_> {
         Some(())
     }
 
-    fn case(&mut self, node: &Node, known: &[&str], link: &mut Link, collections: &[Collection]) -> Option<Case> {
+    fn case(&mut self, node: &Node, known: &Types, link: &mut Link, collections: &[Collection]) -> Option<Case> {
         let pattern = node.get("match").and_then(|node| self.pattern(node));
         let measure_node = self.required(node, "measure")?;
-        let measure = if matches!(measure_node.kind, Kind::Map(_)) {
+        let measure = if matches!(measure_node.kind, NodeKind::Map(_)) {
             self.section(measure_node, "a measure", &[words::DISTINCT])?;
             let mut told = Vec::new();
             let distinct = self.required(measure_node, "distinct")?;
@@ -489,9 +493,10 @@ impl Reader<'_> {
         if needs_span && link.span.is_none() {
             self.problem(measure_node, format!("this needs an interval: give link `{}` a `span`", link.name));
         }
-        let with_value: Vec<&str> = known.iter().copied().chain(["value"]).collect();
-        let value = node.get("value").and_then(|node| self.cel(node, &with_value));
-        let expected = node.get("expected").and_then(|node| self.cel(node, known));
+        let mut with_value = known.clone();
+        with_value.insert("value".to_owned(), Type::of(&measure.ty()));
+        let value = node.get("value").and_then(|node| self.cel_of(node, &with_value, Wanted::Number));
+        let expected = node.get("expected").and_then(|node| self.cel_of(node, known, Wanted::Number));
         let gaps = match node.get("gaps") {
             None => None,
             Some(gaps) => {
@@ -505,7 +510,7 @@ impl Reader<'_> {
                     Some(shift) => Some(self.length(shift, "shift")?),
                     None => None,
                 };
-                Some(Gaps { within: (self.cel(from, known)?, self.cel(to, known)?), shift })
+                Some(Gaps { within: (self.cel_of(from, known, Wanted::Number)?, self.cel_of(to, known, Wanted::Number)?), shift })
             }
         };
         Some(Case { pattern, measure, value, expected, gaps })
@@ -592,9 +597,14 @@ fn tell(link: &mut Link, field: usize) -> usize {
     })
 }
 
+/// A group is text.
+const TEXT: Wanted<'static> = Wanted::Field(&FieldType::Text, Reading::Value);
+
 /// Fields that a collection's own rules may name: links are named by rules about other records.
-fn own_names(collection: &Collection) -> Vec<String> {
-    collection.fields.iter().filter(|field| !field.is_link()).map(|field| field.name.clone()).collect()
+fn own_types(collection: &Collection) -> Types {
+    let mut own = golden(collection, true);
+    collection.fields.iter().filter(|field| field.is_link()).for_each(|field| drop(own.remove(&field.name)));
+    own
 }
 
 impl Link {

@@ -7,6 +7,7 @@ mod links;
 mod routes;
 mod services;
 mod tags;
+mod typed;
 mod vocabulary;
 
 use crate::definition::*;
@@ -15,6 +16,7 @@ use crate::expr::{Entry, Expression, Table, Tables};
 use crate::key::Template;
 use crate::links::{Derivation, Link, id_of};
 use crate::path::{Path, PathLanguage};
+use crate::types::{Reading, Type, Wanted};
 use crate::value::{FieldType, Member, TYPE_NAMES, Value, from_text};
 use crate::words::{self, Word};
 use crate::yaml::{self, Kind, Node};
@@ -22,6 +24,7 @@ use regex::RegexBuilder;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
+use typed::{Types, meta};
 
 /// Parses, checks and compiles a definition.
 ///
@@ -29,8 +32,12 @@ use std::sync::Arc;
 /// Every mistake found, in the order of the text.
 pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
     let root = yaml::parse(text)?;
-    let mut reader = Reader { text, problems: Vec::new(), compiled: HashMap::new() };
+    let mut reader = Reader { text, problems: Vec::new(), mistyped: Vec::new(), compiled: HashMap::new(), tables: Tables::new() };
     let catalogue = reader.catalogue(&root);
+    // where something else is wrong, what is read wrongly would have wrong types, too
+    if reader.problems.is_empty() {
+        reader.problems = std::mem::take(&mut reader.mistyped);
+    }
     reader.problems.sort_by_key(|problem| (problem.span.start, problem.span.end));
     reader.problems.dedup();
     match catalogue {
@@ -42,6 +49,10 @@ pub fn parse(text: &str) -> Result<Catalogue, Vec<Diagnostic>> {
 struct Reader<'t> {
     text: &'t str,
     problems: Vec<Diagnostic>,
+    /// Expressions whose types are wrong.
+    mistyped: Vec<Diagnostic>,
+    /// Constant tables.
+    tables: Tables,
     /// Expressions by their text: sources that are alike repeat theirs.
     compiled: HashMap<String, Expression>,
 }
@@ -360,6 +371,7 @@ impl<'t> Reader<'t> {
             }
         };
         let tables = self.tables(root.get("lookups"));
+        self.tables = tables.clone();
         let patterns = self.patterns(root.get("patterns"));
         let service_nodes = self.named(root.get("services"), "services");
         let service_names: Vec<&str> = service_nodes.iter().map(|(name, ..)| *name).collect();
@@ -404,6 +416,9 @@ impl<'t> Reader<'t> {
         let (links, coverages) = self.relations(&mut collections, &collection_nodes);
         // these would only repeat in other words what is known to be wrong already
         let sound = self.problems.is_empty();
+        if sound {
+            self.collections_are_typed(&collections, &collection_nodes, &links);
+        }
         for (index, (_, name_node, _)) in collection_nodes.iter().enumerate().filter(|_| sound) {
             let created = links.iter().any(|link| link.create && link.to == index);
             self.collection_is_fed(&collections[index], created, name_node, &sources, &collections);
@@ -913,6 +928,7 @@ impl<'t> Reader<'t> {
             }
         }
         let mut lets: Vec<Let> = Vec::new();
+        let mut types: Types = [meta()].into();
         for (let_name, let_node, rule_node) in self.named(node.get("let"), "let values") {
             if RESERVED.contains(&let_name) {
                 self.problem(let_node, format!("`{let_name}` has a meaning in expressions; choose another name"));
@@ -920,7 +936,7 @@ impl<'t> Reader<'t> {
             let known: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
             let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
             let format = Format { family, namespaces: &namespaces };
-            let scope = RuleScope { format, names: &known, reads_meta: &meta_lets, context };
+            let scope = RuleScope { format, names: &known, types: &types, reads_meta: &meta_lets, context };
             let ty = match rule_node.get("type") {
                 Some(ty) => self.field_type(ty),
                 None if rule_node.get("match").is_some() => Some(FieldType::Json),
@@ -929,29 +945,31 @@ impl<'t> Reader<'t> {
             };
             let Some(ty) = ty else { continue };
             if let Some(rule) = self.rule(rule_node, &ty, None, &scope) {
+                types.insert(let_name.to_owned(), self.type_of_let(&rule, context.patterns, &types));
                 lets.push(Let { name: let_name.to_owned(), rule });
             }
         }
-        let feeds = self.feeds(name_node, node, Format { family, namespaces: &namespaces }, &lets, context);
+        let feeds = self.feeds(name_node, node, Format { family, namespaces: &namespaces }, (&lets, &types), context);
         // a single feed's fields are as good as `let` values in the source's own conditions
         let only_feed = if feeds.len() == 1 { feeds.first() } else { None };
-        let mut names: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
         if let Some(feed) = only_feed {
-            names.extend(feed.map.iter().map(|entry| context.collections[feed.collection].fields[entry.field].name.as_str()));
+            let fields = feed.map.iter().map(|entry| &context.collections[feed.collection].fields[entry.field]);
+            types.extend(fields.map(|field| (field.name.clone(), Type::of(&field.ty).or_null())));
         }
         let mut accept = Vec::new();
         for item in self.items(node.get("accept"), "accept") {
             if self.section(item, "a condition", &[words::ACCEPT]).is_none() {
                 continue;
             }
-            let unless = self.required(item, "unless").and_then(|node| self.cel(node, &names));
+            let unless = self.required(item, "unless").and_then(|node| self.cel_of(node, &types, Wanted::Condition));
             let skip = self.choice(item.get("do"), "choice for do", &[("fail", false), ("skip", true)]).unwrap_or(false);
-            let reason = item.get("reason").and_then(|node| self.cel(node, &names));
+            let text = Wanted::Field(&FieldType::Text, Reading::Value);
+            let reason = item.get("reason").and_then(|node| self.cel_of(node, &types, text));
             accept.extend(unless.map(|unless| Accept { unless, skip, reason }));
         }
-        let gone = node.get("gone").and_then(|node| self.cel(node, &names));
-        let as_of = self.as_of(node, &lets, only_feed, &names, context)?;
-        let replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &names));
+        let gone = node.get("gone").and_then(|node| self.cel_of(node, &types, Wanted::Condition));
+        let as_of = self.as_of(node, &lets, only_feed, &types, context)?;
+        let replaces = node.get("replaces").and_then(|node| self.replaces(name, node, &types));
         let collect = node.get("collect").and_then(|node| self.collect(name, node, family, records.as_deref()));
         let asks = node.get("asks").and_then(|node| self.asks(name, node, (family, &as_of, replaces.is_some()), &feeds, context));
         let embeds = self.embeds(node, Format { family, namespaces: &namespaces }, &lets, context);
@@ -997,10 +1015,11 @@ impl<'t> Reader<'t> {
         Some(Collect { id: id_of(&format!("{source} collect")), services, window, page, lag, since, filter, credentials })
     }
 
-    fn replaces(&mut self, source: &str, node: &Node, names: &[&str]) -> Option<Replaces> {
+    fn replaces(&mut self, source: &str, node: &Node, names: &Types) -> Option<Replaces> {
         self.section(node, "replaces", &[words::REPLACES])?;
-        let scope = self.required(node, "scope").and_then(|node| self.cel(node, names))?;
-        let at = node.get("at").and_then(|node| self.cel(node, names));
+        let text = Wanted::Field(&FieldType::Text, Reading::Document);
+        let scope = self.required(node, "scope").and_then(|node| self.cel_of(node, names, text))?;
+        let at = node.get("at").and_then(|node| self.cel_of(node, names, Wanted::Field(&FieldType::Timestamp, Reading::Document)));
         let most = node.get("most").and_then(|node| self.percent(node)).unwrap_or(MOST_LACKING);
         // what was said under other words is in other scopes
         let id = id_of(&format!("{source} {}", canonical(node, &["most"])));
@@ -1046,7 +1065,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn as_of(&mut self, node: &Node, lets: &[Let], feed: Option<&Feed>, names: &[&str], context: &SourceContext<'_>) -> Option<AsOf> {
+    fn as_of(&mut self, node: &Node, lets: &[Let], feed: Option<&Feed>, names: &Types, context: &SourceContext<'_>) -> Option<AsOf> {
         let Some(as_of) = node.get("as_of") else {
             self.problem_with_help(
                 node,
@@ -1078,10 +1097,10 @@ impl<'t> Reader<'t> {
                 return Some(AsOf::Field(index));
             }
         }
-        self.cel(as_of, names).map(AsOf::Expression)
+        self.cel_of(as_of, names, Wanted::Field(&FieldType::Timestamp, Reading::Document)).map(AsOf::Expression)
     }
 
-    fn feeds(&mut self, name_node: &Node, node: &Node, format: Format<'_>, lets: &[Let], context: &SourceContext<'_>) -> Vec<Feed> {
+    fn feeds(&mut self, name_node: &Node, node: &Node, format: Format<'_>, lets: (&[Let], &Types), context: &SourceContext<'_>) -> Vec<Feed> {
         let collection_names: Vec<&str> = context.collections.iter().map(|collection| collection.name.as_str()).collect();
         let mut feeds = Vec::new();
         match (node.get("into"), node.get("feeds")) {
@@ -1110,9 +1129,17 @@ impl<'t> Reader<'t> {
     }
 
     /// `node` has `when`, `contributor` and `map`; for the shorthand it is the source itself.
-    fn feed(&mut self, collection: usize, node: &Node, source: &Node, format: Format<'_>, lets: &[Let], context: &SourceContext<'_>) -> Option<Feed> {
-        let let_names: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
-        let when = node.get("when").and_then(|node| self.cel(node, &let_names));
+    fn feed(
+        &mut self,
+        collection: usize,
+        node: &Node,
+        source: &Node,
+        format: Format<'_>,
+        lets: (&[Let], &Types),
+        context: &SourceContext<'_>,
+    ) -> Option<Feed> {
+        let let_names: Vec<&str> = lets.0.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
+        let when = node.get("when").and_then(|node| self.cel_of(node, lets.1, Wanted::Condition));
         let contributor = match node.get("contributor") {
             None => None,
             Some(template_node) => {
@@ -1145,7 +1172,14 @@ impl<'t> Reader<'t> {
         Some(Feed { collection, when, contributor, map, generation })
     }
 
-    fn map(&mut self, collection: usize, node: &Node, format: Format<'_>, lets: &[Let], context: &SourceContext<'_>) -> Vec<MapEntry> {
+    fn map(
+        &mut self,
+        collection: usize,
+        node: &Node,
+        format: Format<'_>,
+        (lets, types): (&[Let], &Types),
+        context: &SourceContext<'_>,
+    ) -> Vec<MapEntry> {
         let fields = &context.collections[collection].fields;
         let field_names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
         // which node gives each field its rule: the feed's own map, or the field itself
@@ -1171,6 +1205,7 @@ impl<'t> Reader<'t> {
         rules.sort_by_key(|(_, rule)| usize::from(!has_path(rule)));
         let meta_lets: Vec<&str> = lets.iter().filter(|known| known.rule.reads_meta).map(|known| known.name.as_str()).collect();
         let mut names: Vec<&str> = lets.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
+        let mut types = types.clone();
         let mut map: Vec<MapEntry> = Vec::new();
         for (index, rule_node) in &rules {
             let field = &fields[*index];
@@ -1186,7 +1221,7 @@ impl<'t> Reader<'t> {
             if says_nothing && default_path.is_none() {
                 continue;
             }
-            let scope = RuleScope { format, names: &names, reads_meta: &meta_lets, context };
+            let scope = RuleScope { format, names: &names, types: &types, reads_meta: &meta_lets, context };
             let rule = if says_nothing && !matches!(rule_node.kind, Kind::Map(_)) {
                 let path = default_path.and_then(|path| Path::compile(&path, format.family.language(), format.namespaces).ok());
                 path.map(|path| plain_rule(&field.ty, path))
@@ -1196,6 +1231,7 @@ impl<'t> Reader<'t> {
             if let Some(rule) = rule {
                 map.push(MapEntry { field: *index, rule });
                 names.push(&field.name);
+                types.insert(field.name.clone(), Type::of(&field.ty).or_null());
             }
         }
         map
@@ -1261,7 +1297,15 @@ impl<'t> Reader<'t> {
                 }
                 Origin::Cases(cases)
             }
-            (Some("expr"), _) => Origin::Expression(self.cel(node.get("expr")?, scope.names)?),
+            (Some("expr"), _) => {
+                // what a table replaces, and what is read in a format, is text
+                let through_text = ["lookup", "format"].iter().any(|word| node.get(word).is_some());
+                let wanted = Wanted::Field(if through_text { &FieldType::Text } else { ty }, Reading::Document);
+                let (expr, known) = (node.get("expr")?, scope.names);
+                let expression = self.cel(expr, known)?;
+                self.typed(expr, &expression, scope.types, wanted);
+                Origin::Expression(expression)
+            }
             (Some("match"), _) => {
                 let names: Vec<&str> = scope.context.patterns.iter().map(|pattern| pattern.name.as_str()).collect();
                 let pattern = self.reference(node.get("match")?, "pattern", &names)?;
@@ -1404,6 +1448,8 @@ struct RuleScope<'a> {
     format: Format<'a>,
     /// Names expressions may use here.
     names: &'a [&'a str],
+    /// Their types.
+    types: &'a Types,
     /// Those that depend on the envelope.
     reads_meta: &'a [&'a str],
     context: &'a SourceContext<'a>,

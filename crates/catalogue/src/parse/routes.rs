@@ -1,6 +1,7 @@
 //! Declared routes.
 
 use super::Reader;
+use super::typed::{Types, golden};
 use crate::definition::Collection;
 use crate::diagnostic::Diagnostic;
 use crate::expr::Expression;
@@ -8,9 +9,10 @@ use crate::key::Template;
 use crate::route::{
     ASK_PARTS, Action, Ask, AskPart, Column, Find, Given, How, Leaf, Look, METHODS, Match, Method, Page, Param, ParamPlace, Part, Required, Route,
 };
+use crate::types::{Kind, Reading, Type, Wanted};
 use crate::value::{FieldType, from_text};
 use crate::words;
-use crate::yaml::{Kind, Node};
+use crate::yaml::{Kind as NodeKind, Node};
 
 /// Deepest includes of includes.
 const DEEPEST: usize = 5;
@@ -121,7 +123,7 @@ impl Reader<'_> {
 
     fn params(&mut self, node: Option<&Node>, in_path: &[&str], method: Method) -> Vec<Param> {
         let Some(node) = node else { return Vec::new() };
-        let Kind::Map(entries) = &node.kind else {
+        let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, format!("params are a mapping from names, this is {}", node.shape()));
             return Vec::new();
         };
@@ -139,7 +141,7 @@ impl Reader<'_> {
     }
 
     fn param(&mut self, name: &str, node: &Node, in_path: bool, method: Method) -> Option<Param> {
-        let shorthand = !matches!(node.kind, Kind::Map(_));
+        let shorthand = !matches!(node.kind, NodeKind::Map(_));
         if !shorthand {
             self.section(node, "a parameter", &[words::PARAM])?;
         }
@@ -247,7 +249,7 @@ impl Reader<'_> {
             Some(Page { number, size, most })
         });
         let mut answer = Vec::new();
-        if let Some(Node { kind: Kind::Map(entries), .. }) = node.get("answer") {
+        if let Some(Node { kind: NodeKind::Map(entries), .. }) = node.get("answer") {
             for (name, part) in entries {
                 let part = self.choice(Some(part), "part of an answer", &[("rows", Part::Rows), ("total", Part::Total)]);
                 answer.extend(name.text().map(str::to_owned).zip(part));
@@ -274,7 +276,7 @@ impl Reader<'_> {
         let own = &scope.collections[collection];
         let mut conditions = Vec::new();
         if let Some(node) = node.get("where") {
-            let Kind::Map(entries) = &node.kind else {
+            let NodeKind::Map(entries) = &node.kind else {
                 self.problem(node, format!("where is a mapping from fields, this is {}", node.shape()));
                 return None;
             };
@@ -319,7 +321,7 @@ impl Reader<'_> {
             includes.extend(self.look(node, &inner).map(|look| (name.to_owned(), look)));
         }
         let required = match node.get("required") {
-            Some(Node { kind: Kind::Map(entries), span, .. }) => match entries.as_slice() {
+            Some(Node { kind: NodeKind::Map(entries), span, .. }) => match entries.as_slice() {
                 [(code, sentence)] => {
                     let status = code.text().and_then(|text| text.parse().ok()).filter(|code| (400..500).contains(code));
                     match (status, sentence.text()) {
@@ -346,7 +348,7 @@ impl Reader<'_> {
 
     fn matching(&mut self, name: &Node, value: &Node, own: &Collection, scope: &Scope<'_>) -> Option<Match> {
         let column = self.column(name, name.text().unwrap_or_default(), own)?;
-        if let Kind::Map(entries) = &value.kind {
+        if let NodeKind::Map(entries) = &value.kind {
             self.section(value, "a condition", &[words::MATCH])?;
             let [(how, with)] = entries.as_slice() else {
                 self.problem(value, "one of prefix and contains");
@@ -401,7 +403,7 @@ impl Reader<'_> {
 
     fn shown(&mut self, node: Option<&Node>, own: &Collection, includes: &[(String, Look)]) -> Vec<(String, Leaf)> {
         let Some(node) = node else { return Vec::new() };
-        let Kind::Map(entries) = &node.kind else {
+        let NodeKind::Map(entries) = &node.kind else {
             self.problem(node, format!("fields are a mapping from names, this is {}", node.shape()));
             return Vec::new();
         };
@@ -409,16 +411,23 @@ impl Reader<'_> {
         names.extend(own.states.iter().map(|state| state.name.as_str()));
         names.extend(includes.iter().map(|(name, _)| name.as_str()));
         names.extend(["key", "params"]);
+        // included records and parameters are JSON
+        let mut types = golden(own, true);
+        types.extend(own.states.iter().map(|state| (state.name.clone(), Type::of(&state.ty).or_null())));
+        types.insert("key".to_owned(), Kind::Text.into());
+        names.iter().filter(|name| includes.iter().any(|(include, _)| include == *name) || **name == "params").for_each(|name| {
+            types.insert((*name).to_owned(), Type::any());
+        });
         let mut shown = Vec::new();
         for (name, value) in entries {
             let Some(text) = self.text_of(value, "what is shown").map(str::to_owned) else { continue };
-            let leaf = self.leaf(value, &text, &names);
+            let leaf = self.leaf(value, &text, &names, &types);
             shown.extend(name.text().map(str::to_owned).zip(leaf));
         }
         shown
     }
 
-    fn leaf(&mut self, node: &Node, text: &str, names: &[&str]) -> Option<Leaf> {
+    fn leaf(&mut self, node: &Node, text: &str, names: &[&str], types: &Types) -> Option<Leaf> {
         let word =
             |part: &str| part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let parts: Vec<&str> = text.split('.').collect();
@@ -430,7 +439,10 @@ impl Reader<'_> {
             return Some(Leaf::Text(constant.to_owned()));
         }
         match Expression::compile(text, names) {
-            Ok(expression) => Some(Leaf::Expression(expression)),
+            Ok(expression) => {
+                self.typed(node, &expression, types, Wanted::Field(&FieldType::Json, Reading::Value));
+                Some(Leaf::Expression(expression))
+            }
             Err((at, message)) => {
                 self.problems.push(Diagnostic::new(self.inside(node, at), message));
                 None

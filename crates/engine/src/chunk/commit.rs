@@ -338,6 +338,7 @@ impl MappedChunk {
                 let changed = Changed { collection, key: &place.1, before, after, job: self.context.policy.job, by };
                 decision.followed = Followed::default();
                 decision.followed.follow(&rules, &self.evaluator, &changed);
+                decision.take_failures(&self.evaluator);
             }
         }
         Ok(())
@@ -369,7 +370,8 @@ impl MappedChunk {
         self.found_in.resize_with(self.reliance.ranges.len(), Vec::new);
         let own = self.decisions.iter_mut().zip(is_own).filter(|(_, is_own)| *is_own);
         for (((place, decision), _), settled) in own.zip(settled) {
-            let Some(AtOnce { values, targets, ranges }) = settled else { continue };
+            let Some(AtOnce { values, targets, ranges, failures }) = settled else { continue };
+            decision.add_failures(failures);
             let Some((_, Change::Put(content))) = &mut decision.write else { continue };
             content.indexed_stay &= indexed_stay(&rules.catalogue.collections[collection], &content.golden, &values);
             content.golden = values;
@@ -431,9 +433,9 @@ impl MappedChunk {
             let changed = Changed { collection: place.0, key: &place.1, before, after, job, by: By::Outside };
             decision.followed = Followed::default();
             decision.followed.follow(&rules, &self.evaluator, &changed);
-            if !rules.reads_the_same(place.0, taken_for.as_deref(), after)
-                && let Some(settled) = self.settled_by.get(place).cloned()
-            {
+            let reads_the_same = rules.reads_the_same(place.0, taken_for.as_deref(), after);
+            decision.take_failures(&self.evaluator);
+            if !reads_the_same && let Some(settled) = self.settled_by.get(place).cloned() {
                 self.ask(&settled);
             }
         }
@@ -448,6 +450,7 @@ impl MappedChunk {
             let place = (collection, key);
             let Some(statements) = self.records.get(&place) else { continue };
             let mut decision = decider.decide(record.as_ref(), statements);
+            decision.failures = self.evaluator.failures();
             // of one that was healed it is not known what it has told others: it tells them anew
             if decision.write.is_some() && decision.healed.is_none() && self.context.rules.concern(collection) {
                 decision.before = record.filter(|record| record.alive).map(|record| record.golden);
@@ -550,18 +553,14 @@ impl MappedChunk {
                     troubles.push(Trouble { document, file, record, offset, key, failed, reason });
                 }
             }
-            // what a record's links leave out, it leaves out of all that was said of it: the last one is told
-            let values = decision.after.as_deref().unwrap_or_default();
-            let left_out = if values.is_empty() { Vec::new() } else { left_out(&self.context.rules.catalogue, *collection, values) };
+            // what is so of a record follows from all that was said of it: the last document is told
             if let Some(document) = statements.last().map(|own| own.document) {
+                let values = decision.after.as_deref().unwrap_or_default();
+                let left_out = if values.is_empty() { Vec::new() } else { left_out(&self.context.rules.catalogue, *collection, values) };
+                let reasons = left_out.into_iter().chain(decision.healed.clone()).chain(decision.failures.iter().cloned());
                 let ((record, offset), key) = (place(document), Some(key.to_string()));
                 let trouble = |reason| Trouble { document, file: self.file, record, offset, key: key.clone(), failed: false, reason };
-                troubles.extend(left_out.into_iter().map(trouble));
-            }
-            if let (Some(reason), Some(own)) = (&decision.healed, statements.last()) {
-                let (record, offset) = place(own.document);
-                let (document, file, key) = (own.document, self.file, Some(key.to_string()));
-                troubles.push(Trouble { document, file, record, offset, key, failed: false, reason: reason.clone() });
+                troubles.extend(reasons.map(trouble));
             }
             for (document, from, to) in &decision.corrections {
                 counts.add(*from, -1);

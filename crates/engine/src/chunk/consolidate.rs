@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Collection, Matched, Unmatched};
-use stook_catalogue::expr::{Evaluator, to_cel};
+use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::parts::prune;
 use stook_catalogue::record::{
@@ -82,6 +82,24 @@ pub struct Decision {
     pub followed: Followed,
     /// What was wrong with the stored record, if the change heals it.
     pub healed: Option<String>,
+    /// Expressions that failed on the record: it is what it is without their values.
+    pub failures: Vec<String>,
+}
+
+impl Decision {
+    /// Takes over what the evaluator has noted.
+    pub fn take_failures(&mut self, evaluator: &Evaluator) {
+        self.add_failures(evaluator.failures());
+    }
+
+    /// Adds failures that are not known yet.
+    pub fn add_failures(&mut self, failures: Vec<String>) {
+        for failure in failures {
+            if !self.failures.contains(&failure) {
+                self.failures.push(failure);
+            }
+        }
+    }
 }
 
 /// Decides about records of one collection. One per thread.
@@ -467,11 +485,8 @@ pub fn effective_state(collection: &Collection, evaluator: &Evaluator, golden: &
     let seed = |index: usize| {
         let state = &collection.states[index];
         let seed = state.seed.as_ref()?;
-        let found = evaluator.evaluate(seed, |name| {
-            let field = collection.field(name);
-            field.map_or(cel::Value::Null, |(index, field)| to_cel(&golden[index], field.golden_type()))
-        });
-        stook_catalogue::expr::from_cel(&found.ok()?, &state.ty).ok()
+        let found = evaluator.value_of(seed, &state.ty, collection, golden);
+        found.map_err(|error| evaluator.note(&format!("state field `{}`", state.name), seed, &error)).ok()
     };
     let value = |index: usize| match set.iter().find(|(set, _)| *set == index) {
         Some((_, value)) => value.clone(),

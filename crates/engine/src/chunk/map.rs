@@ -649,8 +649,9 @@ impl<'c> Mapper<'c> {
                     return;
                 }
             }
-            let given = accept.reason.as_ref().and_then(|reason| self.evaluator.evaluate(reason, |name| scope.variable_in(reason, name)).ok());
-            let given = given.and_then(|given| from_cel(&given, &FieldType::Text).ok()).and_then(|given| given.as_text().map(str::to_owned));
+            let given = accept.reason.as_ref().map(|reason| scope.value_of(self.evaluator, reason, &FieldType::Text)).transpose();
+            let given = given.map_err(|error| mapped.warnings.push(format!("`reason` of `accept`: {error}; it is left out"))).ok().flatten();
+            let given = given.and_then(|given| given.as_text().map(str::to_owned));
             let reason = given.unwrap_or_else(|| format!("not accepted: `{}` does not hold", accept.unless.source()));
             if accept.skip {
                 mapped.skipped = Some(reason);

@@ -6,7 +6,7 @@ use super::{By, Jobs, Rules, Work, keys_of};
 use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use stook_catalogue::definition::{Collection, Field};
+use stook_catalogue::definition::{Catalogue, Collection, Field};
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, in_order, keyed, members_of};
@@ -51,8 +51,9 @@ impl Work<'_> {
         // documents have given these; a rule that has changed since gives others
         for link in own.from.iter().map(|link| &self.rules.catalogue.links[*link]) {
             let LinkRule::Key(key) = &link.rule else { continue };
-            for values in &mut golden {
-                let found = keyed(self.evaluator, definition, link.when.as_ref(), key, values);
+            for (values, record) in golden.iter_mut().zip(records) {
+                let found = keyed(self.evaluator, definition, &link.name, link.when.as_ref(), key, values);
+                self.note_failed(collection, &record.key);
                 if values[link.field] != found {
                     Arc::make_mut(values)[link.field] = found;
                 }
@@ -60,16 +61,22 @@ impl Work<'_> {
         }
         for link in &own.finds {
             let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| desk.between(link, ranges, usize::MAX >> 1);
-            find(self.rules, self.evaluator, *link, &mut golden, &mut between)?;
+            let (rules, evaluator) = (self.rules, self.evaluator);
+            let mut seek = |place: usize, link: &Link, values: &[Value]| {
+                let sought = sought(rules, evaluator, link, values);
+                self.note_failed(collection, &records[place].key);
+                sought
+            };
+            find(rules, *link, &mut golden, &mut seek, &mut between)?;
         }
         if !own.through.is_empty() {
-            self.take(desk, collection, &mut golden)?;
+            self.take(desk, collection, &mut golden, records)?;
         }
         Ok(golden)
     }
 
     /// Takes the values of settled fields with expressions.
-    fn take(&mut self, desk: &mut dyn Inside, collection: usize, golden: &mut [Arc<[Value]>]) -> Result<()> {
+    fn take(&mut self, desk: &mut dyn Inside, collection: usize, golden: &mut [Arc<[Value]>], records: &[StoredRecord]) -> Result<()> {
         let own = &self.rules.relations[collection];
         let mut targets: HashMap<usize, HashMap<Key, Vec<Value>>> = HashMap::new();
         for index in &own.from {
@@ -84,8 +91,9 @@ impl Work<'_> {
             let there = records.into_iter().flatten().filter(|record| record.alive);
             targets.insert(*index, there.map(|record| (record.key, record.golden)).collect());
         }
-        for values in golden {
+        for (values, record) in golden.iter_mut().zip(records) {
             read_through(self.rules, self.evaluator, collection, Arc::make_mut(values), &|link, key| targets.get(&link)?.get(key).map(Vec::as_slice));
+            self.note_failed(collection, &record.key);
         }
         Ok(())
     }
@@ -109,39 +117,73 @@ fn read_through<'t>(
     };
     let linked: Vec<Linked<'_>> = own.from.iter().map(of).collect();
     for field in &own.through {
-        let Field { derive: Some(Derivation::Through(expression)), ty, .. } = &definition.fields[*field] else { continue };
-        let read: Vec<(&Linked<'_>, Vec<Read<'_>>)> = linked.iter().map(|own| (own, own.read_by(expression))).collect();
-        let value = {
-            let values = &*values;
-            let linked_by = |name: &str| read.iter().find(|(own, _)| own.link.name == name);
-            let plain = evaluator.lean(expression, &mut |name, member| match (member, linked_by(name)) {
-                (Some(member), Some((own, members))) => {
-                    let (name, made) = members.iter().find(|(name, _)| *name == member)?;
-                    let (value, ty) = own.member(name, made.as_ref());
-                    Some(Lean::of(value, ty))
-                }
-                (None, None) => definition.field(name).map(|(index, field)| Lean::of(&values[index], field.golden_type())),
-                _ => None,
-            });
-            match plain.and_then(|plain| plain.into_value(ty)) {
-                Some(value) => value,
-                None => {
-                    let found = evaluator.evaluate(expression, |name| match linked_by(name) {
-                        Some((own, members)) => {
-                            let member = |(name, made): &Read<'_>| {
-                                let (value, ty) = own.member(name, made.as_ref());
-                                (CelKey::String(Arc::new((*name).to_owned())), to_cel(value, ty))
-                            };
-                            cel::Value::Map(CelMap { map: Arc::new(members.iter().map(member).collect()) })
-                        }
-                        None => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type())),
-                    });
-                    found.ok().and_then(|found| from_cel(&found, ty).ok()).unwrap_or_default()
-                }
-            }
-        };
-        values[*field] = value;
+        let field_of = &definition.fields[*field];
+        let found = value_through(evaluator, definition, &linked, values, field_of);
+        values[*field] = found.unwrap_or_else(|(expression, error)| {
+            evaluator.note(&format!("field `{}`", field_of.name), expression, &error);
+            Value::Null
+        });
     }
+}
+
+/// The value of a settled field with an expression, or which expression has failed and why.
+fn value_through<'d>(
+    evaluator: &Evaluator,
+    definition: &Collection,
+    linked: &[Linked<'_>],
+    values: &[Value],
+    field: &'d Field,
+) -> std::result::Result<Value, (&'d Expression, String)> {
+    let Field { derive: Some(Derivation::Through(expression)), ty, .. } = field else { return Ok(Value::Null) };
+    let read: Vec<(&Linked<'_>, Vec<Read<'_>>)> = linked.iter().map(|own| (own, own.read_by(expression))).collect();
+    let linked_by = |name: &str| read.iter().find(|(own, _)| own.link.name == name);
+    let plain = evaluator.lean(expression, &mut |name, member| match (member, linked_by(name)) {
+        (Some(member), Some((own, members))) => {
+            let (name, made) = members.iter().find(|(name, _)| *name == member)?;
+            let (value, ty) = own.member(name, made.as_ref());
+            Some(Lean::of(value, ty))
+        }
+        (None, None) => definition.field(name).map(|(index, field)| Lean::of(&values[index], field.golden_type())),
+        _ => None,
+    });
+    if let Some(value) = plain.and_then(|plain| plain.into_value(ty)) {
+        return Ok(value);
+    }
+    let found = evaluator.evaluate(expression, |name| match linked_by(name) {
+        Some((own, members)) => {
+            let member = |(name, made): &Read<'_>| {
+                let (value, ty) = own.member(name, made.as_ref());
+                (CelKey::String(Arc::new((*name).to_owned())), to_cel(value, ty))
+            };
+            cel::Value::Map(CelMap { map: Arc::new(members.iter().map(member).collect()) })
+        }
+        None => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type())),
+    });
+    found.and_then(|found| from_cel(&found, ty).map_err(|error| error.to_string())).map_err(|error| (expression, error))
+}
+
+/// Why a settled field of a record has no value, where its expression fails on the record and what it is linked to now.
+///
+/// # Errors
+/// When the store fails.
+pub fn failure_of(
+    (catalogue, evaluator): (&Catalogue, &Evaluator),
+    (store, tenant): (&dyn Store, &Tenant),
+    definition: &Collection,
+    values: &[Value],
+    field: &Field,
+) -> Result<Option<String>> {
+    let mut records: Vec<(&Link, Vec<Option<StoredRecord>>)> = Vec::new();
+    for link in catalogue.links.iter().filter(|link| catalogue.collections[link.from].name == definition.name && link.is_read()) {
+        let keys = keys_of(link, values);
+        records.push((link, if keys.is_empty() { Vec::new() } else { store.read(tenant, link.to, &keys, Detail::Values)? }));
+    }
+    let linked = records.iter().map(|(link, records)| {
+        let targets = records.iter().map(|record| record.as_ref().filter(|record| record.alive).map(|record| &*record.golden)).collect();
+        Linked { link, of: &catalogue.collections[link.to], key: values[link.field].clone(), targets }
+    });
+    let linked: Vec<Linked<'_>> = linked.collect();
+    Ok(value_through(evaluator, definition, &linked, values, field).err().map(|(_, error)| error))
 }
 
 /// A link of a record, with what there is of its targets.
@@ -202,11 +244,14 @@ type Between<'b> = dyn FnMut(u32, &[(SmolStr, i64, i64)]) -> Result<Vec<Edge>> +
 /// Whether a record is written beside others, and what it is then if it exists.
 pub type Written<'w, 't> = dyn Fn(usize, &Key) -> Option<Option<&'t [Value]>> + 'w;
 
+/// Tells what a child, at this place, looks for by a link.
+type Seek<'s> = dyn FnMut(usize, &Link, &[Value]) -> Option<Sought> + 's;
+
 /// Finds the targets of one link for all children at once; returns what was read for it, and for which of them.
-fn find(rules: &Rules, evaluator: &Evaluator, link: usize, golden: &mut [Arc<[Value]>], between: &mut Between<'_>) -> Result<(ReadRange, Vec<bool>)> {
+fn find(rules: &Rules, link: usize, golden: &mut [Arc<[Value]>], seek: &mut Seek<'_>, between: &mut Between<'_>) -> Result<(ReadRange, Vec<bool>)> {
     let link = &rules.catalogue.links[link];
     let LinkRule::Same { overlap, .. } = &link.rule else { return Ok((ReadRange::default(), vec![false; golden.len()])) };
-    let wanted: Vec<Option<Sought>> = golden.iter().map(|values| sought(rules, evaluator, link, values)).collect();
+    let wanted: Vec<Option<Sought>> = golden.iter().enumerate().map(|(place, values)| seek(place, link, values)).collect();
     let mut ranges = Vec::new();
     for Sought { tuples, span: (start, stop) } in wanted.iter().flatten() {
         let (low, high) = match overlap {
@@ -243,7 +288,7 @@ struct Sought {
 fn sought(rules: &Rules, evaluator: &Evaluator, link: &Link, values: &[Value]) -> Option<Sought> {
     let LinkRule::Same { fields, overlap } = &link.rule else { return None };
     let child = &rules.catalogue.collections[link.from];
-    if !link.when.as_ref().is_none_or(|when| evaluator.holds_of(when, child, values)) {
+    if !link.when.as_ref().is_none_or(|when| evaluator.holds_of(&|| format!("`when` of link `{}`", link.name), when, child, values)) {
         return None;
     }
     let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
@@ -259,6 +304,8 @@ pub struct AtOnce {
     pub targets: Vec<(usize, Key)>,
     /// Ranges in which targets were looked for, by their places in the reliance.
     pub ranges: Vec<usize>,
+    /// Expressions that failed.
+    pub failures: Vec<String>,
 }
 
 /// Settles records of a collection, of which `golden` is what they are so far, before they are written, as far as that can be known: their targets are written beside
@@ -288,7 +335,8 @@ pub fn at_once<'t>(
             continue;
         };
         let mut between = |link: u32, ranges: &[(SmolStr, i64, i64)]| store.between(tenant, link, ranges);
-        let (read, looked) = find(rules, evaluator, *index, &mut golden, &mut between)?;
+        let mut seek = |_, link: &Link, values: &[Value]| sought(rules, evaluator, link, values);
+        let (read, looked) = find(rules, *index, &mut golden, &mut seek, &mut between)?;
         ranges.iter_mut().zip(looked).filter(|(_, looked)| *looked).for_each(|(ranges, _)| ranges.push(reliance.ranges.len()));
         reliance.ranges.push(read);
     }
@@ -310,6 +358,8 @@ pub fn at_once<'t>(
         }
     }
     let mut settled = Vec::with_capacity(golden.len());
+    // conditions are evaluated again by what each record tells
+    drop(evaluator.failures());
     for ((mut values, ranges), waits) in golden.into_iter().zip(ranges).zip(waits) {
         if waits {
             settled.push(None);
@@ -325,7 +375,7 @@ pub fn at_once<'t>(
             }
         };
         read_through(rules, evaluator, collection, Arc::make_mut(&mut values), &target);
-        settled.push(Some(AtOnce { values, targets, ranges }));
+        settled.push(Some(AtOnce { values, targets, ranges, failures: evaluator.failures() }));
     }
     Ok(settled)
 }

@@ -202,7 +202,7 @@ impl Teller<'_> {
                 }
             }
             let LinkRule::Same { fields, overlap } = &link.rule else { continue };
-            if !self.holds(link.when.as_ref(), values) {
+            if !self.holds(link, link.when.as_ref(), values) {
                 continue;
             }
             let mine: Vec<usize> = fields.iter().map(|(own, _)| *own).collect();
@@ -239,26 +239,31 @@ impl Teller<'_> {
         }
         let mut conditions = 0;
         for (bit, condition) in link.conditions.iter().enumerate() {
-            let holds = condition.source() == "true" || self.holds(Some(condition), values);
+            let holds = condition.source() == "true" || self.holds(link, Some(condition), values);
             conditions |= u64::from(holds) << bit;
         }
         if conditions == 0 && !link.create && !link.is_read() {
             return None;
         }
-        let group = link.group.as_ref().map(|group| self.text(group, values)).unwrap_or_default();
+        let group = link.group.as_ref().map(|group| self.group(link, group, values)).unwrap_or_default();
         let span = link.span.and_then(|(start, stop)| Some((values[start].as_int()?, values[stop].as_int()?)));
         let told = link.told.iter().map(|field| values[*field].clone()).collect();
         Some((group, span.map_or(0, |(start, _)| start), Child { conditions, span, told }.pack()))
     }
 
-    fn holds(&self, condition: Option<&Expression>, values: &[Value]) -> bool {
-        condition.is_none_or(|condition| self.evaluator.holds_of(condition, self.definition(), values))
+    fn holds(&self, link: &Link, condition: Option<&Expression>, values: &[Value]) -> bool {
+        let what = || format!("a condition on link `{}`", link.name);
+        condition.is_none_or(|condition| self.evaluator.holds_of(&what, condition, self.definition(), values))
     }
 
-    fn text(&self, expression: &Expression, values: &[Value]) -> SmolStr {
-        match self.evaluator.value_of(expression, &FieldType::Text, self.definition(), values) {
-            Value::Text(text) => text,
-            _ => SmolStr::default(),
+    fn group(&self, link: &Link, group: &Expression, values: &[Value]) -> SmolStr {
+        match self.evaluator.value_of(group, &FieldType::Text, self.definition(), values) {
+            Ok(Value::Text(text)) => text,
+            Ok(_) => SmolStr::default(),
+            Err(error) => {
+                self.evaluator.note(&format!("`group` of link `{}`", link.name), group, &error);
+                SmolStr::default()
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ mod parent;
 mod remake;
 pub mod snapshot;
 
-pub use child::{AtOnce, at_once};
+pub use child::{AtOnce, at_once, failure_of};
 pub(crate) use edges::left_out;
 pub use edges::{By, Changed, Followed};
 pub use measured::{Measured, measured};
@@ -230,6 +230,10 @@ struct Work<'p> {
     log: Vec<Logged>,
     /// Records that changed although nothing but a check asked for it.
     wrong: Vec<(usize, Key)>,
+    /// Whether a check asks.
+    checks: bool,
+    /// Records on which expressions have failed, where a check asks, with what has.
+    failed: BTreeMap<(usize, Key), Vec<String>>,
     /// Whether some target was not there.
     missing: bool,
     /// Files, by job and number, that were decided about.
@@ -282,6 +286,8 @@ impl Rules {
             answered: Vec::new(),
             log: Vec::new(),
             wrong: Vec::new(),
+            checks: marks.iter().any(|mark| mark.job == CHECK),
+            failed: BTreeMap::new(),
             missing: false,
             decided: BTreeSet::new(),
             unwritten: BTreeMap::new(),
@@ -318,6 +324,20 @@ impl Work<'_> {
         self.children(desk, collection, &children)
     }
 
+    /// Notes what the evaluator has found to fail on a record. Whoever evaluates something about a record says so before something is
+    /// evaluated about the next one.
+    fn note_failed(&mut self, collection: usize, key: &Key) {
+        let failures = self.evaluator.failures();
+        if self.checks && !failures.is_empty() {
+            let known = self.failed.entry((collection, key.clone())).or_default();
+            for failure in failures {
+                if !known.contains(&failure) {
+                    known.push(failure);
+                }
+            }
+        }
+    }
+
     /// Writes settled values that are new, and what follows from them.
     fn settle(&mut self, collection: usize, stored: &StoredRecord, golden: Arc<[Value]>, by: By, jobs: &Jobs) {
         if golden[..] == stored.golden[..] {
@@ -326,6 +346,7 @@ impl Work<'_> {
         for job in jobs {
             let changed = Changed { collection, key: &stored.key, before: Some(&stored.golden), after: Some(&golden), job: *job, by };
             self.followed.follow(self.rules, self.evaluator, &changed);
+            self.note_failed(collection, &stored.key);
         }
         // what a link by key gives stands among what documents say
         let links = self.rules.relations[collection].from.iter().map(|link| &self.rules.catalogue.links[*link]);

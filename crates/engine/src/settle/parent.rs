@@ -186,6 +186,7 @@ impl Work<'_> {
                     let changed = Changed { collection, key, before, after: golden.as_deref(), job: *job, by: By::Parent };
                     self.followed.follow(self.rules, self.evaluator, &changed);
                 }
+                self.note_failed(collection, key);
                 let change = match content {
                     Some(content) => Change::Put(Box::new(Content { golden: golden.clone().unwrap_or_else(|| content.golden.clone()), ..content })),
                     None => Change::Delete,
@@ -289,6 +290,7 @@ impl Work<'_> {
             let stored = known.remove(key.as_str()).unwrap_or_default();
             let counts = |parent: &&Parent| coverage.when.as_ref().is_none_or(|when| self.holds(when, coverage.parent, &parent.golden));
             let Some(parent) = parent.as_ref().filter(counts) else {
+                self.note_failed(coverage.parent, key);
                 self.replace(coverage.rows, stored, Vec::new(), &wanted.jobs);
                 continue;
             };
@@ -322,6 +324,7 @@ impl Work<'_> {
                     shown
                 }
             };
+            self.note_failed(coverage.parent, key);
             self.replace(coverage.rows, stored, rows, &wanted.jobs);
         }
         Ok(())
@@ -409,7 +412,7 @@ impl Work<'_> {
         let all = if uses_rows { rows_to_cel(rows) } else { cel::Value::Null };
         for (group, row) in rows {
             let (Some(adjusted), Some(expected)) = (row.adjusted(), row.expected) else { continue };
-            let by = self.evaluator.evaluate(&total.by, |_| text_to_cel(group)).ok();
+            let by = self.noted(&total.by, self.evaluator.evaluate(&total.by, |_| text_to_cel(group)));
             let Some(by) = by.and_then(|by| from_cel(&by, &FieldType::Text).ok()).and_then(|by| by.as_text().map(str::to_owned)) else { continue };
             let part = |expression: &Option<Expression>, otherwise: i64| match expression {
                 None => otherwise as f64,
@@ -423,7 +426,7 @@ impl Work<'_> {
                         "rows" => all.clone(),
                         _ => cel::Value::Null,
                     });
-                    found.ok().and_then(|found| plain_number(&found)).filter(|number| number.is_finite()).unwrap_or(0.0)
+                    self.noted(expression, found).and_then(|found| plain_number(&found)).filter(|number| number.is_finite()).unwrap_or(0.0)
                 }
             };
             let (value, expected) = (part(&total.value, adjusted), part(&total.expected, expected));
@@ -522,7 +525,12 @@ impl Work<'_> {
             ("value", Some((value, ty))) => to_cel(&Value::Int(value), ty),
             _ => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&golden[index], field.golden_type())),
         };
-        self.evaluator.evaluate(expression, variable).ok()
+        self.noted(expression, self.evaluator.evaluate(expression, variable))
+    }
+
+    /// What an expression gives; that it has failed is noted.
+    fn noted(&self, expression: &Expression, found: std::result::Result<cel::Value, String>) -> Option<cel::Value> {
+        found.map_err(|error| self.evaluator.note("coverage", expression, &error)).ok()
     }
 
     /// The result of an expression as a whole number; of times and durations their microseconds.

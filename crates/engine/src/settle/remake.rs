@@ -70,6 +70,8 @@ pub struct Checked {
     pub wrong: Vec<(Tenant, String, Key)>,
     /// The same where something was on its way.
     pub undecided: u64,
+    /// Records on which expressions of settled values fail, with what fails: such values are null.
+    pub failed: Vec<(Tenant, String, Key, String)>,
 }
 
 /// The link of notes that a check leaves, and their targets.
@@ -78,6 +80,7 @@ fn notes() -> u32 {
 }
 const WRONG: &str = "wrong";
 const UNDECIDED: &str = "undecided";
+const FAILED: &str = "failed";
 
 /// Settles everything again and returns what was not what it must be. Imports may run meanwhile, and other processes may
 /// answer the marks: whoever finds something notes it in the transaction that mends it.
@@ -103,6 +106,13 @@ pub fn check(store: &dyn Store, rules: &Arc<Rules>, stop: &AtomicBool, show: &dy
                 settling.edges.push(EdgeChange::Delete(note));
             }
         }
+        for note in store.edges(&tenant, notes(), FAILED)? {
+            if let Ok(key) = Key::new(note.child.as_str()) {
+                let what = String::from_utf8_lossy(&note.payload).into_owned();
+                checked.failed.push((tenant.clone(), note.group.to_string(), key, what));
+            }
+            settling.edges.push(EdgeChange::Delete(note));
+        }
         if !settling.edges.is_empty() {
             store.commit(Box::new(super::Telling { tenant, settling }))?;
         }
@@ -113,6 +123,11 @@ pub fn check(store: &dyn Store, rules: &Arc<Rules>, stop: &AtomicBool, show: &dy
 impl Work<'_> {
     /// Notes records that are mended only because a check asked for it.
     pub(super) fn note_wrong(&mut self, desk: &mut dyn Inside) -> stook_store::Result<()> {
+        for ((collection, key), what) in std::mem::take(&mut self.failed) {
+            let (group, child) = (self.rules.catalogue.collections[collection].name.as_str().into(), key.as_str().into());
+            let edge = Edge { link: notes(), target: FAILED.into(), group, start: 0, child, payload: what.join("\n").into_bytes() };
+            self.followed.edge(EdgeChange::Put(edge));
+        }
         if self.wrong.is_empty() {
             return Ok(());
         }

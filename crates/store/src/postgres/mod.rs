@@ -18,7 +18,7 @@ mod writer;
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Found, Plan};
 use crate::queue::*;
-use crate::shape::Use;
+use crate::shape::{Shape, Use};
 use crate::vitals::Vitals;
 use crate::wanted::Wanted;
 use crate::*;
@@ -186,6 +186,26 @@ impl PostgresStore {
         let bench = Bench { pool, tables, clock, tenants: Arc::default(), written: Arc::default(), growth: Arc::default() };
         let writer = Writer::start(bench.clone())?;
         Ok(Self { catalogue, bench, writer, ear: Mutex::default(), changes, redefined, eye, stand: Mutex::default() })
+    }
+
+    /// What a store was prepared for; nothing where there is none yet.
+    ///
+    /// # Errors
+    /// When the server does not answer, or another program wrote it.
+    pub fn prepared_for(url: &str) -> Result<Option<Shape>> {
+        let (config, schema) = settings(url)?;
+        let pool = Pool::new(config, schema, FIRST_WAIT, 1);
+        let read = pool.run(|session| {
+            if !session.one("SELECT to_regclass('meta') IS NOT NULL", &[])?.at::<bool>(0)? {
+                return Ok(None);
+            }
+            tables::check_format(session)?;
+            Ok(Some(crate::shape::stored(tables::meta(session, "shape")?.as_deref())?))
+        });
+        read.map_err(|trouble| match trouble {
+            Trouble::Lost(reason) => StoreError::Other(format!("the server does not answer: {reason}")),
+            other => other.into(),
+        })
     }
 
     /// Asks on a connection of its own.

@@ -240,8 +240,7 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
     let (mut changes, mut redefined) = (Vec::new(), false);
     let stored_definition = meta(session, "definition")?;
     if stored_definition.as_deref() != Some(definition.hash.as_str()) {
-        let stored = meta(session, "shape")?.unwrap_or_default();
-        let old: Shape = serde_json::from_str(&stored).map_err(|error| StoreError::Other(format!("the store's shape cannot be read: {error}")))?;
+        let old = crate::shape::stored(meta(session, "shape")?.as_deref())?;
         old.check(&tables.shape)?;
         changes = apply(session, tables, &old)?;
         let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
@@ -264,7 +263,7 @@ pub fn prepare(session: &mut Session, tables: &Tables, schema: &str) -> Attempt<
 }
 
 /// Refuses a store of another format.
-fn check_format(session: &mut Session) -> Attempt<()> {
+pub fn check_format(session: &mut Session) -> Attempt<()> {
     let format = meta(session, "format")?;
     if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::shape::other_format(format.as_deref(), FORMAT, &[]).into()) }
 }

@@ -32,7 +32,7 @@ pub use packed::teach;
 use crate::journal::JournalEntry;
 use crate::plan::{Aggregate, Found, Plan};
 use crate::queue::*;
-use crate::shape::Use;
+use crate::shape::{Shape, Use};
 use crate::vitals::Vitals;
 use crate::wanted::Wanted;
 use crate::*;
@@ -169,6 +169,29 @@ impl SqliteStore {
     pub fn open(path: &Path, catalogue: Arc<Catalogue>, options: Options) -> Result<Self> {
         let tables = Tables::new(&catalogue);
         Self::open_as(path, catalogue, tables, options)
+    }
+
+    /// What a store was prepared for; nothing where there is none yet. The file stays as it is.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has a format that is not known.
+    pub fn prepared_for(path: &Path) -> Result<Option<Shape>> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let options = Options { read_only: true, ..Options::default() };
+        let read = || {
+            let (connection, _still) = connect_reading(path, &options)?;
+            let has_meta = "SELECT EXISTS(SELECT 1 FROM sqlite_schema WHERE name = 'meta')";
+            if !connection.query_row(has_meta, [], |row| row.get::<_, bool>(0)).map_err(failure)? {
+                return Ok(None);
+            }
+            if !tables::meta(&connection, "format")?.is_some_and(|format| upgrade::FROM.contains(&&*format)) {
+                tables::check_format(&connection)?;
+            }
+            Ok(Some(crate::shape::stored(tables::meta(&connection, "shape")?.as_deref())?))
+        };
+        read().map_err(|error| after_waiting(error, options.wait))
     }
 
     /// Opens what a store knows of jobs, chunks and tokens, whatever its definition.

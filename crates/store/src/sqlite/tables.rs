@@ -323,8 +323,7 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<(Vec<Stri
     let definition = &tables.definition;
     let (mut changes, mut redefined) = (Vec::new(), false);
     if meta(&transaction, "definition")?.as_deref() != Some(tables.stand.as_str()) {
-        let stored = meta(&transaction, "shape")?.unwrap_or_default();
-        let old: Shape = serde_json::from_str(&stored).map_err(|error| StoreError::Other(format!("the store's shape cannot be read: {error}")))?;
+        let old = crate::shape::stored(meta(&transaction, "shape")?.as_deref())?;
         old.check(&tables.shape)?;
         changes = apply(&transaction, tables, &old)?;
         let shape = serde_json::to_string(&tables.shape).map_err(|error| StoreError::Other(error.to_string()))?;
@@ -349,7 +348,7 @@ pub fn prepare(connection: &mut Connection, tables: &Tables) -> Result<(Vec<Stri
 }
 
 /// Refuses a store of another format.
-fn check_format(connection: &Connection) -> Result<()> {
+pub fn check_format(connection: &Connection) -> Result<()> {
     let format = meta(connection, "format")?;
     if format.as_deref() == Some(FORMAT) { Ok(()) } else { Err(crate::shape::other_format(format.as_deref(), FORMAT, super::upgrade::FROM)) }
 }

@@ -9,8 +9,7 @@
 
 use super::failure;
 use super::tables::{FORMAT, columns_of, conflict_index, meta, put_meta};
-use crate::shape::Shape;
-use crate::{Result, StoreError};
+use crate::Result;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 /// The only earlier format there are stores of.
@@ -62,8 +61,7 @@ impl Columns {
 }
 
 fn with_columns(connection: &mut Connection) -> Result<()> {
-    let stored = meta(connection, "shape")?.unwrap_or_default();
-    let shape: Shape = serde_json::from_str(&stored).map_err(|error| StoreError::Other(format!("the store's shape cannot be read: {error}")))?;
+    let shape = crate::shape::stored(meta(connection, "shape")?)?;
     let linked =
         |shape: &crate::shape::CollectionShape| shape.fields.iter().filter(|(_, field)| field.linked).map(|(name, _)| name.clone()).collect();
     let all: Vec<Columns> = shape.collections.iter().map(|(name, shape)| Columns { collection: name.clone(), linked: linked(shape) }).collect();

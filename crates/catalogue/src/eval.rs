@@ -1,0 +1,304 @@
+//! Evaluates a parsed expression. It is our own walk over what the cel crate has parsed, because of one rule that CEL does not have:
+//! what is absent stays absent. An operator or function of which a part is null is null, instead of an error; so are members of null,
+//! and places that a list does not have. Where nothing is null, values are those of the cel crate, which a test compares.
+//!
+//! Null beside `&&` and `||` is not known: false, or true, on the other side decides. `==`, `!=`, `in` of a list, `has`, `coalesce`, `min`
+//! and `max` see null as a value. A condition that is null does not hold.
+
+use crate::expr::{CelValue as Cel, Tables, text_to_cel};
+use crate::functions::{self, Fault, Found};
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
+use cel::objects::{Key as CelKey, Map as CelMap};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A macro of CEL, of which the parser has made a loop.
+pub(crate) struct Macro<'e> {
+    /// What is gone through.
+    pub range: &'e IdedExpr,
+    /// The name of an element.
+    pub name: &'e str,
+    /// What is asked or made of each.
+    pub kind: MacroKind<'e>,
+}
+
+/// What is asked or made of each element.
+pub(crate) enum MacroKind<'e> {
+    /// `map` and `filter`: the element made, where the condition holds.
+    Map(Option<&'e IdedExpr>, &'e IdedExpr),
+    All(&'e IdedExpr),
+    Exists(&'e IdedExpr),
+    ExistsOne(&'e IdedExpr),
+}
+
+/// The macro that a loop was made of.
+pub(crate) fn macro_of(made: &ComprehensionExpr) -> Option<Macro<'_>> {
+    let Expr::Call(step) = &made.loop_step.expr else { return None };
+    let kind = match (&made.accu_init.expr, step.func_name.as_str(), step.args.as_slice()) {
+        (Expr::Literal(LiteralValue::Boolean(_)), "_&&_", [_, condition]) => MacroKind::All(condition),
+        (Expr::Literal(LiteralValue::Boolean(_)), "_||_", [_, condition]) => MacroKind::Exists(condition),
+        (Expr::Literal(LiteralValue::Int(_)), "_?_:_", [condition, ..]) => MacroKind::ExistsOne(condition),
+        (Expr::List(_), "_?_:_", [condition, made, _]) => MacroKind::Map(Some(condition), appended(made)?),
+        (Expr::List(_), "_+_", _) => MacroKind::Map(None, appended(&made.loop_step)?),
+        _ => return None,
+    };
+    Some(Macro { range: &made.iter_range, name: &made.iter_var, kind })
+}
+
+/// The element of `@result + [element]`.
+fn appended(step: &IdedExpr) -> Option<&IdedExpr> {
+    let Expr::Call(CallExpr { args, .. }) = &step.expr else { return None };
+    match args.as_slice() {
+        [_, IdedExpr { expr: Expr::List(list), .. }] => list.elements.first(),
+        _ => None,
+    }
+}
+
+/// What an expression is evaluated over.
+pub(crate) struct Walk<'e> {
+    /// Constant tables.
+    pub tables: &'e Tables,
+    /// Values by name.
+    pub variables: Vec<(&'e str, Cel)>,
+    /// Elements of the lists that are gone through, the innermost last.
+    pub elements: Vec<(&'e str, Cel)>,
+}
+
+impl<'e> Walk<'e> {
+    /// The value of an expression.
+    pub fn value(&mut self, expression: &'e IdedExpr) -> Found {
+        match &expression.expr {
+            Expr::Literal(literal) => Ok(constant(literal)),
+            Expr::Ident(name) => {
+                let found = self.elements.iter().rev().chain(&self.variables).find(|(known, _)| known == name);
+                Ok(found.map_or(Cel::Null, |(_, value)| value.clone()))
+            }
+            Expr::Select(select) => {
+                let of = self.value(&select.operand)?;
+                let found = member(&of, &select.field)?;
+                Ok(if select.test { Cel::Bool(!matches!(found, Cel::Null)) } else { found })
+            }
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => {
+                let items = list.elements.iter().map(|element| self.value(element)).collect::<Result<Vec<_>, _>>()?;
+                Ok(Cel::List(Arc::new(items)))
+            }
+            Expr::Map(map) => {
+                let mut made: HashMap<CelKey, Cel> = HashMap::with_capacity(map.entries.len());
+                for entry in &map.entries {
+                    let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
+                    let key = key_of(&self.value(&entry.key)?)?;
+                    let value = self.value(&entry.value)?;
+                    made.insert(key, value);
+                }
+                Ok(Cel::Map(CelMap { map: Arc::new(made) }))
+            }
+            Expr::Comprehension(made) => match macro_of(made) {
+                Some(own) => self.each(&own),
+                None => Err(Fault::Unfit("this macro is not known".into())),
+            },
+            Expr::Struct(_) | Expr::Unspecified => Err(Fault::Unfit("this is not evaluated".into())),
+        }
+    }
+
+    /// A condition: null is not known.
+    fn truth(&mut self, condition: &'e IdedExpr) -> Result<Option<bool>, Fault> {
+        match self.value(condition)? {
+            Cel::Bool(value) => Ok(Some(value)),
+            Cel::Null => Ok(None),
+            other => Err(Fault::Unfit(format!("a condition is true or false, this is {}", functions::kind_of(&other)))),
+        }
+    }
+
+    fn call(&mut self, call: &'e CallExpr) -> Found {
+        match (call.func_name.as_str(), call.args.as_slice()) {
+            ("_?_:_", [condition, then, otherwise]) => {
+                let holds = self.truth(condition)? == Some(true);
+                return self.value(if holds { then } else { otherwise });
+            }
+            ("_&&_", [first, second]) => return self.both(first, second, false),
+            ("_||_", [first, second]) => return self.both(first, second, true),
+            ("!_", [inner]) => return Ok(self.truth(inner)?.map_or(Cel::Null, |value| Cel::Bool(!value))),
+            ("_==_", [first, second]) => return Ok(Cel::Bool(self.value(first)? == self.value(second)?)),
+            ("_!=_", [first, second]) => return Ok(Cel::Bool(self.value(first)? != self.value(second)?)),
+            ("@in", [item, list]) => {
+                let (item, list) = (self.value(item)?, self.value(list)?);
+                return contains(&item, &list);
+            }
+            ("coalesce", several) if call.target.is_none() => {
+                for argument in several {
+                    let found = self.value(argument)?;
+                    if !matches!(found, Cel::Null) {
+                        return Ok(found);
+                    }
+                }
+                return Ok(Cel::Null);
+            }
+            _ => {}
+        }
+        let mut args = Vec::with_capacity(call.args.len() + 1);
+        for part in call.target.iter().map(|target| &**target).chain(&call.args) {
+            args.push(self.value(part)?);
+        }
+        let name = call.func_name.as_str();
+        let null_counts = functions::function(name).is_some_and(|function| function.null_counts) || name == "lookup" && args.len() == 2;
+        if !null_counts && args.iter().any(|argument| matches!(argument, Cel::Null)) {
+            return Ok(Cel::Null);
+        }
+        functions::kept(self.operate(name, &args)?)
+    }
+
+    /// An operator or function over values, none of which is a null that does not count.
+    fn operate(&self, name: &str, args: &[Cel]) -> Found {
+        match (name, args) {
+            ("_+_", [first, second]) => functions::add(first, second),
+            ("_-_", [first, second]) => functions::subtract(first, second),
+            ("_*_", [first, second]) => functions::multiply(first, second),
+            ("_/_", [first, second]) => functions::divide(first, second),
+            ("_%_", [first, second]) => functions::remainder(first, second),
+            ("-_", [Cel::Int(number)]) => number.checked_neg().map(Cel::Int).ok_or_else(functions::too_large),
+            ("-_", [Cel::Float(number)]) => Ok(Cel::Float(-number)),
+            ("-_", [Cel::Duration(length)]) => Ok(Cel::Duration(-*length)),
+            ("_[_]", [of, place]) => element(of, place),
+            ("_<_" | "_<=_" | "_>_" | "_>=_", [first, second]) => {
+                let order = functions::compare(first, second)
+                    .ok_or_else(|| Fault::Unfit(format!("{} is not compared with {}", functions::kind_of(first), functions::kind_of(second))))?;
+                Ok(Cel::Bool(match name {
+                    "_<_" => order.is_lt(),
+                    "_<=_" => order.is_le(),
+                    "_>_" => order.is_gt(),
+                    _ => order.is_ge(),
+                }))
+            }
+            ("-_", [other]) => Err(Fault::Unfit(format!("`-` does not take {}", functions::kind_of(other)))),
+            (name, args) => functions::call(name, args, self.tables),
+        }
+    }
+
+    /// `&&` and `||`: whichever side has `decides` decides, even beside a fault.
+    fn both(&mut self, first: &'e IdedExpr, second: &'e IdedExpr, decides: bool) -> Found {
+        let first = self.truth(first);
+        if first == Ok(Some(decides)) {
+            return Ok(Cel::Bool(decides));
+        }
+        match (first, self.truth(second)) {
+            (_, Ok(Some(second))) if second == decides => Ok(Cel::Bool(decides)),
+            (Err(fault), _) | (_, Err(fault)) => Err(fault),
+            (Ok(Some(_)), Ok(Some(_))) => Ok(Cel::Bool(!decides)),
+            (Ok(None), _) | (_, Ok(None)) => Ok(Cel::Null),
+        }
+    }
+
+    /// A macro over the elements of a list, or the keys of a struct.
+    fn each(&mut self, own: &Macro<'e>) -> Found {
+        let items: Vec<Cel> = match self.value(own.range)? {
+            Cel::Null => return Ok(Cel::Null),
+            Cel::List(items) => Arc::unwrap_or_clone(items),
+            Cel::Map(map) => {
+                let mut keys: Vec<&CelKey> = map.map.keys().collect();
+                keys.sort();
+                keys.into_iter().map(Cel::from).collect()
+            }
+            other => return Err(Fault::Unfit(format!("{} has no elements", functions::kind_of(&other)))),
+        };
+        let (mut made, mut unknown, mut fault, mut held) = (Vec::new(), false, None, 0);
+        for item in items {
+            self.elements.push((own.name, item));
+            let ended = match own.kind {
+                MacroKind::Map(condition, element) => {
+                    let holds = condition.map_or(Ok(Some(true)), |condition| self.truth(condition));
+                    match holds.and_then(|holds| if holds == Some(true) { self.value(element).map(Some) } else { Ok(None) }) {
+                        Ok(element) => {
+                            made.extend(element);
+                            None
+                        }
+                        Err(fault) => Some(Err(fault)),
+                    }
+                }
+                MacroKind::All(condition) | MacroKind::Exists(condition) => {
+                    let decides = matches!(own.kind, MacroKind::Exists(_));
+                    match self.truth(condition) {
+                        Ok(Some(value)) if value == decides => Some(Ok(Cel::Bool(decides))),
+                        Ok(Some(_)) => None,
+                        Ok(None) => {
+                            unknown = true;
+                            None
+                        }
+                        Err(found) => {
+                            fault = Some(found);
+                            None
+                        }
+                    }
+                }
+                MacroKind::ExistsOne(condition) => match self.truth(condition) {
+                    Ok(holds) => {
+                        held += usize::from(holds == Some(true));
+                        None
+                    }
+                    Err(fault) => Some(Err(fault)),
+                },
+            };
+            self.elements.pop();
+            if let Some(ended) = ended {
+                return ended;
+            }
+        }
+        match (fault, &own.kind) {
+            (Some(fault), _) => Err(fault),
+            (None, MacroKind::Map(..)) => Ok(Cel::List(Arc::new(made))),
+            (None, MacroKind::ExistsOne(_)) => Ok(Cel::Bool(held == 1)),
+            (None, _) if unknown => Ok(Cel::Null),
+            (None, kind) => Ok(Cel::Bool(matches!(kind, MacroKind::All(_)))),
+        }
+    }
+}
+
+pub(crate) fn constant(literal: &LiteralValue) -> Cel {
+    match literal {
+        LiteralValue::Null => Cel::Null,
+        LiteralValue::Boolean(value) => Cel::Bool(*value.inner()),
+        LiteralValue::Int(number) => Cel::Int(*number.inner()),
+        LiteralValue::UInt(number) => Cel::UInt(*number.inner()),
+        LiteralValue::Double(number) => Cel::Float(*number.inner()),
+        LiteralValue::String(text) => text_to_cel(text.inner()),
+        LiteralValue::Bytes(bytes) => Cel::Bytes(Arc::new(bytes.inner().to_vec())),
+    }
+}
+
+/// A member; of null, or where there is none of its name, null.
+fn member(of: &Cel, name: &str) -> Found {
+    match of {
+        Cel::Null => Ok(Cel::Null),
+        Cel::Map(map) => Ok(map.map.get(&CelKey::String(Arc::new(name.to_owned()))).cloned().unwrap_or(Cel::Null)),
+        other => Err(Fault::Unfit(format!("{} has no member `{name}`", functions::kind_of(other)))),
+    }
+}
+
+/// The element at a place, from 0, or of a key; null where there is none.
+fn element(of: &Cel, place: &Cel) -> Found {
+    match (of, place) {
+        (Cel::List(items), Cel::Int(place)) => Ok(usize::try_from(*place).ok().and_then(|place| items.get(place)).cloned().unwrap_or(Cel::Null)),
+        (Cel::Map(map), key) => Ok(map.map.get(&key_of(key)?).cloned().unwrap_or(Cel::Null)),
+        (of, place) => Err(Fault::Unfit(format!("{} has no place that is {}", functions::kind_of(of), functions::kind_of(place)))),
+    }
+}
+
+fn key_of(value: &Cel) -> Result<CelKey, Fault> {
+    Ok(match value {
+        Cel::String(text) => CelKey::String(text.clone()),
+        Cel::Int(number) => CelKey::Int(*number),
+        Cel::UInt(number) => CelKey::Uint(*number),
+        Cel::Bool(value) => CelKey::Bool(*value),
+        other => return Err(Fault::Unfit(format!("{} is no key of a struct", functions::kind_of(other)))),
+    })
+}
+
+/// Whether a value is an element of a list, or a key of a struct.
+fn contains(item: &Cel, list: &Cel) -> Found {
+    match list {
+        Cel::Null => Ok(Cel::Null),
+        Cel::List(items) => Ok(Cel::Bool(items.contains(item))),
+        Cel::Map(map) => Ok(Cel::Bool(key_of(item).is_ok_and(|key| map.map.contains_key(&key)))),
+        other => Err(Fault::Unfit(format!("{} has no elements", functions::kind_of(other)))),
+    }
+}

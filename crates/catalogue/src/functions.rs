@@ -1,0 +1,545 @@
+//! Every function of expressions in one table: its name, its types, what it does, an example. The checker of types, the evaluator,
+//! `stook help expressions` and the documentation read it; a test evaluates every example.
+//!
+//! A function of which an argument is null is null, unless its entry says that null counts.
+
+use crate::expr::{CelValue as Cel, Entry, Tables, text_to_cel};
+use crate::fold::fold;
+use cel::common::ast::{CallExpr, Expr, IdedExpr};
+use cel::common::value::{CowVal, Val};
+use cel::objects::{Key as CelKey, Map as CelMap};
+use cel::{Context, Env};
+use regex::{Regex, RegexBuilder};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// A function of expressions.
+#[derive(Debug)]
+pub struct Function {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is written, `fold(text)` or `text.contains(text)`.
+    pub form: Form,
+    /// Its arguments and what it gives, one for each way to call it: `substring(text, integer) -> text?`. A `?` means that it may
+    /// give null though all arguments are there.
+    pub signatures: &'static [&'static str],
+    /// What it does, one sentence.
+    pub about: &'static str,
+    /// An example.
+    pub example: &'static str,
+    /// The example's value, as JSON.
+    pub value: &'static str,
+    /// Whether it is called with arguments that are null; of the others the value is null then.
+    pub null_counts: bool,
+}
+
+/// How a function is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `fold(text)`
+    Global,
+    /// `text.contains(text)`
+    Member,
+    /// Either.
+    Both,
+    /// With a name for the elements: `list.map(x, x + 1)`; or `has`.
+    Macro,
+}
+
+const fn own(
+    name: &'static str,
+    form: Form,
+    signatures: &'static [&'static str],
+    about: &'static str,
+    (example, value): (&'static str, &'static str),
+) -> Function {
+    Function { name, form, signatures, about, example, value, null_counts: false }
+}
+
+const fn with_null(function: Function) -> Function {
+    Function { null_counts: true, ..function }
+}
+
+use Form::{Both, Global, Macro, Member};
+
+/// The functions, in the order in which they are explained.
+#[rustfmt::skip]
+pub const FUNCTIONS: &[Function] = &[
+    with_null(own("coalesce", Global, &["coalesce(any, ...) -> any?"], "the first argument that is not null",
+        ("coalesce(null, 'b', 'c')", "\"b\""))),
+    own("has", Macro, &["has(member) -> boolean"], "whether a member has a value",
+        ("has({'a': 1, 'b': null}.a)", "true")),
+    own("size", Both, &["size(text) -> integer", "size([any]) -> integer", "size(struct) -> integer", "size(bytes) -> integer"],
+        "the number of characters, elements, members or bytes", ("size('abc') + size([1, 2])", "5")),
+    own("squash", Global, &["squash(text) -> text", "squash([any]) -> text"],
+        "the words of a text, or of the texts of a list, joined with single blanks", ("squash([' Ann ', null, 'B.  Lee'])", "\"Ann B. Lee\"")),
+    own("trim", Global, &["trim(text) -> text"], "the text without white space at its ends", ("trim(' a b ')", "\"a b\"")),
+    own("fold", Global, &["fold(text) -> text"], "the text without differences of case, width and white space", ("fold('ÅSA')", "\"åsa\"")),
+    own("substring", Global, &["substring(text, integer) -> text?", "substring(text, integer, integer) -> text?"],
+        "the characters from a place, counted from 0, to the end or to another place; null where the text is too short",
+        ("substring('S1A_IW', 0, 3)", "\"S1A\"")),
+    own("contains", Member, &["text.contains(text) -> boolean"], "whether a text is part of it", ("'abc'.contains('b')", "true")),
+    own("startsWith", Member, &["text.startsWith(text) -> boolean"], "whether it begins with a text", ("'abc'.startsWith('ab')", "true")),
+    own("endsWith", Member, &["text.endsWith(text) -> boolean"], "whether it ends with a text", ("'abc'.endsWith('bc')", "true")),
+    own("matches", Both, &["matches(text, text) -> boolean"], "whether a regular expression finds something in the text",
+        ("'S1A_IW'.matches('^S1[AB]')", "true")),
+    own("lookup", Global, &["lookup(table, text) -> text?", "lookup(table, integer) -> text?"],
+        "the value of a key in a constant table of `lookups`, a text or a list of texts; the table's `else` for other keys and null",
+        ("lookup('kinds', 'B')", "\"business\"")),
+    own("keys", Global, &["keys(table) -> [text]"], "the keys of a constant table of `lookups`", ("keys('kinds')", "[\"B\"]")),
+    own("without", Global, &["without(struct, [text]) -> struct"], "a struct, or JSON object, without some members",
+        ("without({'a': 1, 'b': 2}, ['b'])", "{\"a\":1}")),
+    own("uuid5", Global, &["uuid5(text, text) -> text"], "the UUID, version 5, of a text in the space of a name",
+        ("uuid5('business', '1')", "\"9f278bee-351c-5a78-a5bb-0970a1a9b63f\"")),
+    own("md5", Global, &["md5(text) -> text"], "the MD5 digest, as hexadecimal digits", ("md5('abc')", "\"900150983cd24fb0d6963f7d28e17f72\"")),
+    own("hex", Global, &["hex(text) -> integer", "hex(integer) -> text"], "the number of hexadecimal digits, or the digits of a number",
+        ("hex('04F9D1')", "326097")),
+    own("abs", Global, &["abs(integer) -> integer", "abs(float) -> float", "abs(duration) -> duration"], "the number without its sign", ("abs(-2)", "2")),
+    own("sum", Global, &["sum([number]) -> number?", "sum([duration]) -> duration?"],
+        "the sum of a list; null in it does not count, of nothing it is null", ("sum([1, 2, null])", "3")),
+    with_null(own("min", Global, &["min([ordered]) -> ordered?", "min(ordered, ...) -> ordered?"],
+        "the least of a list or of several values; null does not count", ("min(3, 1, null)", "1"))),
+    with_null(own("max", Global, &["max([ordered]) -> ordered?", "max(ordered, ...) -> ordered?"],
+        "the greatest of a list or of several values; null does not count", ("max([1.5, 7.0])", "7.0"))),
+    own("times", Global, &["times(duration, integer) -> duration", "times(duration, float) -> duration"], "a duration as often as a number says",
+        ("times(duration('2s'), 3)", "\"PT6S\"")),
+    own("strftime", Global, &["strftime(timestamp, text) -> text"], "a time as text in a format", ("strftime(timestamp('2020-01-02T00:00:00Z'), '%Y/%m')", "\"2020/01\"")),
+    own("string", Global, &["string(text) -> text", "string(integer) -> text", "string(float) -> text", "string(boolean) -> text",
+        "string(timestamp) -> text", "string(duration) -> text", "string(bytes) -> text", "string(unsigned) -> text"],
+        "a value as text", ("string(12)", "\"12\"")),
+    own("int", Global, &["int(text) -> integer", "int(integer) -> integer", "int(float) -> integer", "int(unsigned) -> integer", "int(timestamp) -> integer"],
+        "a text or number as an integer; of a time the seconds since 1970", ("int('12')", "12")),
+    own("double", Global, &["double(text) -> float", "double(integer) -> float", "double(float) -> float", "double(unsigned) -> float"],
+        "a text or number as a float", ("double(1)", "1.0")),
+    own("uint", Global, &["uint(text) -> unsigned", "uint(integer) -> unsigned", "uint(float) -> unsigned", "uint(unsigned) -> unsigned"],
+        "a text or number as an integer without a sign", ("uint('12')", "12")),
+    own("bool", Global, &["bool(text) -> boolean", "bool(boolean) -> boolean"], "a text such as 'true' as a boolean", ("bool('true')", "true")),
+    own("bytes", Global, &["bytes(text) -> bytes", "bytes(bytes) -> bytes"], "the UTF-8 bytes of a text", ("size(bytes('ä'))", "2")),
+    own("duration", Global, &["duration(text) -> duration", "duration(duration) -> duration"], "a text such as '90s' or '1h30m' as a duration",
+        ("duration('1h30m')", "\"PT1H30M\"")),
+    own("timestamp", Global, &["timestamp(text) -> timestamp", "timestamp(integer) -> timestamp", "timestamp(timestamp) -> timestamp"],
+        "a text (RFC 3339), or seconds since 1970, as a time", ("timestamp('2020-01-02T00:00:00Z')", "\"2020-01-02T00:00:00Z\"")),
+    with_null(own("type", Global, &["type(any) -> text"], "the name of a value's type", ("type(1) == type(2)", "true"))),
+    with_null(own("dyn", Global, &["dyn(any) -> json"], "the value itself, of which the check does not ask its type", ("dyn(1) == 1", "true"))),
+    own("map", Macro, &["list.map(x, any) -> [any]", "list.map(x, boolean, any) -> [any]"], "what is made of each element",
+        ("[1, 2].map(x, x * 2)", "[2,4]")),
+    own("filter", Macro, &["list.filter(x, boolean) -> list"], "the elements of which a condition holds", ("[1, 2].filter(x, x > 1)", "[2]")),
+    own("exists", Macro, &["list.exists(x, boolean) -> boolean"], "whether a condition holds of an element", ("[1, 2].exists(x, x > 1)", "true")),
+    own("exists_one", Macro, &["list.exists_one(x, boolean) -> boolean"], "whether a condition holds of one element, no more",
+        ("[1, 2].exists_one(x, x > 1)", "true")),
+    own("all", Macro, &["list.all(x, boolean) -> boolean"], "whether a condition holds of all elements", ("[1, 2].all(x, x > 1)", "false")),
+    own("getFullYear", Member, &["timestamp.getFullYear() -> integer", "timestamp.getFullYear(text) -> integer"],
+        "the year, in UTC or in a time zone; the same for the functions that follow", ("timestamp('2020-01-02T00:00:00Z').getFullYear()", "2020")),
+    own("getMonth", Member, &["timestamp.getMonth() -> integer", "timestamp.getMonth(text) -> integer"], "the month, from 0",
+        ("timestamp('2020-01-02T00:00:00Z').getMonth()", "0")),
+    own("getDate", Member, &["timestamp.getDate() -> integer", "timestamp.getDate(text) -> integer"], "the day of the month, from 1",
+        ("timestamp('2020-01-02T00:00:00Z').getDate()", "2")),
+    own("getDayOfMonth", Member, &["timestamp.getDayOfMonth() -> integer", "timestamp.getDayOfMonth(text) -> integer"], "the day of the month, from 0",
+        ("timestamp('2020-01-02T00:00:00Z').getDayOfMonth()", "1")),
+    own("getDayOfYear", Member, &["timestamp.getDayOfYear() -> integer", "timestamp.getDayOfYear(text) -> integer"], "the day of the year, from 0",
+        ("timestamp('2020-01-02T00:00:00Z').getDayOfYear()", "1")),
+    own("getDayOfWeek", Member, &["timestamp.getDayOfWeek() -> integer", "timestamp.getDayOfWeek(text) -> integer"], "the day of the week, from 0, Sunday",
+        ("timestamp('2020-01-02T00:00:00Z').getDayOfWeek()", "4")),
+    own("getHours", Member, &["timestamp.getHours() -> integer", "timestamp.getHours(text) -> integer", "duration.getHours() -> integer"],
+        "the hour; of a duration its whole hours", ("duration('90m').getHours()", "1")),
+    own("getMinutes", Member, &["timestamp.getMinutes() -> integer", "timestamp.getMinutes(text) -> integer", "duration.getMinutes() -> integer"],
+        "the minute; of a duration its whole minutes", ("duration('90m').getMinutes()", "90")),
+    own("getSeconds", Member, &["timestamp.getSeconds() -> integer", "timestamp.getSeconds(text) -> integer", "duration.getSeconds() -> integer"],
+        "the second; of a duration its whole seconds", ("duration('90m').getSeconds()", "5400")),
+    own("getMilliseconds", Member,
+        &["timestamp.getMilliseconds() -> integer", "timestamp.getMilliseconds(text) -> integer", "duration.getMilliseconds() -> integer"],
+        "the millisecond; of a duration its whole milliseconds", ("duration('1500ms').getMilliseconds()", "1500")),
+];
+
+/// What holds of all expressions, in sentences.
+pub const RULES: [&str; 5] = [
+    "What is absent stays absent: an operator or function of which a part is null is null, and so are members of null, members that are not there and places that a list does not have. Only `==`, `!=`, `in` (of the value that is looked for), `has`, `coalesce`, `min`, `max`, `type` and the key of `lookup` see null as a value.",
+    "A condition that is null does not hold: `a ? b : c` is c then. Beside null, `false && ...` is false and `true || ...` is true; else they are null.",
+    "Types are those of fields; dates and UUIDs are texts, sizes are integers, ranges are lists of pairs. Integers and floats mix; `a / b` of durations is a float, and a duration can be multiplied and divided by a number. JSON may be anything, and its type is not checked.",
+    "`stook check` refuses what cannot be: operators and functions on values of other types, comparisons of values that are never equal, members that are not there, conditions that are not true or false, values that do not fit their field, keys that may be null.",
+    "What only a document can tell fails when it comes: a division by zero, a text that is no number or time, a number that is too large, JSON that is something else. The value is left out, with a warning that names field, expression and document.",
+];
+
+/// The function called `name`.
+pub fn function(name: &str) -> Option<&'static Function> {
+    FUNCTIONS.iter().find(|function| function.name == name)
+}
+
+/// Why an expression has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// A value has a type that is not asked for. Where all types are known, the check of the definition has refused this.
+    Unfit(String),
+    /// What nobody can know before: a division by zero, a text that is no number, a number that is too large.
+    Failed(String),
+}
+
+impl Fault {
+    /// The sentence.
+    pub fn message(&self) -> &str {
+        match self {
+            Fault::Unfit(message) | Fault::Failed(message) => message,
+        }
+    }
+}
+
+/// A value, or why there is none.
+pub(crate) type Found = Result<Cel, Fault>;
+
+fn failed(message: impl Into<String>) -> Fault {
+    Fault::Failed(message.into())
+}
+
+pub(crate) fn too_large() -> Fault {
+    failed("the result is too large")
+}
+
+/// What a value is, for people.
+pub(crate) fn kind_of(value: &Cel) -> &'static str {
+    match value {
+        Cel::Null => "null",
+        Cel::Bool(_) => "a boolean",
+        Cel::Int(_) => "an integer",
+        Cel::UInt(_) => "an unsigned integer",
+        Cel::Float(_) => "a float",
+        Cel::String(_) => "a text",
+        Cel::Bytes(_) => "bytes",
+        Cel::Timestamp(_) => "a timestamp",
+        Cel::Duration(_) => "a duration",
+        Cel::List(_) => "a list",
+        Cel::Map(_) => "a struct",
+        _ => "something else",
+    }
+}
+
+/// A value that can be kept: durations have microseconds of 64 bits.
+pub(crate) fn kept(value: Cel) -> Found {
+    match &value {
+        Cel::Duration(length) if length.num_microseconds().is_none() => Err(too_large()),
+        _ => Ok(value),
+    }
+}
+
+/// A number that floats have.
+pub(crate) fn finite(number: f64) -> Found {
+    if number.is_finite() { Ok(Cel::Float(number)) } else { Err(too_large()) }
+}
+
+/// The value of a function that is no macro. Arguments that are null do not come here, unless they count.
+pub(crate) fn call(name: &str, args: &[Cel], tables: &Tables) -> Found {
+    Ok(match (name, args) {
+        ("coalesce", all) => all.iter().find(|value| !matches!(value, Cel::Null)).cloned().unwrap_or(Cel::Null),
+        ("dyn", [value]) => value.clone(),
+        ("size", [Cel::String(text)]) => Cel::Int(text.chars().count() as i64),
+        ("size", [Cel::Bytes(bytes)]) => Cel::Int(bytes.len() as i64),
+        ("size", [Cel::List(items)]) => Cel::Int(items.len() as i64),
+        ("size", [Cel::Map(map)]) => Cel::Int(map.map.len() as i64),
+        ("contains", [Cel::String(text), Cel::String(part)]) => Cel::Bool(text.contains(part.as_str())),
+        ("startsWith", [Cel::String(text), Cel::String(part)]) => Cel::Bool(text.starts_with(part.as_str())),
+        ("endsWith", [Cel::String(text), Cel::String(part)]) => Cel::Bool(text.ends_with(part.as_str())),
+        ("matches", [Cel::String(text), Cel::String(pattern)]) => Cel::Bool(regex(pattern)?.is_match(text)),
+        ("squash", [Cel::String(text)]) => text_to_cel(&text.split_whitespace().collect::<Vec<_>>().join(" ")),
+        ("squash", [Cel::List(items)]) => {
+            let texts = items.iter().filter_map(|item| if let Cel::String(text) = item { Some(text.split_whitespace()) } else { None });
+            text_to_cel(&texts.flatten().collect::<Vec<_>>().join(" "))
+        }
+        ("trim", [Cel::String(text)]) => text_to_cel(text.trim()),
+        ("fold", [Cel::String(text)]) => text_to_cel(&fold(text)),
+        ("substring", [Cel::String(text), Cel::Int(from)]) => substring(text, *from, None),
+        ("substring", [Cel::String(text), Cel::Int(from), Cel::Int(to)]) => substring(text, *from, Some(*to)),
+        ("lookup", [Cel::String(table), key]) => {
+            let table = tables.get(table.as_str()).ok_or_else(|| Fault::Unfit(format!("there is no table `{table}`")))?;
+            let found = match key {
+                Cel::String(key) => table.entry(key),
+                Cel::Int(key) => table.entry(&key.to_string()),
+                Cel::Null => table.otherwise.as_ref(),
+                other => return Err(unfit("lookup", std::slice::from_ref(other))),
+            };
+            found.map_or(Cel::Null, Entry::to_cel)
+        }
+        ("keys", [Cel::String(table)]) => {
+            let table = tables.get(table.as_str()).ok_or_else(|| Fault::Unfit(format!("there is no table `{table}`")))?;
+            Cel::List(Arc::new(table.rows.keys().map(|key| text_to_cel(key)).collect()))
+        }
+        ("without", [Cel::Map(map), Cel::List(names)]) => {
+            let dropped = |key: &CelKey| names.iter().any(|name| matches!((key, name), (CelKey::String(key), Cel::String(name)) if key == name));
+            let kept: HashMap<CelKey, Cel> =
+                map.map.iter().filter(|(key, _)| !dropped(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
+            Cel::Map(CelMap { map: Arc::new(kept) })
+        }
+        ("uuid5", [Cel::String(name), Cel::String(text)]) => text_to_cel(&uuid5(name, text)),
+        ("md5", [Cel::String(text)]) => text_to_cel(&md5(text)),
+        ("hex", [Cel::String(digits)]) => {
+            Cel::Int(i64::from_str_radix(digits, 16).map_err(|_| failed(format!("{} is not a hexadecimal number", shown(digits))))?)
+        }
+        ("hex", [Cel::Int(number)]) => text_to_cel(&format!("{number:X}")),
+        ("abs", [Cel::Int(number)]) => Cel::Int(number.checked_abs().ok_or_else(too_large)?),
+        ("abs", [Cel::Float(number)]) => Cel::Float(number.abs()),
+        ("abs", [Cel::Duration(length)]) => Cel::Duration(length.abs()),
+        ("sum", [Cel::List(items)]) => sum(items)?,
+        ("min", all) => extreme(name, all, Ordering::Less)?,
+        ("max", all) => extreme(name, all, Ordering::Greater)?,
+        ("times", [length @ Cel::Duration(_), number]) => return multiply(length, number),
+        ("strftime", [Cel::Timestamp(time), Cel::String(format)]) => {
+            let micros = time.timestamp_micros();
+            let time = jiff::Timestamp::from_microsecond(micros).map_err(|_| too_large())?.to_zoned(jiff::tz::TimeZone::UTC);
+            let shown = jiff::fmt::strtime::format(format.as_str(), &time);
+            text_to_cel(&shown.map_err(|_| failed(format!("{} is not a format of times", shown_format(format))))?)
+        }
+        ("string" | "int" | "double" | "uint" | "bool" | "bytes" | "duration" | "timestamp" | "type", [value]) => return standard(name, value),
+        (part, [of @ (Cel::Timestamp(_) | Cel::Duration(_)), zone @ ..]) if part.starts_with("get") => return time_part(part, of, zone),
+        _ => return Err(unfit(name, args)),
+    })
+}
+
+fn unfit(name: &str, args: &[Cel]) -> Fault {
+    let kinds: Vec<&str> = args.iter().map(kind_of).collect();
+    Fault::Unfit(format!("`{name}` does not take {}", kinds.join(" and ")))
+}
+
+/// A text that is not what was asked for, shortened.
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(60).collect();
+    if short.len() < text.len() { format!("{short:?}…") } else { format!("{short:?}") }
+}
+
+fn shown_format(format: &str) -> String {
+    shown(format)
+}
+
+/// Regular expressions of expressions, compiled once.
+static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
+/// Most of them; more come from patterns that are data, and are compiled each time.
+const MOST_PATTERNS: usize = 256;
+
+/// A regular expression of an expression.
+pub(crate) fn regex(pattern: &str) -> Result<Regex, Fault> {
+    let mut known = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known.get(pattern) {
+        return Ok(known.clone());
+    }
+    let compiled = RegexBuilder::new(pattern).size_limit(1 << 20).build();
+    let compiled = compiled.map_err(|_| failed(format!("{} is not a regular expression", shown(pattern))))?;
+    if known.len() < MOST_PATTERNS {
+        known.insert(pattern.to_owned(), compiled.clone());
+    }
+    Ok(compiled)
+}
+
+/// The UUID of a text in the space of a name.
+pub(crate) fn uuid5(name: &str, text: &str) -> String {
+    let space = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
+    uuid::Uuid::new_v5(&space, text.as_bytes()).to_string()
+}
+
+pub(crate) fn md5(text: &str) -> String {
+    use md5::Digest;
+    let digits = b"0123456789abcdef";
+    let digest = md5::Md5::digest(text.as_bytes());
+    digest.iter().flat_map(|byte| [digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]]).map(char::from).collect()
+}
+
+/// Characters from a place, from 0, to another, or to the end; nothing of a text that is too short.
+fn substring(text: &str, from: i64, to: Option<i64>) -> Cel {
+    let length = text.chars().count() as i64;
+    let to = to.unwrap_or(length);
+    if from < 0 || to < from || to > length {
+        return Cel::Null;
+    }
+    Cel::String(Arc::new(text.chars().skip(from as usize).take((to - from) as usize).collect()))
+}
+
+/// The sum of a list of numbers or durations; those that are null do not count.
+fn sum(items: &[Cel]) -> Found {
+    let mut total = Cel::Null;
+    for item in items.iter().filter(|item| !matches!(item, Cel::Null)) {
+        total = match (&total, item) {
+            (Cel::Null, Cel::Int(_) | Cel::UInt(_) | Cel::Float(_) | Cel::Duration(_)) => item.clone(),
+            (Cel::Null, other) => return Err(unfit("sum", std::slice::from_ref(other))),
+            (total, item) => add(total, item).map_err(|fault| match fault {
+                Fault::Unfit(_) => unfit("sum", &[total.clone(), item.clone()]),
+                failed => failed,
+            })?,
+        };
+    }
+    Ok(total)
+}
+
+/// The least or greatest of a list, or of the arguments; those that are null do not count.
+fn extreme(name: &str, args: &[Cel], wanted: Ordering) -> Found {
+    let all = match args {
+        [Cel::List(items)] => &items[..],
+        several => several,
+    };
+    let mut best = Cel::Null;
+    for value in all.iter().filter(|value| !matches!(value, Cel::Null)) {
+        match compare(value, if matches!(best, Cel::Null) { value } else { &best }) {
+            Some(ordering) if ordering == wanted || matches!(best, Cel::Null) => best = value.clone(),
+            Some(_) => {}
+            None => return Err(unfit(name, &[best, value.clone()])),
+        }
+    }
+    Ok(best)
+}
+
+/// The order of two values, if they have one.
+pub(crate) fn compare(first: &Cel, second: &Cel) -> Option<Ordering> {
+    match (first, second) {
+        (Cel::Null, _) | (_, Cel::Null) => None,
+        (Cel::Int(first), Cel::Float(second)) => (*first as f64).partial_cmp(second),
+        (Cel::Float(first), Cel::Int(second)) => first.partial_cmp(&(*second as f64)),
+        (first, second) => first.partial_cmp(second),
+    }
+}
+
+/// A sum, neither part of which is null.
+pub(crate) fn add(first: &Cel, second: &Cel) -> Found {
+    match (first, second) {
+        (Cel::Int(first), Cel::Int(second)) => first.checked_add(*second).map(Cel::Int).ok_or_else(too_large),
+        (Cel::Duration(_), Cel::Timestamp(_)) => operate(second.clone() + first.clone(), "+", first, second),
+        _ => match floats(first, second) {
+            Some((first, second)) => finite(first + second),
+            None => operate(first.clone() + second.clone(), "+", first, second),
+        },
+    }
+}
+
+/// A difference, neither part of which is null.
+pub(crate) fn subtract(first: &Cel, second: &Cel) -> Found {
+    match (first, second) {
+        (Cel::Int(first), Cel::Int(second)) => first.checked_sub(*second).map(Cel::Int).ok_or_else(too_large),
+        _ => match floats(first, second) {
+            Some((first, second)) => finite(first - second),
+            None => operate(first.clone() - second.clone(), "-", first, second),
+        },
+    }
+}
+
+/// A product, neither part of which is null. A duration can be taken as often as a number says.
+pub(crate) fn multiply(first: &Cel, second: &Cel) -> Found {
+    match (first, second) {
+        (Cel::Int(first), Cel::Int(second)) => first.checked_mul(*second).map(Cel::Int).ok_or_else(too_large),
+        (Cel::Duration(length), Cel::Int(number)) | (Cel::Int(number), Cel::Duration(length)) => {
+            let micros = length.num_microseconds().and_then(|micros| micros.checked_mul(*number));
+            micros.map(|micros| Cel::Duration(chrono::Duration::microseconds(micros))).ok_or_else(too_large)
+        }
+        (Cel::Duration(length), Cel::Float(number)) | (Cel::Float(number), Cel::Duration(length)) => scaled(length, *number),
+        _ => match floats(first, second) {
+            Some((first, second)) => finite(first * second),
+            None => operate(first.clone() * second.clone(), "*", first, second),
+        },
+    }
+}
+
+/// A quotient, neither part of which is null: of integers an integer, of two durations how often one is in the other.
+pub(crate) fn divide(first: &Cel, second: &Cel) -> Found {
+    let is_zero = match second {
+        Cel::Int(number) => *number == 0,
+        Cel::UInt(number) => *number == 0,
+        Cel::Float(number) => *number == 0.0,
+        Cel::Duration(length) => length.is_zero(),
+        _ => false,
+    };
+    match (first, second) {
+        (Cel::Int(_) | Cel::UInt(_) | Cel::Float(_) | Cel::Duration(_), _) if is_zero => Err(failed("a division by zero")),
+        (Cel::Int(first), Cel::Int(second)) => first.checked_div(*second).map(Cel::Int).ok_or_else(too_large),
+        (Cel::Duration(first), Cel::Duration(second)) => match (first.num_microseconds(), second.num_microseconds()) {
+            (Some(first), Some(second)) => finite(first as f64 / second as f64),
+            _ => Err(too_large()),
+        },
+        (Cel::Duration(length), Cel::Int(number)) => {
+            let micros = length.num_microseconds().and_then(|micros| micros.checked_div(*number));
+            micros.map(|micros| Cel::Duration(chrono::Duration::microseconds(micros))).ok_or_else(too_large)
+        }
+        (Cel::Duration(length), Cel::Float(number)) => scaled(length, 1.0 / number),
+        _ => match floats(first, second) {
+            Some((first, second)) => finite(first / second),
+            None => operate(first.clone() / second.clone(), "/", first, second),
+        },
+    }
+}
+
+/// What a division of integers leaves; neither is null.
+pub(crate) fn remainder(first: &Cel, second: &Cel) -> Found {
+    match (first, second) {
+        (Cel::Int(_), Cel::Int(0)) | (Cel::UInt(_), Cel::UInt(0)) => Err(failed("a division by zero")),
+        (Cel::Int(first), Cel::Int(second)) => first.checked_rem(*second).map(Cel::Int).ok_or_else(too_large),
+        (Cel::UInt(first), Cel::UInt(second)) => Ok(Cel::UInt(first % second)),
+        _ => Err(Fault::Unfit(format!("`%` does not take {} and {}", kind_of(first), kind_of(second)))),
+    }
+}
+
+fn scaled(length: &chrono::Duration, number: f64) -> Found {
+    let micros = length.num_microseconds().ok_or_else(too_large)? as f64 * number;
+    if micros.abs() < 9.2e18 { Ok(Cel::Duration(chrono::Duration::microseconds(micros.round() as i64))) } else { Err(too_large()) }
+}
+
+/// Two numbers of which one is a float.
+fn floats(first: &Cel, second: &Cel) -> Option<(f64, f64)> {
+    match (first, second) {
+        (Cel::Float(first), Cel::Float(second)) => Some((*first, *second)),
+        (Cel::Int(first), Cel::Float(second)) => Some((*first as f64, *second)),
+        (Cel::Float(first), Cel::Int(second)) => Some((*first, *second as f64)),
+        _ => None,
+    }
+}
+
+/// What CEL makes of two values.
+fn operate(found: cel::ResolveResult, operator: &str, first: &Cel, second: &Cel) -> Found {
+    found.map_err(|error| match error {
+        cel::ExecutionError::Overflow(..) => too_large(),
+        _ => Fault::Unfit(format!("`{operator}` does not take {} and {}", kind_of(first), kind_of(second))),
+    })
+}
+
+/// CEL's own functions.
+static STANDARD: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
+
+fn standard(name: &str, value: &Cel) -> Found {
+    if matches!(value, Cel::Null) && name == "type" {
+        return Ok(text_to_cel("null_type"));
+    }
+    let fits = |error: cel::ExecutionError| Fault::Unfit(error.to_string());
+    let given: Box<dyn Val> = value.clone().try_into().map_err(fits)?;
+    let args = vec![CowVal::Owned(given)];
+    let Some(function) = STANDARD.find_overload(name, &args) else { return Err(unfit(name, std::slice::from_ref(value))) };
+    let found = match function(args) {
+        Ok(found) => Cel::try_from(found.as_ref()).map_err(fits)?,
+        Err(_) => {
+            let wanted = match name {
+                "int" => "an integer",
+                "uint" => "an integer without a sign",
+                "double" => "a number",
+                "bool" => "a boolean",
+                "duration" => "a duration, such as 90s or 1h30m",
+                "timestamp" => "a timestamp (RFC 3339)",
+                _ => "a text",
+            };
+            return Err(match value {
+                Cel::String(text) => failed(format!("{} is not {wanted}", shown(text))),
+                other => failed(format!("this value, {}, cannot be {wanted}", kind_of(other))),
+            });
+        }
+    };
+    match found {
+        Cel::Float(number) => finite(number).map_err(|_| failed("this is not a finite number")),
+        found => Ok(found),
+    }
+}
+
+/// A part of a time, perhaps in a time zone.
+fn time_part(name: &str, of: &Cel, zone: &[Cel]) -> Found {
+    let ident = |name: &str| IdedExpr { id: 0, expr: Expr::Ident(name.to_owned()) };
+    let args = if zone.is_empty() { Vec::new() } else { vec![ident("zone")] };
+    let call = IdedExpr { id: 0, expr: Expr::Call(CallExpr { func_name: name.to_owned(), target: Some(Box::new(ident("of"))), args }) };
+    let mut context = Context::with_env(STANDARD.clone());
+    context.add_variable_from_value("of", of.clone());
+    if let Some(zone) = zone.first() {
+        context.add_variable_from_value("zone", zone.clone());
+    }
+    Cel::resolve(&call, &context).map_err(|error| match (error, zone.first()) {
+        (cel::ExecutionError::FunctionError { .. }, Some(Cel::String(zone))) => failed(format!("{} is not a time zone", shown(zone))),
+        _ => unfit(name, &[std::slice::from_ref(of), zone].concat()),
+    })
+}

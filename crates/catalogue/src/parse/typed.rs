@@ -1,0 +1,183 @@
+//! What expressions of a definition may name, and of which types that is; see [`crate::types`] for the check itself.
+
+use super::Reader;
+use crate::definition::{Argument, Collection, KeyRule, Origin, Pattern, Rule, StateField, Survivorship};
+use crate::diagnostic::Diagnostic;
+use crate::expr::Expression;
+use crate::links::{Derivation, Link};
+use crate::types::{self, Kind, Reading, Type, Wanted};
+use crate::value::FieldType;
+use crate::yaml::{Kind as NodeKind, Node};
+use std::collections::HashMap;
+
+/// Names, each with its type.
+pub(super) type Types = HashMap<String, Type>;
+
+impl Reader<'_> {
+    /// Checks the types of an expression.
+    pub(super) fn typed(&mut self, node: &Node, expression: &Expression, names: &Types, wanted: Wanted<'_>) {
+        let found = types::check(expression, &self.tables, &|name| names.get(name).cloned(), wanted);
+        let Err(mistake) = found else { return };
+        let span = self.inside(node, mistake.span.start).start..self.inside(node, mistake.span.end.saturating_sub(1)).end;
+        let problem = Diagnostic::new(span.start..span.end.max(span.start), mistake.message);
+        self.mistyped.push(match mistake.help {
+            Some(help) => problem.help(help),
+            None => problem,
+        });
+    }
+
+    /// An expression, with the check of its types.
+    pub(super) fn cel_of(&mut self, node: &Node, names: &Types, wanted: Wanted<'_>) -> Option<Expression> {
+        let known: Vec<&str> = names.keys().map(String::as_str).collect();
+        let expression = self.cel(node, &known)?;
+        self.typed(node, &expression, names, wanted);
+        Some(expression)
+    }
+
+    /// Checks the expressions of collections, when all collections and links are known.
+    pub(super) fn collections_are_typed(&mut self, collections: &[Collection], nodes: &[(&str, &Node, &Node)], links: &[Link]) {
+        for (index, (_, _, node)) in nodes.iter().enumerate() {
+            let collection = &collections[index];
+            let created = links.iter().any(|link| link.create && link.to == index);
+            let own = golden(collection, created);
+            let mut derived = own.clone();
+            for link in links.iter().filter(|link| link.from == index) {
+                derived.insert(link.name.clone(), linked(link, &collections[link.to]));
+            }
+            for (name, _, field_node) in self.named(node.get("fields"), "fields") {
+                let Some((_, field)) = collection.field(name) else { continue };
+                let expression = field.derive.as_ref().and_then(Derivation::expression);
+                if let (Some(expression), Some(derive)) = (expression, field_node.get("derive")) {
+                    self.typed(derive, expression, &derived, Wanted::Field(&field.ty, Reading::Value));
+                }
+            }
+            if let (KeyRule::Expression(expression), Some(key)) = (&collection.key, node.get("key")) {
+                let contributed = collection.fields.iter().filter(|field| field.derive.is_none());
+                let said = contributed.map(|field| {
+                    let ty = Type::of(&field.ty);
+                    (field.name.clone(), if field.required { ty } else { ty.or_null() })
+                });
+                self.typed(key, expression, &said.collect(), Wanted::Key);
+            }
+            for (name, _, state_node) in self.named(node.get("state"), "state fields") {
+                let Some((_, StateField { seed: Some(seed), ty, .. })) = collection.state(name) else { continue };
+                if let Some(written) = state_node.get("seed") {
+                    self.typed(written, seed, &own, Wanted::Field(ty, Reading::Value));
+                }
+            }
+            self.transitions_are_typed(collection, node, &own);
+        }
+    }
+
+    fn transitions_are_typed(&mut self, collection: &Collection, node: &Node, own: &Types) {
+        for (name, _, written) in self.named(node.get("transitions"), "transitions") {
+            let Some(transition) = collection.transitions.iter().find(|transition| transition.name == name) else { continue };
+            let mut names = own.clone();
+            names.extend(collection.states.iter().map(|state| (state.name.clone(), Type::of(&state.ty).or_null())));
+            names.extend(callers());
+            names.insert("role".to_owned(), Kind::Text.into());
+            names.insert("key".to_owned(), Kind::Text.into());
+            let argument = |argument: &Argument| {
+                let ty = Type::of(&argument.ty);
+                (argument.name.clone(), if argument.required { ty } else { ty.or_null() })
+            };
+            let arguments = transition.args.iter().map(argument).collect();
+            names.insert("args".to_owned(), Type::structure(format!("args of `{name}`"), arguments));
+            for (refusal, item) in transition.refuse.iter().zip(self.items(written.get("refuse"), "refuse")) {
+                if let (Some(when), Some(reason)) = (item.get("when"), item.get("reason")) {
+                    self.typed(when, &refusal.when, &names, Wanted::Condition);
+                    self.typed(reason, &refusal.reason, &names, Wanted::Field(&FieldType::Text, Reading::Value));
+                }
+            }
+            for (state, _, value) in self.named(written.get("set"), "values to set") {
+                let place = collection.state(state).map(|(index, _)| index);
+                let set = transition.set.iter().find(|(index, _)| Some(*index) == place);
+                if let Some((index, Some(expression))) = set {
+                    self.typed(value, expression, &names, Wanted::Field(&collection.states[*index].ty, Reading::Value));
+                }
+            }
+            for (argument, _, argument_node) in self.named(written.get("args"), "arguments") {
+                let of = transition.args.iter().find(|of| of.name == argument);
+                if let (Some(Argument { default: Some(default), ty, .. }), NodeKind::Map(_), Some(node)) =
+                    (of, &argument_node.kind, argument_node.get("default"))
+                {
+                    self.typed(node, default, &callers().into_iter().collect(), Wanted::Field(ty, Reading::Value));
+                }
+            }
+        }
+    }
+
+    /// What a `let` value is.
+    pub(super) fn type_of_let(&self, rule: &Rule, patterns: &[Pattern], names: &Types) -> Type {
+        match &rule.origin {
+            Origin::Match { pattern, .. } => {
+                let pattern = &patterns[*pattern];
+                let mut groups: Vec<(String, Type)> = Vec::new();
+                for name in pattern.expressions.iter().flat_map(|own| own.groups()) {
+                    if groups.iter().all(|(known, _)| known != name) {
+                        groups.push((name.to_owned(), Type::from(Kind::Text).or_null()));
+                    }
+                }
+                Type::structure(format!("pattern `{}`", pattern.name), groups).or_null()
+            }
+            Origin::Expression(expression) => {
+                let found = types::type_of(expression, &self.tables, &|name| names.get(name).cloned());
+                let Ok(found) = found else { return Type::any() };
+                let changes = rule.clean.is_some() || rule.lookup.is_some() || rule.format.is_some();
+                let kept = if rule.ty == FieldType::Json { found.as_json() } else { Type::of(&rule.ty) };
+                // what has to be read as another type may be none
+                let is_same = !found.may_be_null() && (rule.ty == FieldType::Json || found == kept);
+                if is_same && !changes { kept } else { kept.or_null() }
+            }
+            _ => Type::of(&rule.ty).or_null(),
+        }
+    }
+}
+
+/// What every source knows of a document beside its content.
+pub(super) fn meta() -> (String, Type) {
+    let members = [("name", Kind::Text), ("ordinal", Kind::Integer), ("received", Kind::Timestamp)];
+    ("meta".to_owned(), Type::structure("meta", members.map(|(name, kind)| (name.to_owned(), kind.into())).into()))
+}
+
+/// What is read by the name of a link: members of its target, or, where it leads to several, of all targets, one after the other.
+fn linked(link: &Link, target: &Collection) -> Type {
+    let several = |ty: Type| if link.many { Type::list(ty) } else { ty };
+    let fields = golden(target, true).into_iter().filter(|(name, _)| !name.contains('.')).map(|(name, ty)| {
+        let ty = ty.present();
+        let is_list = target.field(&name).is_some_and(|(_, field)| field.golden_type().is_list());
+        (name, if link.many && is_list { ty } else { several(ty) })
+    });
+    let mut members: Vec<(String, Type)> = fields.collect();
+    let asked = [("key", several(Kind::Text.into())), ("exists", Kind::Boolean.into())];
+    for (name, ty) in asked.into_iter().filter(|(name, _)| target.field(name).is_none()) {
+        members.push((name.to_owned(), ty));
+    }
+    members.iter_mut().for_each(|(_, ty)| *ty = std::mem::take(ty).or_null());
+    members.sort_by(|a, b| a.0.cmp(&b.0));
+    let of = if link.many { format!("records of `{}`", target.name) } else { format!("a record of `{}`", target.name) };
+    Type::structure(of, members)
+}
+
+/// When, and who calls.
+fn callers() -> [(String, Type); 2] {
+    [("now".to_owned(), Kind::Timestamp.into()), ("caller".to_owned(), Kind::Text.into())]
+}
+
+/// The golden fields of a collection's records. Those of a record that exists because others name it are null but its key.
+pub(super) fn golden(collection: &Collection, created: bool) -> Types {
+    let in_key = |index: usize, name: &str| match &collection.key {
+        KeyRule::Field(field) => *field == index,
+        KeyRule::Template(template) => template.names().any(|own| own == name),
+        KeyRule::Expression(_) => false,
+    };
+    let of = |(index, field): (usize, &crate::definition::Field)| {
+        let ty = match field.survivorship {
+            Survivorship::ByContributor if field.derive.is_none() => Type::mapping(format!("`{}`", field.name), Type::of(&field.ty).as_json()),
+            _ => Type::of(field.golden_type()),
+        };
+        let is_there = field.derive.is_none() && field.from.is_none() && (in_key(index, &field.name) || field.required && !created);
+        (field.name.clone(), if is_there { ty } else { ty.or_null() })
+    };
+    collection.fields.iter().enumerate().map(of).collect()
+}

@@ -1,0 +1,49 @@
+//! `help`: the words of a command, and what expressions can say.
+
+use crate::arguments::Arguments;
+use crate::{Failure, Outcome};
+use clap::CommandFactory;
+use serde_json::{Value as Json, json};
+use stook_catalogue::functions::{FUNCTIONS, RULES};
+
+pub fn help(topic: &[String], as_json: bool) -> Outcome {
+    match topic {
+        [topic] if topic == "expressions" => expressions(as_json),
+        _ if as_json => Err(Failure::usage("only `stook help expressions` is shown as JSON")),
+        names => {
+            let mut command = Arguments::command();
+            command.build();
+            let mut found = &mut command;
+            for name in names {
+                found = found.find_subcommand_mut(name).ok_or_else(|| {
+                    Failure::usage(format!(
+                        "there is no command or topic `{name}`; `stook help` lists the commands, and there is `stook help expressions`"
+                    ))
+                })?;
+            }
+            say!("{}", found.render_long_help().to_string().trim_end());
+            Ok(0)
+        }
+    }
+}
+
+fn expressions(as_json: bool) -> Outcome {
+    if as_json {
+        let functions = FUNCTIONS.iter().map(|function| {
+            let value: Json = serde_json::from_str(function.value).unwrap_or_default();
+            json!({
+                "name": function.name, "signatures": function.signatures, "about": function.about,
+                "example": function.example, "value": value, "null_counts": function.null_counts,
+            })
+        });
+        say!("{}", json!({ "rules": RULES, "functions": functions.collect::<Vec<_>>() }));
+        return Ok(0);
+    }
+    say!("Expressions are CEL, the Common Expression Language, over the names of the place where they stand.\n");
+    RULES.iter().for_each(|rule| say!("- {rule}"));
+    say!("\nFunctions (`?`: may be null though no argument is):");
+    for function in FUNCTIONS {
+        say!("\n  {}\n      {}\n      {} is {}", function.signatures.join("\n  "), function.about, function.example, function.value);
+    }
+    Ok(0)
+}

@@ -1,0 +1,128 @@
+//! Expressions from the command line: what the check refuses, what fails on a document all the same, what `help` shows.
+
+use serde_json::{Value as Json, json};
+use stook_tests::Place;
+
+const TRIAL: &str = "
+catalogue: trial
+lookups: { lengths: { a: 90s, b: soon } }
+sources:
+  feed: { format: csv, into: item, as_of: meta.received }
+  boxes: { format: csv, into: box, as_of: meta.received }
+collections:
+  item:
+    key: id
+    fields:
+      id:    text
+      box:   text
+      whole: integer
+      part:  integer
+      mode:  text
+      ratio: { type: integer, derive: 'whole / part' }
+      shown: { type: text, derive: \"mode + ' ' + string(whole)\" }
+      share: { type: integer, derive: 'whole / in_box.size' }
+    state:
+      level: { type: integer, seed: 'int(mode)' }
+    transitions:
+      reset: { set: { level: '0' } }
+    links:
+      in_box: { to: box, key: box, when: '100 / part > 0', group: mode }
+  box:
+    key: id
+    fields:
+      id:    text
+      size:  integer
+      count: { type: integer, rollup: { over: item.in_box, count: true } }
+    coverage:
+      all: { over: item.in_box, measure: count, expected: \"duration(lookup('lengths', group)).getSeconds()\" }
+";
+
+fn reasons(place: &Place, job: u64) -> Vec<(String, String)> {
+    let all = place.troubles(job);
+    assert!(all.iter().all(|trouble| trouble["outcome"] != "failed"), "{all:?}");
+    let texts =
+        |trouble: &Json| -> Vec<String> { trouble["reasons"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap().to_owned()).collect() };
+    let of = |trouble: &Json| {
+        let key = trouble["key"].as_str().unwrap_or_default().to_owned();
+        texts(trouble).into_iter().map(move |reason| (key.clone(), reason)).collect::<Vec<_>>()
+    };
+    let mut told: Vec<(String, String)> = all.iter().flat_map(of).collect();
+    told.sort();
+    told
+}
+
+#[test]
+fn what_fails_on_a_document_is_a_warning_that_names_field_and_expression() {
+    for place in Place::both(TRIAL) {
+        place.import(&[&place.file("boxes.csv", "id,size\nx,2\nnone,0\n"), "--source", "boxes"]);
+        place.import(&[
+            &place.file("items.csv", "id,box,whole,part,mode\nfine,x,6,3,12\nbare,,,,\nzero,x,6,0,1\nword,none,8,4,two\n"),
+            "--source",
+            "feed",
+        ]);
+        let told = reasons(&place, 2);
+        let has = |key: &str, part: &str| told.iter().any(|(own, reason)| own == key && reason.contains(part));
+        assert!(has("zero", "field `ratio`: `whole / part`: a division by zero; it is left out"), "{told:?}");
+        assert!(has("zero", "link `in_box`: `100 / part > 0`: a division by zero"), "{told:?}");
+        assert!(has("word", "state field `level`: `int(mode)`: \"two\" is not an integer"), "{told:?}");
+        assert!(has("word", "field `share`: `whole / in_box.size`: a division by zero"), "{told:?}");
+        assert!(told.iter().all(|(key, _)| key == "zero" || key == "word"), "{told:?}");
+        assert_eq!(place.job(2)["counts"]["warnings"], told.len(), "{told:?}");
+        // what is absent is no trouble
+        let bare = place.get("item", "bare");
+        assert_eq!(bare, json!({ "id": "bare" }));
+        assert_eq!(place.get("item", "fine")["share"], 3);
+        let explained = |key: &str| -> Json { place.json(&["get", "item", key, "--explain", "--json"]) };
+        assert_eq!(explained("word")["fields"]["share"]["failed"], "a division by zero");
+        assert_eq!(explained("zero")["fields"]["ratio"]["failed"], "a division by zero");
+        // what follows is told by the check
+        place.run(&["settle"]).exits(0);
+        let checked = place.run(&["check", "--deep", "--json"]).json();
+        let fails = checked["fails"].to_string();
+        assert!(fails.contains("whole / in_box.size"), "{checked}");
+        assert!(checked["failing"].as_u64().is_some_and(|failing| failing >= 1), "{checked}");
+    }
+}
+
+#[test]
+fn a_definition_that_needs_a_new_store_is_told_before_anything_is_written() {
+    for place in Place::both(TRIAL) {
+        place.import(&[&place.file("boxes.csv", "id,size\nx,2\n"), "--source", "boxes"]);
+        let address = place.address();
+        let check = |code: i32| place.run(&["check", "--json", "--store", &address]).exits(code).json();
+        assert_eq!(check(0)["store"], json!({ "there": true, "fits": true, "needs_a_new_store": [] }));
+        place.define(&TRIAL.replace("      size:  integer\n", "      size:  integer\n      wide:  text\n"));
+        assert_eq!(check(0)["store"]["fits"], true);
+        place.define(
+            &TRIAL
+                .replace("      size:  integer\n", "      size:  { type: float, path: size }\n")
+                .replace("  box:\n    key: id", "  box:\n    key: '{id}'")
+                .replace("'whole / in_box.size'", "'int(whole / in_box.size)'"),
+        );
+        let told = check(1);
+        assert_eq!((&told["sound"], &told["store"]["fits"]), (&json!(true), &json!(false)));
+        assert_eq!(
+            told["store"]["needs_a_new_store"],
+            json!(["the key of `box` was `id` and is now `{id}`", "field `box.size` was of type integer and is now float"])
+        );
+        place.define(TRIAL);
+        assert_eq!(place.get("box", "x")["size"], 2);
+    }
+    let place = Place::new(TRIAL);
+    let absent = place.path("absent.sqlite").display().to_string();
+    assert_eq!(place.json(&["check", "--json", "--store", &absent])["store"], json!({ "there": false, "fits": true, "needs_a_new_store": [] }));
+    assert!(!place.path("absent.sqlite").exists());
+}
+
+#[test]
+fn help_shows_expressions_and_commands() {
+    let place = Place::new(TRIAL);
+    let shown = place.ok(&["help", "expressions"]);
+    assert!(shown.contains("coalesce(any, ...) -> any?") && shown.contains("What is absent stays absent"), "{shown}");
+    let told = place.json(&["help", "expressions", "--json"]);
+    let functions = told["functions"].as_array().unwrap();
+    assert!(functions.iter().any(|function| function["name"] == "substring" && function["value"] == "S1A"), "{told}");
+    assert!(place.ok(&["help", "import"]).contains("Usage: stook import"));
+    assert!(place.ok(&["help"]).contains("Exit codes"));
+    place.run(&["help", "nothing"]).exits(64).complains(&["there is no command or topic `nothing`"]);
+}
