@@ -70,9 +70,9 @@ fn what_fails_on_a_document_is_a_warning_that_names_field_and_expression() {
         assert_eq!(place.job(2)["counts"]["warnings"], told.len(), "{told:?}");
         // what is absent is no trouble
         let bare = place.get("item", "bare");
-        assert_eq!(bare, json!({ "id": "bare" }));
+        assert_eq!(bare, json!({ "key": "bare", "id": "bare" }));
         assert_eq!(place.get("item", "fine")["share"], 3);
-        let explained = |key: &str| -> Json { place.json(&["get", "item", key, "--explain", "--json"]) };
+        let explained = |key: &str| -> Json { place.json(&["get", "item", key, "--explain", "--format", "json"]) };
         assert_eq!(explained("word")["fields"]["share"]["failed"], "a division by zero");
         assert_eq!(explained("zero")["fields"]["ratio"]["failed"], "a division by zero");
         // what follows is told by the check
