@@ -163,7 +163,7 @@ fn the_place_of_a_mistake_is_the_part_that_is_wrong() {
     assert_eq!(found.len(), 1);
     assert_eq!(&text[found[0].span.clone()], "count");
     let (line, _) = found[0].position(&text);
-    assert_eq!(text.lines().nth(line - 1).is_some_and(|line| line.contains("tried:")), true);
+    assert!(text.lines().nth(line - 1).is_some_and(|line| line.contains("tried:")));
     assert_eq!(
         render("catalogue.yaml", &text, &found, false).lines().filter(|line| line.contains("^^^^^")).count(),
         1,
