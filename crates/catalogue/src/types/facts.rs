@@ -1,0 +1,115 @@
+//! What is known not to be null where a condition has come out in a certain way.
+
+use super::infer::{Checked, Checker};
+use crate::functions;
+use cel::common::ast::{Expr, IdedExpr, LiteralValue};
+
+/// What a condition has come out as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    True,
+    False,
+    NotTrue,
+    NotFalse,
+}
+
+impl Checker<'_> {
+    /// Checks a part where a condition has come out in a certain way.
+    pub fn given(&mut self, condition: &IdedExpr, outcome: Outcome, part: impl FnOnce(&mut Self) -> Checked) -> Checked {
+        let before = self.facts.len();
+        self.learn(condition, outcome);
+        let found = part(self);
+        self.facts.truncate(before);
+        found
+    }
+
+    /// How a value is called that is asked twice: `planned.mode`.
+    pub fn path(&self, expression: &IdedExpr) -> Option<String> {
+        match &expression.expr {
+            Expr::Ident(name) => Some(match self.elements.iter().rposition(|(known, _)| known == name) {
+                Some(depth) => format!("{depth}:{name}"),
+                None => name.clone(),
+            }),
+            Expr::Select(select) if !select.test => Some(format!("{}.{}", self.path(&select.operand)?, select.field)),
+            Expr::Call(call) if call.func_name == "_[_]" => match call.args.as_slice() {
+                [of, IdedExpr { expr: Expr::Literal(LiteralValue::String(name)), .. }] if !name.inner().contains(['.', '[']) => {
+                    Some(format!("{}.{}", self.path(of)?, name.inner()))
+                }
+                [of, IdedExpr { expr: Expr::Literal(LiteralValue::Int(place)), .. }] => Some(format!("{}[{}]", self.path(of)?, place.inner())),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Notes that a value is there, and what it is a member of.
+    fn is_there(&mut self, expression: &IdedExpr) {
+        self.facts.extend(self.path(expression));
+        match &expression.expr {
+            Expr::Select(select) => self.is_there(&select.operand),
+            Expr::Call(call) => match call.func_name.as_str() {
+                // what is null where a part is
+                "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "_[_]" | "_<_" | "_<=_" | "_>_" | "_>=_" => {
+                    call.args.iter().for_each(|part| self.is_there(part))
+                }
+                name => {
+                    let spreads = functions::function(name).is_some_and(|function| !function.null_counts && function.name != "lookup");
+                    if spreads {
+                        call.target.iter().map(|target| &**target).chain(&call.args).for_each(|part| self.is_there(part));
+                    }
+                }
+            },
+            _ => {}
+        }
+    }
+
+    /// What is known not to be null where a condition has come out in a certain way.
+    fn learn(&mut self, condition: &IdedExpr, outcome: Outcome) {
+        match &condition.expr {
+            // these are never null themselves
+            Expr::Select(select) if select.test => {
+                if matches!(outcome, Outcome::True | Outcome::NotFalse) {
+                    self.facts.extend(self.path(&select.operand).map(|of| format!("{of}.{}", select.field)));
+                    self.is_there(&select.operand);
+                }
+            }
+            Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
+                ("_==_" | "_!=_", [first, second]) => {
+                    let holds = matches!(outcome, Outcome::True | Outcome::NotFalse);
+                    let is_null = |side: &IdedExpr| matches!(side.expr, Expr::Literal(LiteralValue::Null));
+                    let equal = holds == (call.func_name == "_==_");
+                    for (side, other) in [(first, second), (second, first)] {
+                        let never_null = |own: &mut Self| own.ty(other).is_ok_and(|ty| !ty.may_be_null());
+                        if (is_null(other) && !equal) || (!is_null(other) && equal && never_null(self)) {
+                            self.is_there(side);
+                        }
+                    }
+                }
+                ("!_", [inner]) => self.learn(
+                    inner,
+                    match outcome {
+                        Outcome::True => Outcome::False,
+                        Outcome::False => Outcome::True,
+                        Outcome::NotTrue => Outcome::NotFalse,
+                        Outcome::NotFalse => Outcome::NotTrue,
+                    },
+                ),
+                ("_&&_", [first, second]) if matches!(outcome, Outcome::True | Outcome::NotFalse) => {
+                    self.learn(first, outcome);
+                    self.learn(second, outcome);
+                }
+                ("_||_", [first, second]) if matches!(outcome, Outcome::False | Outcome::NotTrue) => {
+                    self.learn(first, outcome);
+                    self.learn(second, outcome);
+                }
+                ("_?_:_" | "_&&_" | "_||_", _) => {}
+                // what the condition of an element says holds of that element alone
+                ("@in", [_, list]) if matches!(outcome, Outcome::True | Outcome::False) => self.is_there(list),
+                _ if matches!(outcome, Outcome::True | Outcome::False) => self.is_there(condition),
+                _ => {}
+            },
+            _ if matches!(outcome, Outcome::True | Outcome::False) => self.is_there(condition),
+            _ => {}
+        }
+    }
+}

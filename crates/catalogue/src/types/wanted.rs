@@ -1,0 +1,144 @@
+//! What is asked of an expression where it stands, and whether values of its type are that.
+
+use super::infer::{Wrong, type_of};
+use super::{Kind, Type};
+use crate::expr::{Expression, Tables};
+use crate::value::{FieldType, Member, from_text};
+use cel::common::ast::{Expr, LiteralValue};
+
+/// How texts become values of other types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// As texts of a document do: they are read as the field's type.
+    Document,
+    /// Only where no function makes the type of them: dates, sizes, UUIDs.
+    Value,
+}
+
+/// What is asked of an expression.
+#[derive(Debug, Clone, Copy)]
+pub enum Wanted<'w> {
+    /// A value of a field.
+    Field(&'w FieldType, Reading),
+    /// The key of a record: a text that is never null.
+    Key,
+    /// true or false; null does not hold.
+    Condition,
+    /// A number, duration or time.
+    Number,
+}
+
+/// A mistake in an expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where, in bytes of the expression.
+    pub span: std::ops::Range<usize>,
+    /// What is wrong.
+    pub message: String,
+    /// What can be done about it.
+    pub help: Option<String>,
+}
+
+/// Checks an expression over names of these types, and returns its type.
+///
+/// # Errors
+/// What cannot work, or is not what is wanted.
+pub fn check(expression: &Expression, tables: &Tables, names: &dyn Fn(&str) -> Option<Type>, wanted: Wanted<'_>) -> Result<Type, Mistake> {
+    let ty = type_of(expression, tables, names)?;
+    let root = expression.root();
+    let shown = expression.source();
+    let wrong = |message: String, help: Option<String>| Wrong { at: root.id, message, help, whole: true }.placed(expression);
+    match wanted {
+        Wanted::Condition => {
+            if let Some(kind) = ty.kinds.iter().find(|kind| !matches!(kind, Kind::Boolean | Kind::Null | Kind::Json)) {
+                let help = format!("write what must hold of it, for example `{} != null`", short(shown));
+                return Err(wrong(format!("a condition is true or false, this is {kind}"), Some(help)));
+            }
+        }
+        Wanted::Number => {
+            let fits = |kind: &&Kind| kind.is_number() || matches!(kind, Kind::Timestamp | Kind::Duration | Kind::Null | Kind::Json);
+            if let Some(kind) = ty.kinds.iter().find(|kind| !fits(kind)) {
+                return Err(wrong(format!("this is a number, a duration or a time, not {kind}"), None));
+            }
+        }
+        Wanted::Key => {
+            if let Some((kind, help)) =
+                ty.present().kinds.iter().find_map(|kind| Some((kind, misfit(kind, &FieldType::Text, Reading::Value, shown)?)))
+            {
+                return Err(wrong(format!("a key is text, this is {kind}"), help));
+            }
+            if ty.may_be_null() && ty != Type::any() {
+                let help = format!("wrap it in coalesce({}, 'none'), or make the fields that it is made of `required: true`", short(shown));
+                return Err(wrong("a record needs a key, and this may be null".to_owned(), Some(help)));
+            }
+        }
+        Wanted::Field(field, reading) => {
+            if let Expr::Literal(LiteralValue::String(text)) = &root.expr
+                && *field != FieldType::Text
+                && let Err(error) = from_text(text.inner(), field.element(), None)
+            {
+                return Err(wrong(error.to_string(), None));
+            }
+            if let Some((kind, help)) = ty.present().kinds.iter().find_map(|kind| Some((kind, misfit(kind, field, reading, shown)?))) {
+                return Err(wrong(format!("this is {kind}, and {field} is needed"), help));
+            }
+        }
+    }
+    Ok(ty)
+}
+
+/// Where values of a kind cannot become those of a field: what can be done about it, if anything.
+fn misfit(kind: &Kind, field: &FieldType, reading: Reading, shown: &str) -> Option<Option<String>> {
+    let write = |function: &str| Some(Some(format!("write {function}({})", short(shown))));
+    match (kind, field) {
+        (Kind::Bytes, _) => write("string"),
+        (Kind::Null | Kind::Json, _) | (_, FieldType::Json) => None,
+        // both forms of ranges
+        (Kind::List(element), FieldType::Ranges) => {
+            let inner = element.present();
+            let fits = |kind: &Kind| match kind {
+                Kind::Integer | Kind::Json => true,
+                Kind::List(pair) => pair.present().kinds.iter().all(|kind| matches!(kind, Kind::Integer | Kind::Json)),
+                _ => false,
+            };
+            if inner.kinds.iter().all(fits) { None } else { Some(None) }
+        }
+        (Kind::List(element), FieldType::List(wanted)) => {
+            element.present().kinds.iter().find_map(|kind| misfit(kind, wanted, reading, shown)).map(|_| None)
+        }
+        (Kind::List(element), FieldType::Text) if element.present().kinds.iter().all(|kind| *kind == Kind::Text) => write("squash"),
+        (Kind::List(_), _) => Some(None),
+        (kind, FieldType::List(wanted)) => misfit(kind, wanted, reading, shown),
+        (Kind::Struct(own), FieldType::Struct(wanted)) => {
+            let kinds = |member: &Member| own.get(&member.name).map(|ty| ty.present().kinds).unwrap_or_default();
+            let wrong = wanted.iter().any(|member| kinds(member).iter().any(|kind| misfit(kind, &member.ty, reading, shown).is_some()));
+            wrong.then_some(None)
+        }
+        (Kind::Struct(_), _) | (_, FieldType::Struct(_)) => Some(None),
+        (_, FieldType::Text) => None,
+        (Kind::Text, FieldType::Date | FieldType::Uuid | FieldType::Size | FieldType::Ranges) => None,
+        (Kind::Text, _) if reading == Reading::Document => None,
+        (Kind::Text, FieldType::Integer) => write("int"),
+        (Kind::Text, FieldType::Float) => write("double"),
+        (Kind::Text, FieldType::Boolean) => write("bool"),
+        (Kind::Text, FieldType::Timestamp) => write("timestamp"),
+        (Kind::Text, FieldType::Duration) => write("duration"),
+        (Kind::Integer | Kind::Unsigned, FieldType::Integer | FieldType::Size | FieldType::Float) => None,
+        (Kind::Integer, FieldType::Ranges) => None,
+        (Kind::Float, FieldType::Float) => None,
+        (Kind::Float, FieldType::Integer | FieldType::Size) => write("int"),
+        (Kind::Boolean, FieldType::Boolean) => None,
+        (Kind::Timestamp, FieldType::Timestamp) => None,
+        (Kind::Timestamp, FieldType::Date) => Some(Some(format!("write strftime({}, '%Y-%m-%d')", short(shown)))),
+        (Kind::Duration, FieldType::Duration) => None,
+        (Kind::Duration, FieldType::Float) => Some(Some(format!("write {} / duration('1s')", short(shown)))),
+        (Kind::Duration, FieldType::Integer) => Some(Some(format!("write {}.getSeconds()", short(shown)))),
+        _ => Some(None),
+    }
+}
+
+/// An expression for a sentence.
+fn short(shown: &str) -> &str {
+    let shown = shown.trim();
+    if shown.len() <= 60 && !shown.contains('\n') { shown } else { "..." }
+}
