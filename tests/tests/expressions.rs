@@ -2,12 +2,14 @@
 
 use serde_json::{Value as Json, json};
 use stook_tests::Place;
+use stook_tests::http::Served;
 
 const TRIAL: &str = "
 catalogue: trial
 lookups: { lengths: { a: 90s, b: soon } }
 sources:
   feed: { format: csv, into: item, as_of: meta.received }
+  more: { format: csv, into: item, as_of: meta.received }
   boxes: { format: csv, into: box, as_of: meta.received }
 collections:
   item:
@@ -35,6 +37,8 @@ collections:
       count: { type: integer, rollup: { over: item.in_box, count: true } }
     coverage:
       all: { over: item.in_box, measure: count, expected: \"duration(lookup('lengths', group)).getSeconds()\" }
+routes:
+  - { get: '/items', params: { box: text }, list: item, where: { box: params.box }, fields: { id: id, half: '100 / part', mode: int(mode) } }
 ";
 
 fn reasons(place: &Place, job: u64) -> Vec<(String, String)> {
@@ -81,6 +85,46 @@ fn what_fails_on_a_document_is_a_warning_that_names_field_and_expression() {
         let fails = checked["fails"].to_string();
         assert!(fails.contains("whole / in_box.size"), "{checked}");
         assert!(checked["failing"].as_u64().is_some_and(|failing| failing >= 1), "{checked}");
+    }
+}
+
+#[test]
+fn what_fails_is_told_to_whoever_asks_edits_withdraws_or_settles() {
+    for place in Place::both(TRIAL) {
+        place.import(&[&place.file("boxes.csv", "id,size\nx,2\n"), "--source", "boxes"]);
+        place.import(&[&place.file("items.csv", "id,box,whole,part,mode\nfine,x,6,3,12\nzero,x,6,0,1\n"), "--source", "feed"]);
+        place.import(&[&place.file("more.csv", "id,part\nzero,3\n"), "--source", "more"]);
+        let token = place.ok(&["token", "create", "--role", "write"]).trim().to_owned();
+        let served = Served::new(&place, &["--workers", "0"]).with_token(&token);
+        // an edit
+        let edited = served.call("PUT", "/v1/main/item/new", &json!({ "whole": 6, "part": 0, "box": "x", "mode": "1" })).with(201);
+        let division = "field `ratio`: `whole / part`: a division by zero; it is left out";
+        assert!(edited["$warnings"].as_array().unwrap().contains(&json!(division)), "{edited}");
+        let edited = served.call("PUT", "/v1/main/item/new", &json!({ "whole": 6, "part": 2, "mode": "1", "box": "x" })).with(200);
+        assert_eq!((&edited["$warnings"], &edited["ratio"]), (&Json::Null, &json!(3)));
+        served.call("PUT", "/v1/main/item/odd", &json!({ "part": 0, "mode": "ä", "box": "x" })).with(201);
+        // a declared route: its body has the form that is declared
+        let reply = served.get("/items?box=x");
+        assert_eq!(reply.json()[2], json!({ "id": "odd", "half": null, "mode": null }));
+        let told: Vec<&str> = reply.headers.iter().filter(|(name, _)| name == "stook-warning").map(|(_, value)| value.as_str()).collect();
+        assert_eq!(
+            told,
+            [
+                "expressions fail on 1 record",
+                "item odd: `half`: `100 / part`: a division by zero; it is left out",
+                r#"item odd: `mode`: `int(mode)`: \"\u{e4}\" is not an integer; it is left out"#,
+            ]
+        );
+        assert_eq!(served.get("/items?box=none").header("stook-warning"), None);
+        drop(served);
+        // what a withdrawal brings back
+        let withdrawn = place.json(&["withdraw", "more", "--json"]);
+        assert_eq!((&withdrawn["records"], &withdrawn["failing"]), (&json!(1), &json!(1)), "{withdrawn}");
+        assert!(withdrawn["fails"].as_array().unwrap().contains(&json!(format!("item zero: {division}"))), "{withdrawn}");
+        // what follows for others
+        place.run(&["import", &place.file("again.csv", "id,size\nx,0\n"), "--source", "boxes", "--detach"]).exits(0);
+        let worked = place.run(&["work", "--drain"]).exits(0);
+        assert!(worked.err.contains("item fine: field `share`: `whole / in_box.size`: a division by zero"), "{}", worked.err);
     }
 }
 

@@ -242,6 +242,35 @@ fn clean(message: &str) -> String {
 /// Most failures that are kept until somebody asks for them.
 const MOST_FAILURES: usize = 1_000;
 
+/// Records on which expressions have failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Failures {
+    /// How many.
+    pub records: u64,
+    /// What has failed on the first of them, in sentences that name them.
+    pub first: Vec<String>,
+}
+
+impl Failures {
+    /// Most sentences.
+    const MOST: usize = 20;
+
+    /// Adds what has failed on a record, if anything.
+    pub fn add(&mut self, collection: &str, key: &str, failures: Vec<String>) {
+        if !failures.is_empty() {
+            let first = failures.into_iter().map(|failure| format!("{collection} {key}: {failure}")).collect();
+            self.include(Failures { records: 1, first });
+        }
+    }
+
+    /// Adds others.
+    pub fn include(&mut self, other: Failures) {
+        self.records += other.records;
+        let room = Self::MOST.saturating_sub(self.first.len());
+        self.first.extend(other.first.into_iter().take(room));
+    }
+}
+
 /// Evaluates expressions. One per thread.
 pub struct Evaluator {
     tables: Arc<Tables>,

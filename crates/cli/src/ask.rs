@@ -355,9 +355,12 @@ pub fn withdraw(place: &Place, source: &str, collection: Option<&str>, key: Opti
     let tenant = open::tenant(tenant)?;
     let began = Instant::now();
     let done = withdraw::withdraw(&catalogue, &*store, &tenant, source, collection, key, &|_| {})?;
-    crate::settle::drain(&catalogue, &*store)?;
+    let settled = crate::settle::drain(&catalogue, &*store)?;
+    let mut failures = done.failures;
+    failures.include(settled.failures);
+    crate::settle::warn(&failures);
     if as_json {
-        say!("{}", json!({"records": done.records, "gone": done.gone, "held": done.held}));
+        say!("{}", json!({"records": done.records, "gone": done.gone, "held": done.held, "failing": failures.records, "fails": failures.first}));
     } else {
         say!("withdrew {source} from {} in {}", count(done.records, "record"), seconds(began.elapsed()));
         say!("  {} do not exist any more, {} of them keep a state that transitions have set", number(done.gone), number(done.held));

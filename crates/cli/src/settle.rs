@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Failures;
 use stook_catalogue::key::Key;
 use stook_engine::settle::{self, Checked, Rules};
 use stook_store::damage::Damage;
@@ -38,9 +39,18 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Fai
         eprintln!("note: links or rules about them have changed, so what follows from {} is settled again", count(marked, "record"));
         let pass: Arc<dyn Pass> = rules;
         let passed = settle::drain(store, &pass, &AtomicBool::new(false))?;
+        warn(&passed.failures);
         eprintln!("note: {} changed", count(passed.rows, "record"));
     }
     Ok(())
+}
+
+/// Says on which records expressions have failed.
+pub fn warn(failures: &Failures) {
+    if failures.records > 0 {
+        eprintln!("warning: expressions fail on {}, which have no value for them:", count(failures.records, "record"));
+        failures.first.iter().for_each(|failure| eprintln!("  {failure}"));
+    }
 }
 
 pub fn settle(place: &Place, as_json: bool) -> Outcome {
@@ -48,8 +58,15 @@ pub fn settle(place: &Place, as_json: bool) -> Outcome {
     let began = Instant::now();
     let passed = drain(&catalogue, &*store)?;
     if as_json {
-        say!("{}", json!({ "answered": passed.answered, "changed": passed.rows, "damaged": passed.damaged }));
+        let failures = passed.failures;
+        say!(
+            "{}",
+            json!({
+                "answered": passed.answered, "changed": passed.rows, "damaged": passed.damaged, "failing": failures.records, "fails": failures.first,
+            })
+        );
     } else {
+        warn(&passed.failures);
         passed.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}"));
         say!("settled in {}: {} answered, {} changed", seconds(began.elapsed()), count(passed.answered, "mark"), count(passed.rows, "record"));
     }

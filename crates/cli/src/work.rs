@@ -48,7 +48,10 @@ pub fn work(place: &Place, arguments: &Work) -> Outcome {
         }
         // as the server logs it, where nobody looks at the bar
         Event::Stage(_) if !std::io::stderr().is_terminal() => stook_server::worked(&event),
-        Event::Stage(stage) => stage.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}")),
+        Event::Stage(stage) => bar.suspend(|| {
+            stage.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}"));
+            crate::settle::warn(&stage.failures);
+        }),
         Event::Ended(job) => bar.suspend(|| {
             worst.fetch_max(severity(exit_code(job.state)), Ordering::SeqCst);
             let took = Duration::from_micros((job.finished.unwrap_or(job.created) - job.created).max(0) as u64);

@@ -92,6 +92,8 @@ pub enum Edited {
         record: Box<StoredRecord>,
         /// Fields of the edit that have another value now, because other sources come first.
         overruled: Vec<Overruled>,
+        /// Expressions that fail on the record, in sentences: it is what it is without their values.
+        failures: Vec<String>,
     },
     /// The fields are not right, for these reasons.
     Wrong(Vec<String>),
@@ -231,6 +233,8 @@ type Decision = std::result::Result<Planned, Edited>;
 
 impl Desk {
     fn decide(&self, evaluator: &Evaluator, stored: Option<StoredRecord>) -> std::result::Result<Decision, StoreError> {
+        // of this decision alone
+        drop(evaluator.failures());
         let collection = &self.rules.catalogue.collections[self.edit.collection];
         let living = stored.as_ref().filter(|record| record.alive);
         if !self.edit.conditions.hold(living) {
@@ -298,7 +302,8 @@ impl Desk {
         });
         let followed = decider.follow(&self.key, stored.as_ref(), &change);
         let write = RecordWrite { collection: self.edit.collection, key: self.key.clone(), expect: version, change };
-        Ok(Ok(Planned { write, logged, followed, edited: Edited::Done { created: living.is_none(), changed: !stays, record, overruled } }))
+        let (created, failures) = (living.is_none(), evaluator.failures());
+        Ok(Ok(Planned { write, logged, followed, edited: Edited::Done { created, changed: !stays, record, overruled, failures } }))
     }
 
     /// Fields that the edit speaks of and that have a value which others have given.

@@ -8,7 +8,7 @@ use crate::{EngineError, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use stook_catalogue::definition::{Catalogue, Matched, Unmatched};
-use stook_catalogue::expr::Evaluator;
+use stook_catalogue::expr::{Evaluator, Failures};
 use stook_catalogue::key::Key;
 use stook_catalogue::record::Contribution;
 use stook_catalogue::survivorship::Consolidator;
@@ -19,7 +19,7 @@ use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Result as Store
 pub(crate) const PAGE: usize = 1_000;
 
 /// What a withdrawal did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Withdrawn {
     /// Records that lost a contribution.
     pub records: u64,
@@ -27,6 +27,8 @@ pub struct Withdrawn {
     pub gone: u64,
     /// Those of them kept without any contribution because transitions have set their state.
     pub held: u64,
+    /// Those of them on which expressions fail without it.
+    pub failures: Failures,
 }
 
 impl Withdrawn {
@@ -34,6 +36,7 @@ impl Withdrawn {
         self.records += other.records;
         self.gone += other.gone;
         self.held += other.held;
+        self.failures.include(other.failures);
     }
 }
 
@@ -108,7 +111,7 @@ pub(crate) fn page(
     keys: &[Key],
 ) -> Result<Withdrawn> {
     let stored = store.read(tenant, collection, keys, Detail::Full)?;
-    let counted = Arc::new(std::sync::Mutex::new(Withdrawn::default()));
+    let counted = Arc::new(std::sync::Mutex::new(Counted::default()));
     let definition = &rules.catalogue.collections[collection];
     let tagger = match definition.tag_document() {
         Some(_) => Some(Tagger::new(&rules.catalogue, &[(collection, store.tags(tenant, collection)?)], None)),
@@ -133,9 +136,13 @@ pub(crate) fn page(
     if !unit.writes.is_empty() {
         store.commit(Box::new(unit))?;
     }
-    let counted = counted.lock().map(|counted| *counted).unwrap_or_default();
+    let (mut counted, failures) = counted.lock().map(|counted| counted.clone()).unwrap_or_default();
+    failures.into_iter().for_each(|(key, failed)| counted.failures.add(&definition.name, key.as_str(), failed));
     Ok(counted)
 }
+
+/// What was done, and which expressions fail on records then.
+type Counted = (Withdrawn, BTreeMap<Key, Vec<String>>);
 
 struct WithdrawUnit {
     rules: Arc<Rules>,
@@ -144,7 +151,7 @@ struct WithdrawUnit {
     caller: String,
     collection: usize,
     writes: Vec<RecordWrite>,
-    counted: Arc<std::sync::Mutex<Withdrawn>>,
+    counted: Arc<std::sync::Mutex<Counted>>,
     logged: BTreeMap<Key, Logged>,
     followed: BTreeMap<Key, Followed>,
     /// Who carries what, where tags are asked of documents.
@@ -179,9 +186,11 @@ impl WithdrawUnit {
             self.logged.insert(record.key.clone(), Logged { collection, key, transition: None, caller, change: logged });
         }
         if let Ok(mut counted) = self.counted.lock() {
+            let (counted, failures) = &mut *counted;
             counted.records += 1;
             counted.held += u64::from(empty && change != Change::Delete);
             counted.gone += u64::from(empty);
+            failures.insert(record.key.clone(), evaluator.failures());
         }
         Ok(Some(RecordWrite { collection: self.collection, key: record.key, expect: Some(record.version), change }))
     }
@@ -198,7 +207,8 @@ impl Unit for WithdrawUnit {
 
     fn resolve(&mut self, conflicts: Vec<Conflict>) -> StoreResult<Vec<RecordWrite>> {
         if let Ok(mut counted) = self.counted.lock() {
-            counted.records = counted.records.saturating_sub(conflicts.len() as u64);
+            counted.0.records = counted.0.records.saturating_sub(conflicts.len() as u64);
+            conflicts.iter().for_each(|conflict| drop(counted.1.remove(&conflict.key)));
         }
         let mut writes = Vec::new();
         for conflict in conflicts {

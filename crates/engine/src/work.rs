@@ -15,9 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Failures;
 use stook_store::journal::Counts;
 use stook_store::queue::{Job, JobFile, JobId, Lease};
-use stook_store::{Fence, Pass, Pending, Store, StoreError, Tenant, Unit, Urgency};
+use stook_store::{Fence, Pass, Passed, Pending, Store, StoreError, Tenant, Unit, Urgency};
 
 /// How often a chunk may fail before it is dead.
 pub const MOST_ATTEMPTS: u32 = 3;
@@ -86,6 +87,8 @@ pub struct Stage {
     pub rows: u64,
     /// Why marks are answered without what should follow from them: which rows cannot be read.
     pub damaged: Vec<String>,
+    /// Records that a pass has settled without the values of expressions that fail on them.
+    pub failures: Failures,
     /// From its beginning to its commit.
     pub took: Duration,
 }
@@ -308,8 +311,9 @@ impl<'c> Crew<'c> {
             // what is done before this is known is seen by the round
             let over = done.load(Ordering::SeqCst);
             let passed = settle::round(self.store, &rules, self.stop, &|tenant, passed, took| {
-                let (answered, rows, counts, damaged) = (passed.answered, passed.rows, Counts::default(), passed.damaged.clone());
-                (self.tell)(Event::Stage(Stage { name: "settle", tenant: tenant.clone(), job: None, counts, answered, rows, damaged, took }));
+                let Passed { answered, rows, damaged, failures } = passed.clone();
+                let (tenant, counts) = (tenant.clone(), Counts::default());
+                (self.tell)(Event::Stage(Stage { name: "settle", tenant, job: None, counts, answered, rows, damaged, failures, took }));
             })?;
             if over {
                 let settled = match self.only {
@@ -441,6 +445,7 @@ impl<'c> Crew<'c> {
                     answered: 0,
                     rows: receipt.rows,
                     damaged: Vec::new(),
+                    failures: Failures::default(),
                     took,
                 };
                 (self.tell)(Event::Stage(stage));

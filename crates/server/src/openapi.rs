@@ -5,8 +5,8 @@ use crate::App;
 use crate::jobs::{MOST_JOBS, MOST_NAMED};
 use crate::problem::PROBLEM_JSON;
 use crate::query::{MOST_OFFSET, MOST_ROWS, MOST_TYPED, MOST_WAIT};
-use crate::records::OVERRULED;
 use crate::records::{MOST_KEYS, json_answer};
+use crate::records::{OVERRULED, WARNINGS};
 use crate::routes::MOST_REPEATED;
 use crate::runs::NAME;
 use crate::tags::MOST_RECORDS;
@@ -94,6 +94,8 @@ fn record_schema(collection: &Collection) -> Json {
     }
     let reasons = "In answers to edits: fields of the edit that have another value, because other sources come first, and why.";
     members.insert(OVERRULED.into(), json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": reasons }));
+    let failures = "In answers to edits: which expressions fail on the record, and why; what they should give is left out.";
+    members.insert(WARNINGS.into(), json!({ "type": "array", "items": { "type": "string" }, "description": failures }));
     json!({ "type": "object", "properties": members, "required": ["key"], "additionalProperties": false })
 }
 

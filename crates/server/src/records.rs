@@ -405,13 +405,16 @@ async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<
     let edited = blocking(move || edit::run(&app.rules, &*app.store, &app.evaluator(), edit)).await?;
     Ok(match edited {
         Edited::Done { record, .. } if !record.alive => StatusCode::NO_CONTENT.into_response(),
-        Edited::Done { created, record, overruled, .. } => {
+        Edited::Done { created, record, overruled, failures, .. } => {
             let definition = ctx.definition(collection);
             let status = if created { StatusCode::CREATED } else { StatusCode::OK };
             let mut answer = engine_record::to_json(definition, &record);
             if let (Some(answer), false) = (answer.as_object_mut(), overruled.is_empty()) {
                 let reasons: serde_json::Map<_, _> = overruled.into_iter().map(|own| (own.field, own.reason.into())).collect();
                 answer.insert(OVERRULED.into(), reasons.into());
+            }
+            if let (Some(answer), false) = (answer.as_object_mut(), failures.is_empty()) {
+                answer.insert(WARNINGS.into(), failures.into());
             }
             let mut response = json_answer(status, answer.to_string());
             response.headers_mut().insert(header::ETAG, etag(record.version, definition));
@@ -444,6 +447,9 @@ async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<
 
 /// The member of an edit's answer that says, by field, why what was said of it had no effect. No field has such a name.
 pub const OVERRULED: &str = "$overruled";
+
+/// The member of an edit's answer that says which expressions fail on the record. No field has such a name.
+pub const WARNINGS: &str = "$warnings";
 
 /// A key as a segment of a path.
 pub fn percent(text: &str) -> String {

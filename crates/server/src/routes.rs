@@ -14,7 +14,7 @@ use crate::transitions;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use futures_util::FutureExt;
@@ -24,9 +24,9 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use stook_catalogue::definition::{Catalogue, Collection};
-use stook_catalogue::expr::{from_cel, json_to_cel, to_cel};
+use stook_catalogue::expr::{Failures, from_cel, json_to_cel, to_cel};
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
 use stook_catalogue::route::{Action, Column, Find, Given, How, Leaf, Look, Match, Method, Param, ParamPlace, Part, Required, Route};
@@ -39,6 +39,13 @@ use stook_store::plan::{Column as PlanColumn, Condition, Plan, Sort, Test};
 
 /// How often a parameter may be repeated: so that it fits into a request's head.
 pub const MOST_REPEATED: usize = 500;
+
+/// The header that says of an answer which expressions have failed, and on how many records: the body has the form that the catalogue
+/// declares.
+const WARNING: HeaderName = HeaderName::from_static("stook-warning");
+
+/// Most failures that an answer says, because servers in between limit the size of a head.
+const MOST_WARNINGS: usize = 5;
 
 /// The routes of a catalogue.
 pub fn router(catalogue: &Catalogue) -> Router<Arc<App>> {
@@ -92,7 +99,18 @@ async fn run(mut ctx: Ctx, body: Body, index: usize) -> Answer {
             ctx.reaches_store();
             let found = look_up(ctx, find, given, index).await?;
             let missing = || Problem::missing(route.missing.clone().unwrap_or_else(|| "there is no such record".into()));
-            Ok(json_answer(StatusCode::OK, found.ok_or_else(missing)?))
+            let Looked { text, failures } = found.ok_or_else(missing)?;
+            let mut answer = json_answer(StatusCode::OK, text);
+            let first = failures.first.iter().take(MOST_WARNINGS).map(|failure| failure.escape_default().to_string());
+            let all = match failures.records {
+                0 => None,
+                1 => Some("expressions fail on 1 record".to_owned()),
+                several => Some(format!("expressions fail on {several} records")),
+            };
+            for warning in all.into_iter().chain(first).filter_map(|warning| HeaderValue::from_str(&warning).ok()) {
+                answer.headers_mut().append(WARNING, warning);
+            }
+            Ok(answer)
         }
         Action::Change { .. } => change(ctx, route, &given).await,
         Action::Ask(ask) => asks::answer(ctx, ask, &given).await,
@@ -106,14 +124,22 @@ fn restless() -> Problem {
     Problem::busy("the records that are asked for are changed faster than they can be looked up; try again")
 }
 
-/// Does a route's look-ups where that costs least; the answer as JSON text.
-async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answer<Option<String>> {
-    let text = |found: Option<Shown<'_>>| found.map(|shown| shown.text());
+/// What a look-up answers.
+struct Looked {
+    /// As JSON.
+    text: String,
+    /// Records of which something is null because its expression has failed.
+    failures: Failures,
+}
+
+/// Does a route's look-ups where that costs least.
+async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answer<Option<Looked>> {
+    let looked = |desk: &Desk<'_>, found: Option<Shown<'_>>| found.map(|shown| Looked { text: shown.text(), failures: desk.failures() });
     if !ctx.app.reads.are_near() {
         for _ in 0..ATTEMPTS {
             let looking = ctx.app.reads.begin(&ctx.tenant, Way::Together).await?;
             let desk = Desk::new(&ctx, &given, looking);
-            let found = answer(&desk, find).await.map(text);
+            let found = answer(&desk, find).await.map(|found| looked(&desk, found));
             if !desk.has_moved() {
                 return found;
             }
@@ -123,7 +149,7 @@ async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answ
     let cached = {
         let looking = ctx.app.reads.begin(&ctx.tenant, Way::CacheOnly).await?;
         let desk = Desk::new(&ctx, &given, looking);
-        let found = answer(&desk, find).await.map(text);
+        let found = answer(&desk, find).await.map(|found| looked(&desk, found));
         (!desk.looking.has_missed() && !desk.has_moved()).then_some(found)
     };
     if let Some(found) = cached {
@@ -143,7 +169,7 @@ async fn look_up(ctx: Ctx, find: &Find, given: Params<'_>, index: usize) -> Answ
             // every look-up of this way is done when it is asked for
             let ended = answer(&desk, find).now_or_never();
             if !desk.has_moved() {
-                return ended.unwrap_or_else(|| Err(Problem::busy("a look-up did not end"))).map(text);
+                return ended.unwrap_or_else(|| Err(Problem::busy("a look-up did not end"))).map(|found| looked(&desk, found));
             }
         }
         Err(restless())
@@ -353,13 +379,19 @@ struct Desk<'d> {
     /// Whether a record was changed between its being found for one of several and its being read: it may belong to another of them now,
     /// which was not told.
     moved: AtomicBool,
+    /// Records on which expressions of the route have failed.
+    failed: Mutex<Failures>,
 }
 
 type Found<'f, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'f>>;
 
 impl<'d> Desk<'d> {
     fn new(ctx: &'d Ctx, given: &'d Params<'d>, looking: Looking<'d>) -> Self {
-        Self { ctx, given, looking, shown_params: OnceLock::new(), moved: AtomicBool::new(false) }
+        Self { ctx, given, looking, shown_params: OnceLock::new(), moved: AtomicBool::new(false), failed: Mutex::default() }
+    }
+
+    fn failures(&self) -> Failures {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn has_moved(&self) -> bool {
@@ -676,7 +708,8 @@ impl Desk<'_> {
                 None => column_named(collection, name).map_or(Shown::NULL, |column| shown(collection, record, column)),
             }
         };
-        let leaf = |leaf: &Leaf| match leaf {
+        let evaluator = self.ctx.app.evaluator();
+        let leaf = |name: &str, leaf: &Leaf| match leaf {
             Leaf::Text(text) => Shown::Json(text.as_str().into()),
             Leaf::Path(path) => path.split_first().map_or(Shown::NULL, |(first, rest)| named(first).inside(rest)),
             Leaf::Expression(expression) => {
@@ -688,13 +721,21 @@ impl Desk<'_> {
                         to_cel(&value, ty)
                     }),
                 };
-                let found = self.ctx.app.evaluator().evaluate(expression, variable);
-                // an expression that fails on a record shows nothing, as a derived field does
-                let value = found.ok().and_then(|found| from_cel(&found, &FieldType::Json).ok());
-                Shown::Json(value.map_or(Json::Null, |value| value.to_json(&FieldType::Json)))
+                let found = evaluator.evaluate(expression, variable);
+                let value = found.and_then(|found| from_cel(&found, &FieldType::Json).map_err(|error| error.to_string()));
+                let value = value.unwrap_or_else(|error| {
+                    evaluator.note(&format!("`{name}`"), expression, &error);
+                    Value::Null
+                });
+                Shown::Json(value.to_json(&FieldType::Json))
             }
         };
-        Shown::Object(look.shown.iter().map(|(name, value)| (name.as_str(), leaf(value))).collect())
+        let shown = Shown::Object(look.shown.iter().map(|(name, value)| (name.as_str(), leaf(name, value))).collect());
+        let failures = evaluator.failures();
+        if !failures.is_empty() {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).add(&collection.name, record.stored.key.as_str(), failures);
+        }
+        shown
     }
 }
 

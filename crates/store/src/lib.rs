@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Failures;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{SmolStr, Value};
 use tag::{Given, Tag, Tagging, Tags};
@@ -398,6 +399,8 @@ pub struct Settled {
     pub log: Vec<Logged>,
     /// Why marks are answered without what should follow from them: which rows cannot be read.
     pub damaged: Vec<String>,
+    /// Records that are settled without the values of expressions that fail on them.
+    pub failures: Failures,
 }
 
 /// What became of a pass.
@@ -409,6 +412,8 @@ pub struct Passed {
     pub rows: u64,
     /// Why some were answered without what should follow from them.
     pub damaged: Vec<String>,
+    /// Records that are settled without the values of expressions that fail on them.
+    pub failures: Failures,
 }
 
 impl Passed {
@@ -417,6 +422,7 @@ impl Passed {
         self.answered += other.answered;
         self.rows += other.rows;
         self.damaged.extend(other.damaged);
+        self.failures.include(other.failures);
     }
 }
 

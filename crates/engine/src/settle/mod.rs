@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::{Catalogue, Collection};
-use stook_catalogue::expr::{Evaluator, Expression};
+use stook_catalogue::expr::{Evaluator, Expression, Failures};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{CoverageKind, Derivation, Link, LinkRule, id_of};
 use stook_catalogue::value::{SmolStr, Value};
@@ -232,7 +232,7 @@ struct Work<'p> {
     wrong: Vec<(usize, Key)>,
     /// Whether a check asks.
     checks: bool,
-    /// Records on which expressions have failed, where a check asks, with what has.
+    /// Records on which expressions have failed, with what has.
     failed: BTreeMap<(usize, Key), Vec<String>>,
     /// Whether some target was not there.
     missing: bool,
@@ -304,10 +304,14 @@ impl Rules {
             _ => work.answered.extend(marks.iter().map(|mark| mark.id)),
         }
         work.note_wrong(desk)?;
+        let mut failures = Failures::default();
+        for ((collection, key), failed) in std::mem::take(&mut work.failed) {
+            failures.add(&self.catalogue.collections[collection].name, key.as_str(), failed);
+        }
         let Work { writes, followed, answered, log, .. } = work;
         let mut settling = followed.settling();
         settling.answered = answered;
-        Ok(Settled { writes, settling, log, damaged: Vec::new() })
+        Ok(Settled { writes, settling, log, failures, damaged: Vec::new() })
     }
 }
 
@@ -328,7 +332,7 @@ impl Work<'_> {
     /// evaluated about the next one.
     fn note_failed(&mut self, collection: usize, key: &Key) {
         let failures = self.evaluator.failures();
-        if self.checks && !failures.is_empty() {
+        if !failures.is_empty() {
             let known = self.failed.entry((collection, key.clone())).or_default();
             for failure in failures {
                 if !known.contains(&failure) {

@@ -4,6 +4,7 @@
 use super::{By, CHECK, Changed, Followed, Rules, Work, answer};
 use crate::Result;
 use crate::withdraw::PAGE;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -123,7 +124,8 @@ pub fn check(store: &dyn Store, rules: &Arc<Rules>, stop: &AtomicBool, show: &dy
 impl Work<'_> {
     /// Notes records that are mended only because a check asked for it.
     pub(super) fn note_wrong(&mut self, desk: &mut dyn Inside) -> stook_store::Result<()> {
-        for ((collection, key), what) in std::mem::take(&mut self.failed) {
+        let failed = if self.checks { std::mem::take(&mut self.failed) } else { BTreeMap::new() };
+        for ((collection, key), what) in failed {
             let (group, child) = (self.rules.catalogue.collections[collection].name.as_str().into(), key.as_str().into());
             let edge = Edge { link: notes(), target: FAILED.into(), group, start: 0, child, payload: what.join("\n").into_bytes() };
             self.followed.edge(EdgeChange::Put(edge));

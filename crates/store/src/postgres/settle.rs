@@ -342,9 +342,9 @@ pub fn pass(
         };
         session.later(delete, &[&tenant, &ids, &targets])?;
         let answered = ids.len() as u64;
-        let damaged = std::mem::take(&mut settled.damaged);
+        let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
         let (receipt, sizes) = records::write(session, tables, Some(tenant), &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
-        return Ok((Passed { answered, rows: receipt.rows, damaged }, sizes));
+        return Ok((Passed { answered, rows: receipt.rows, damaged, failures }, sizes));
     }
     Ok(Default::default())
 }

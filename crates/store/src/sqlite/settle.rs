@@ -236,11 +236,11 @@ pub fn pass(connection: &Connection, tables: &Tables, owner: &Tenant, pass: &dyn
     marks.retain(|mark| (mark.stratum, mark.rule) == first);
     let mut settled = pass.run(owner, &marks, &mut PassInside { connection, tables, tenant })?;
     let answered = settled.settling.answered.len() as u64;
-    let damaged = std::mem::take(&mut settled.damaged);
+    let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
     let changed = |write: &RecordWrite| Changed { tenant: owner.clone(), collection: write.collection, key: write.key.clone(), content: true };
     let changed = settled.writes.iter().map(changed).collect();
     let receipt = records::write(connection, tables, &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
-    Ok((Passed { answered, rows: receipt.rows, damaged }, changed))
+    Ok((Passed { answered, rows: receipt.rows, damaged, failures }, changed))
 }
 
 /// Tenants that have marks.

@@ -323,6 +323,7 @@ impl Work<'_> {
             let changed = Changed { collection, key: &record.key, before, after, job: *job, by: By::Outside };
             self.followed.follow(self.rules, self.evaluator, &changed);
         }
+        self.note_failed(collection, &record.key);
         if let Some(change) = golden_change(definition, Some(&record), &change) {
             let caller = format!("job {}", policy.job);
             self.log.push(Logged { collection, key: record.key.clone(), transition: None, caller, change });
