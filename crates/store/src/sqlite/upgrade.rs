@@ -61,7 +61,7 @@ impl Columns {
 }
 
 fn with_columns(connection: &mut Connection) -> Result<()> {
-    let shape = crate::shape::stored(meta(connection, "shape")?)?;
+    let shape = crate::shape::stored(meta(connection, "shape")?.as_deref())?;
     let linked =
         |shape: &crate::shape::CollectionShape| shape.fields.iter().filter(|(_, field)| field.linked).map(|(name, _)| name.clone()).collect();
     let all: Vec<Columns> = shape.collections.iter().map(|(name, shape)| Columns { collection: name.clone(), linked: linked(shape) }).collect();
