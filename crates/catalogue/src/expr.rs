@@ -242,13 +242,15 @@ fn clean(message: &str) -> String {
 /// Most failures that are kept until somebody asks for them.
 const MOST_FAILURES: usize = 1_000;
 
-/// Records on which expressions have failed.
+/// What of expressions has failed on records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Failures {
-    /// How many.
-    pub records: u64,
-    /// What has failed on the first of them, in sentences that name them.
+    /// How often expressions of a record were found to fail; of one record it may be found again and again.
+    pub times: u64,
+    /// What has failed first, in sentences that name the record, each once.
     pub first: Vec<String>,
+    /// Whether other sentences are left out.
+    pub more: bool,
 }
 
 impl Failures {
@@ -259,15 +261,23 @@ impl Failures {
     pub fn add(&mut self, collection: &str, key: &str, failures: Vec<String>) {
         if !failures.is_empty() {
             let first = failures.into_iter().map(|failure| format!("{collection} {key}: {failure}")).collect();
-            self.include(Failures { records: 1, first });
+            self.include(Failures { times: 1, first, more: false });
         }
     }
 
     /// Adds others.
     pub fn include(&mut self, other: Failures) {
-        self.records += other.records;
-        let room = Self::MOST.saturating_sub(self.first.len());
-        self.first.extend(other.first.into_iter().take(room));
+        self.times += other.times;
+        self.more |= other.more;
+        for failure in other.first {
+            if self.first.contains(&failure) {
+                continue;
+            }
+            match self.first.len() < Self::MOST {
+                true => self.first.push(failure),
+                false => self.more = true,
+            }
+        }
     }
 }
 

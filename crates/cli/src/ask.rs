@@ -360,7 +360,7 @@ pub fn withdraw(place: &Place, source: &str, collection: Option<&str>, key: Opti
     failures.include(settled.failures);
     crate::settle::warn(&failures);
     if as_json {
-        say!("{}", json!({"records": done.records, "gone": done.gone, "held": done.held, "failing": failures.records, "fails": failures.first}));
+        say!("{}", json!({"records": done.records, "gone": done.gone, "held": done.held, "fails": failures.first, "more_fail": failures.more}));
     } else {
         say!("withdrew {source} from {} in {}", count(done.records, "record"), seconds(began.elapsed()));
         say!("  {} do not exist any more, {} of them keep a state that transitions have set", number(done.gone), number(done.held));

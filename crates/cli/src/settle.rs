@@ -45,11 +45,14 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Fai
     Ok(())
 }
 
-/// Says on which records expressions have failed.
+/// Says which expressions have failed on which records.
 pub fn warn(failures: &Failures) {
-    if failures.records > 0 {
-        eprintln!("warning: expressions fail on {}, which have no value for them:", count(failures.records, "record"));
+    if !failures.first.is_empty() {
+        eprintln!("warning: expressions fail on records, which have no value for them:");
         failures.first.iter().for_each(|failure| eprintln!("  {failure}"));
+        if failures.more {
+            eprintln!("  and more: `stook check --deep` names records");
+        }
     }
 }
 
@@ -62,7 +65,7 @@ pub fn settle(place: &Place, as_json: bool) -> Outcome {
         say!(
             "{}",
             json!({
-                "answered": passed.answered, "changed": passed.rows, "damaged": passed.damaged, "failing": failures.records, "fails": failures.first,
+                "answered": passed.answered, "changed": passed.rows, "damaged": passed.damaged, "fails": failures.first, "more_fail": failures.more,
             })
         );
     } else {

@@ -27,7 +27,7 @@ pub struct Withdrawn {
     pub gone: u64,
     /// Those of them kept without any contribution because transitions have set their state.
     pub held: u64,
-    /// Those of them on which expressions fail without it.
+    /// Expressions that fail on them without it.
     pub failures: Failures,
 }
 

@@ -87,7 +87,7 @@ pub struct Stage {
     pub rows: u64,
     /// Why marks are answered without what should follow from them: which rows cannot be read.
     pub damaged: Vec<String>,
-    /// Records that a pass has settled without the values of expressions that fail on them.
+    /// Expressions that fail on records, which a pass has settled without their values.
     pub failures: Failures,
     /// From its beginning to its commit.
     pub took: Duration,

@@ -33,7 +33,7 @@ pub fn worked(event: &Event) {
                     ("unchanged", count(Outcome::Unchanged)),
                     ("answered", (stage.job.is_none()).then_some(stage.answered).into()),
                     ("rows", stage.rows.into()),
-                    ("failing", (stage.failures.records > 0).then_some(stage.failures.records).into()),
+                    ("failing", (stage.failures.times > 0).then_some(stage.failures.times).into()),
                     ("fails", if stage.failures.first.is_empty() { Json::Null } else { stage.failures.first.clone().into() }),
                     ("damaged", if stage.damaged.is_empty() { Json::Null } else { stage.damaged.clone().into() }),
                     ("seconds", ((stage.took.as_secs_f64() * 1e6).round() / 1e6).into()),

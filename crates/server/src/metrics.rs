@@ -272,7 +272,7 @@ impl Metrics {
             self.totals.settled.fetch_add(stage.rows, Ordering::Relaxed);
             count("settled", stage.rows);
             count("damaged", stage.damaged.len() as u64);
-            count("failing", stage.failures.records);
+            count("failing", stage.failures.times);
         }
     }
 

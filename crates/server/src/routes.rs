@@ -40,8 +40,7 @@ use stook_store::plan::{Column as PlanColumn, Condition, Plan, Sort, Test};
 /// How often a parameter may be repeated: so that it fits into a request's head.
 pub const MOST_REPEATED: usize = 500;
 
-/// The header that says of an answer which expressions have failed, and on how many records: the body has the form that the catalogue
-/// declares.
+/// The header that says of an answer which expressions have failed: the body has the form that the catalogue declares.
 const WARNING: HeaderName = HeaderName::from_static("stook-warning");
 
 /// Most failures that an answer says, because servers in between limit the size of a head.
@@ -102,12 +101,8 @@ async fn run(mut ctx: Ctx, body: Body, index: usize) -> Answer {
             let Looked { text, failures } = found.ok_or_else(missing)?;
             let mut answer = json_answer(StatusCode::OK, text);
             let first = failures.first.iter().take(MOST_WARNINGS).map(|failure| failure.escape_default().to_string());
-            let all = match failures.records {
-                0 => None,
-                1 => Some("expressions fail on 1 record".to_owned()),
-                several => Some(format!("expressions fail on {several} records")),
-            };
-            for warning in all.into_iter().chain(first).filter_map(|warning| HeaderValue::from_str(&warning).ok()) {
+            let more = (failures.more || failures.first.len() > MOST_WARNINGS).then(|| "more expressions fail".to_owned());
+            for warning in first.chain(more).filter_map(|warning| HeaderValue::from_str(&warning).ok()) {
                 answer.headers_mut().append(WARNING, warning);
             }
             Ok(answer)
@@ -128,7 +123,7 @@ fn restless() -> Problem {
 struct Looked {
     /// As JSON.
     text: String,
-    /// Records of which something is null because its expression has failed.
+    /// What is null because its expression has failed.
     failures: Failures,
 }
 
@@ -379,7 +374,7 @@ struct Desk<'d> {
     /// Whether a record was changed between its being found for one of several and its being read: it may belong to another of them now,
     /// which was not told.
     moved: AtomicBool,
-    /// Records on which expressions of the route have failed.
+    /// What has failed of the route's expressions.
     failed: Mutex<Failures>,
 }
 

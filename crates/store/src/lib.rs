@@ -399,7 +399,7 @@ pub struct Settled {
     pub log: Vec<Logged>,
     /// Why marks are answered without what should follow from them: which rows cannot be read.
     pub damaged: Vec<String>,
-    /// Records that are settled without the values of expressions that fail on them.
+    /// Expressions that fail on records, which are settled without their values.
     pub failures: Failures,
 }
 
@@ -412,7 +412,7 @@ pub struct Passed {
     pub rows: u64,
     /// Why some were answered without what should follow from them.
     pub damaged: Vec<String>,
-    /// Records that are settled without the values of expressions that fail on them.
+    /// Expressions that fail on records, which are settled without their values.
     pub failures: Failures,
 }
 
