@@ -114,7 +114,7 @@ impl Expression {
                 return Err((place(*id), message));
             }
         }
-        for (name, _) in &found.functions {
+        for name in &found.functions {
             if name.starts_with(|c: char| c.is_ascii_alphabetic()) && functions::function(name).is_none() {
                 let known = FUNCTIONS.iter().map(|function| function.name);
                 let hint = crate::diagnostic::did_you_mean(name, known).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
@@ -194,7 +194,7 @@ fn depth(expression: &IdedExpr) -> usize {
 struct Names {
     /// Names that are not those of elements, each with where it stands.
     variables: Vec<(String, u64)>,
-    functions: Vec<(String, u64)>,
+    functions: Vec<String>,
     members: Vec<Member>,
 }
 
@@ -219,7 +219,7 @@ impl Names {
                 bound.truncate(before);
             }
             Expr::Call(call) => {
-                self.functions.push((call.func_name.clone(), expression.id));
+                self.functions.push(call.func_name.clone());
                 parts(&expression.expr).into_iter().for_each(|part| self.collect(part, bound));
             }
             other => parts(other).into_iter().for_each(|part| self.collect(part, bound)),

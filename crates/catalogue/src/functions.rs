@@ -284,8 +284,8 @@ pub(crate) fn call(name: &str, args: &[Cel], tables: &Tables) -> Found {
         ("strftime", [Cel::Timestamp(time), Cel::String(format)]) => {
             let micros = time.timestamp_micros();
             let time = jiff::Timestamp::from_microsecond(micros).map_err(|_| too_large())?.to_zoned(jiff::tz::TimeZone::UTC);
-            let shown = jiff::fmt::strtime::format(format.as_str(), &time);
-            text_to_cel(&shown.map_err(|_| failed(format!("{} is not a format of times", shown_format(format))))?)
+            let formatted = jiff::fmt::strtime::format(format.as_str(), &time);
+            text_to_cel(&formatted.map_err(|_| failed(format!("{} is not a format of times", shown(format))))?)
         }
         ("string" | "int" | "double" | "uint" | "bool" | "bytes" | "duration" | "timestamp" | "type", [value]) => return standard(name, value),
         (part, [of @ (Cel::Timestamp(_) | Cel::Duration(_)), zone @ ..]) if part.starts_with("get") => return time_part(part, of, zone),
@@ -302,10 +302,6 @@ fn unfit(name: &str, args: &[Cel]) -> Fault {
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
     if short.len() < text.len() { format!("{short:?}…") } else { format!("{short:?}") }
-}
-
-fn shown_format(format: &str) -> String {
-    shown(format)
 }
 
 /// Regular expressions of expressions, compiled once.

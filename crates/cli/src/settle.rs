@@ -143,8 +143,8 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
     }
     if !failed.is_empty() {
         say!("expressions fail on {}, which have no value for them:", count(failed.len() as u64, "record"));
-        for (_, collection, key, what) in failed.iter().take(SHOWN) {
-            what.lines().for_each(|what| say!("  {collection} {}: {what}", key.as_str()));
+        for (tenant, collection, key, what) in failed.iter().take(SHOWN) {
+            what.lines().for_each(|what| say!("  {collection} {}{}: {what}", key.as_str(), of_tenant(tenant)));
         }
         if let more @ 1.. = failed.len().saturating_sub(SHOWN) {
             say!("  and {} more", number(more as u64));
