@@ -134,6 +134,8 @@ macro_rules! conformance {
                 an_indexed_condition_does_not_scan,
                 indexes_follow_updates_deaths_and_deletions,
                 visiting_sees_one_snapshot_and_stops_when_told,
+                a_page_and_the_number_of_rows_are_of_one_snapshot,
+                what_nobody_waits_for_is_given_up_and_others_are_answered,
                 a_plan_of_another_catalogue_is_refused,
             ],
             settling: [

@@ -1230,6 +1230,73 @@ pub fn visiting_sees_one_snapshot_and_stops_when_told(place: &Place) {
     assert_eq!(desk.rows(&plan).len(), 500, "and another question is answered");
 }
 
+pub fn a_page_and_the_number_of_rows_are_of_one_snapshot(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    let name = |number: usize| format!("{number:04}");
+    desk.work().writes((0..100).map(|number| put(0, &name(number), None, desk.content(&[("plain", text("there"))])))).done(&*desk.store);
+    let plan = Plan { offset: 10, ..desk.plan(vec![("plain", equal(text("there")))]) };
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // one more and one less, again and again
+            while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                desk.put(&name(200), &[("plain", text("there"))]);
+                desk.delete(&name(200));
+            }
+        });
+        for _ in 0..300 {
+            let (found, total) = desk.store.find_and_count(&plan).expect("it answers");
+            let is_one = found.rows.len() as u64 + 10 == total;
+            if !is_one {
+                over.store(true, std::sync::atomic::Ordering::SeqCst);
+            }
+            assert!(is_one, "{} rows behind 10, of {total}", found.rows.len());
+        }
+        over.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    let page = Plan { limit: Some(3), ..plan };
+    let (found, total) = desk.store.find_and_count(&page).expect("it answers");
+    assert_eq!((found.rows.len(), total), (3, 100), "the page aside");
+    let nobody = Plan { tenant: tenant("nobody"), ..page };
+    assert_eq!(desk.store.find_and_count(&nobody).expect("it answers"), (Found::default(), 0));
+}
+
+pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) {
+    let desk = Desk::open(place, LIBRARY);
+    let words: Vec<String> = (0..200).map(|number| format!("w{number}")).collect();
+    let words = texts(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let records = (0..3_000).map(|number| put(0, &format!("{number:04}"), None, desk.content(&[("words", words.clone())])));
+    desk.work().writes(records).done(&*desk.store);
+    // each is compared with each word of each record
+    let long = desk.plan((0..180).map(|number| ("words", Test::NotEqual(text(&format!("x{number}"))))).collect());
+    let sorted = desk.sorted(long.clone(), &[("plain", true)]);
+    let sum = Aggregate { function: Function::Median, column: desk.column("number") };
+    let asks: [&(dyn Fn() -> Result<()> + Sync); 4] = [
+        &|| desk.store.count(&long).map(drop),
+        &|| desk.store.find(&sorted).map(drop),
+        &|| desk.store.find_and_count(&sorted).map(drop),
+        &|| desk.store.aggregate(&long, &[sum]).map(drop),
+    ];
+    for ask in asks {
+        let wanted = wanted::Wanted::default();
+        let ended = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| wanted.during(ask));
+            let mut in_use = 0;
+            while in_use == 0 && !asked.is_finished() {
+                in_use = desk.store.vitals().expect("it answers").connections_in_use;
+                std::thread::yield_now();
+            }
+            wanted.end();
+            asked.join().expect("no panic")
+        });
+        assert!(matches!(ended, Err(StoreError::Unwanted)), "{ended:?}");
+        assert!(matches!(wanted.during(ask), Err(StoreError::Unwanted)), "nothing is begun either");
+        assert_eq!(desk.store.count(&desk.plan(vec![])).expect("others are answered"), 3_000);
+    }
+    let wanted = wanted::Wanted::default();
+    assert_eq!(wanted.during(|| desk.store.count(&desk.plan(vec![]))).expect("it is wanted"), 3_000);
+}
+
 pub fn a_plan_of_another_catalogue_is_refused(place: &Place) {
     let desk = Desk::open(place, LIBRARY);
     desk.put("a", &[]);
