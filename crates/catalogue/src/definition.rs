@@ -398,10 +398,10 @@ impl Field {
         matches!(self.derive, Some(Derivation::Found(_) | Derivation::Key(..)))
     }
 
-    /// Type of golden values: JSON for fields kept by contributor.
+    /// Type of golden values: JSON for fields kept by contributor. Nobody contributes what is derived, whatever the collection's rule is.
     pub fn golden_type(&self) -> &FieldType {
-        match self.survivorship {
-            Survivorship::ByContributor => &FieldType::Json,
+        match (&self.survivorship, &self.derive) {
+            (Survivorship::ByContributor, None) => &FieldType::Json,
             _ => &self.ty,
         }
     }

@@ -214,6 +214,70 @@ fn rules_that_change_are_told_from_those_that_stay() {
 }
 
 #[test]
+fn rollups_have_the_type_of_what_they_compute() {
+    let with = |ty: &str, rollup: &str| {
+        format!(
+            "catalogue: a\nsources: {{ s: {{ format: csv, feeds: [{{ into: child }}, {{ into: parent }}], as_of: meta.received }} }}\ncollections:\n  \
+             parent: {{ key: id, fields: {{ id: text, r: {{ type: {ty}, rollup: {{ over: child.up, {rollup} }} }} }} }}\n  child:\n    key: id\n    \
+             fields: {{ id: text, of: text, number: integer, size: size, share: float, words: [text], who: {{ type: text, survivorship: by_contributor }} }}\n    \
+             links: {{ up: {{ to: parent, key: of }} }}\n"
+        )
+    };
+    for (ty, rollup) in [
+        ("integer", "count: true"),
+        ("integer", "distinct: words"),
+        ("integer", "sum: number"),
+        ("float", "sum: number"),
+        ("size", "sum: size"),
+        ("float", "sum: share"),
+        ("text", "max: of"),
+        ("text", "min: words"),
+        ("json", "min: who"),
+    ] {
+        assert!(parse(&with(ty, rollup)).is_ok(), "{ty} {rollup}");
+    }
+    for (ty, rollup, expected) in [
+        ("text", "count: true", "this rollup is integer, the field is text"),
+        ("float", "distinct: number", "this rollup is integer, the field is float"),
+        ("integer", "sum: share", "this rollup is float, the field is integer"),
+        ("integer", "sum: of", "`of` is text, which has no sum"),
+        ("text", "max: who", "this rollup is json, the field is text"),
+        ("[text]", "max: words", "this rollup is text, the field is [text]"),
+    ] {
+        let found = errors(&with(ty, rollup));
+        assert!(found.contains(expected), "{ty} {rollup}: {found}");
+    }
+}
+
+#[test]
+fn what_is_looked_for_has_the_type_of_golden_values() {
+    let with = |link: &str| {
+        format!(
+            "catalogue: a\nsources: {{ s: {{ format: csv, into: x, as_of: meta.received }} }}\ncollections:\n  x:\n    key: id\n    fields:\n      \
+             id: text\n      who: {{ type: text, survivorship: by_contributor }}\n      at: {{ type: timestamp, survivorship: by_contributor }}\n    \
+             links: {{ l: {{ to: x, {link} }} }}\n"
+        )
+    };
+    assert!(errors(&with("same: who")).contains("`who` is json and `who` is json: they are never equal"));
+    assert!(errors(&with("key: id, span: [at, at]")).contains("an interval has timestamps, `at` is json"));
+}
+
+#[test]
+fn derived_fields_are_of_their_own_type_whatever_the_rule_is() {
+    let text = "catalogue: a\nsources: { s: { format: csv, into: x, as_of: meta.received } }\ncollections: { x: { key: k, survivorship: by_contributor, \
+                fields: { k: text, d: { type: text, derive: \"'a'\" } } } }";
+    let catalogue = parse(text).unwrap_or_else(|problems| panic!("{problems:?}"));
+    let types: Vec<String> = catalogue.collections[0].fields.iter().map(|field| field.golden_type().to_string()).collect();
+    assert_eq!(types, ["json", "text"]);
+}
+
+#[test]
+fn a_source_feeds_something() {
+    let text = "catalogue: a\nsources: { s: { format: csv, feeds: [], as_of: meta.received } }\ncollections: { x: { key: k, fields: { k: text } } }";
+    assert!(errors(text).contains("this source feeds no collection"));
+}
+
+#[test]
 fn cel_is_cel() {
     let text = "catalogue: a\ncollections: { x: { key: k, fields: { k: text, a: { type: text, derive: \"k ?? 'x'\" } } } }";
     assert!(errors(text).contains("CEL has no `??`: write coalesce(a, b)"));

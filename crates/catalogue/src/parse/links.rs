@@ -47,6 +47,13 @@ impl Reader<'_> {
                 let read = self.rollup(parent, rollup, collections, &mut links);
                 let place = collections[parent].field(name).map(|(index, _)| index);
                 if let (Some(place), Some(rollup)) = (place, read) {
+                    self.rollup_fits(
+                        field,
+                        &collections[parent].fields[place].ty,
+                        &rollup,
+                        &collections[links[rollup.link].from],
+                        &links[rollup.link],
+                    );
                     collections[parent].fields[place].derive = Some(Derivation::Rollup(rollup));
                 }
             }
@@ -188,8 +195,9 @@ impl Reader<'_> {
 
     fn time_field(&mut self, node: &Node, collection: &Collection) -> Option<usize> {
         let index = self.field_of(node, collection)?;
-        if collection.fields[index].ty != FieldType::Timestamp {
-            self.problem(node, format!("an interval has timestamps, `{}` is {}", collection.fields[index].name, collection.fields[index].ty));
+        let field = &collection.fields[index];
+        if *field.golden_type() != FieldType::Timestamp {
+            self.problem(node, format!("an interval has timestamps, `{}` is {}", field.name, field.golden_type()));
         }
         Some(index)
     }
@@ -218,8 +226,9 @@ impl Reader<'_> {
             self.is_looked_into(node, mine, &mine.fields[*own].name);
             self.is_looked_into(node, theirs, &theirs.fields[*other].name);
             let (own, other) = (&mine.fields[*own], &theirs.fields[*other]);
-            if own.ty.element() != other.ty.element() || own.ty.element() == &FieldType::Json {
-                self.problem(node, format!("`{}` is {} and `{}` is {}: they are never equal", own.name, own.ty, other.name, other.ty));
+            let (mine, theirs) = (own.golden_type(), other.golden_type());
+            if mine.element() != theirs.element() || mine.element() == &FieldType::Json {
+                self.problem(node, format!("`{}` is {mine} and `{}` is {theirs}: they are never equal", own.name, other.name));
             }
         }
         if fields.is_empty() {
@@ -319,6 +328,31 @@ impl Reader<'_> {
             }
         };
         Some(Rollup { link, groups, condition, function, told })
+    }
+
+    /// A rollup has the type of what it computes: nothing converts it on its way into the record.
+    fn rollup_fits(&mut self, node: &Node, ty: &FieldType, rollup: &Rollup, child: &Collection, link: &Link) {
+        let told = rollup.told.map(|told| &child.fields[link.told[told]]);
+        let element = told.map(|field| field.golden_type().element());
+        let name = told.map(|field| field.name.as_str()).unwrap_or_default();
+        let fits = match (rollup.function, element) {
+            (RollupFunction::Sum, Some(element @ (FieldType::Integer | FieldType::Size | FieldType::Duration))) => {
+                ty == element || (*ty == FieldType::Float && *element != FieldType::Duration)
+            }
+            (RollupFunction::Sum, Some(FieldType::Float)) => *ty == FieldType::Float,
+            (RollupFunction::Sum, Some(element)) => {
+                return self.problem(node, format!("`{name}` is {element}, which has no sum"));
+            }
+            (RollupFunction::Min | RollupFunction::Max, Some(element)) => ty == element,
+            _ => *ty == FieldType::Integer,
+        };
+        if !fits {
+            let is = match (rollup.function, element) {
+                (RollupFunction::Sum | RollupFunction::Min | RollupFunction::Max, Some(element)) => element,
+                _ => &FieldType::Integer,
+            };
+            self.problem(node, format!("this rollup is {is}, the field is {ty}: say `type: {is}`"));
+        }
     }
 
     /// A derivation that reads a settled field, or a linked record, is settled itself.

@@ -1110,6 +1110,9 @@ impl<'t> Reader<'t> {
                 }
             }
             (None, Some(list)) => {
+                if matches!(&list.kind, Kind::List(items) if items.is_empty()) {
+                    self.problem(list, "this source feeds no collection: name one, `feeds: [{ into: COLLECTION }]`");
+                }
                 for item in self.items(Some(list), "feeds") {
                     if self.section(item, "a feed", &[words::FEED]).is_none() {
                         continue;

@@ -524,7 +524,11 @@ fn rows_statement(catalogue: &Catalogue, tenant: i64, plan: &Plan) -> Attempt<(S
 fn rows_of(builder: Builder<'_>, plan: &Plan) -> Attempt<(String, Parameters)> {
     let columns: Vec<Known> =
         plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Attempt<_>>()?;
-    let selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
+    let mut selected: Vec<String> = columns.iter().map(|column| column.sql.clone()).collect();
+    if selected.is_empty() {
+        // rows without columns can be counted; distinct ones are grouped by at least one
+        selected.push("r.alive".into());
+    }
     let (mut order, mut sorted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let hidden = builder.finds && !builder.walks && builder.first.is_none();
     for sort in &plan.sort {

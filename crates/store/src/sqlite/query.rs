@@ -629,7 +629,11 @@ fn rows_statement(connection: &Connection, catalogue: &Catalogue, tenant: i64, p
 fn select(builder: Builder<'_>, plan: &Plan) -> Result<(Statement, String)> {
     let columns: Vec<Known> =
         plan.columns.iter().map(|column| known(builder.catalogue, builder.collection, plan.each, *column)).collect::<Result<_>>()?;
-    let selected: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
+    let mut selected: Vec<&str> = columns.iter().map(|column| column.sql.as_str()).collect();
+    if selected.is_empty() {
+        // rows without columns can be counted; a statement has at least one
+        selected.push("alive");
+    }
     let mut order: Vec<String> = Vec::new();
     for sort in &plan.sort {
         let column = known(builder.catalogue, builder.collection, plan.each, sort.column)?;

@@ -117,6 +117,7 @@ macro_rules! conformance {
                 none_of_no_values_is_found,
                 thousands_of_values_may_be_asked_for_at_once,
                 several_sort_columns_decide_in_turn_and_the_key_last,
+                rows_may_have_no_columns,
                 pages_put_together_are_the_whole,
                 a_page_behind_the_end_is_empty,
                 long_texts_that_begin_alike_are_told_apart,

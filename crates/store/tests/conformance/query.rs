@@ -824,6 +824,14 @@ pub fn pages_put_together_are_the_whole(place: &Place) {
     }
 }
 
+pub fn rows_may_have_no_columns(place: &Place) {
+    let desk = with_texts(place, "plain", &["a", "b", "c"]);
+    let none = Plan { columns: Vec::new(), ..desk.plan(vec![]) };
+    assert_eq!(desk.rows(&none), vec![Vec::<Value>::new(); 3]);
+    assert_eq!(desk.rows(&Plan { any_order: true, limit: Some(2), ..none.clone() }), vec![Vec::<Value>::new(); 2]);
+    assert_eq!(desk.rows(&Plan { distinct: true, ..none }), vec![Vec::<Value>::new()]);
+}
+
 pub fn a_page_behind_the_end_is_empty(place: &Place) {
     let desk = with_texts(place, "plain", &["a", "b"]);
     for (offset, limit) in [(2, None), (2, Some(5)), (0, Some(0)), (u64::MAX, Some(u64::MAX))] {
@@ -1271,12 +1279,10 @@ pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) 
     let long = desk.plan((0..180).map(|number| ("words", Test::NotEqual(text(&format!("x{number}"))))).collect());
     let sorted = desk.sorted(long.clone(), &[("plain", true)]);
     let sum = Aggregate { function: Function::Median, column: desk.column("number") };
-    let asks: [&(dyn Fn() -> Result<()> + Sync); 4] = [
-        &|| desk.store.count(&long).map(drop),
-        &|| desk.store.find(&sorted).map(drop),
-        &|| desk.store.find_and_count(&sorted).map(drop),
-        &|| desk.store.aggregate(&long, &[sum]).map(drop),
-    ];
+    let asks: [&(dyn Fn() -> Result<()> + Sync); 4] =
+        [&|| desk.store.count(&long).map(drop), &|| desk.store.find(&sorted).map(drop), &|| desk.store.find_and_count(&sorted).map(drop), &|| {
+            desk.store.aggregate(&long, &[sum]).map(drop)
+        }];
     for ask in asks {
         let wanted = wanted::Wanted::default();
         let ended = std::thread::scope(|scope| {
