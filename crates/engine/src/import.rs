@@ -9,6 +9,7 @@ use crate::tags;
 use crate::work::{Crew, Event, LEASE_SECONDS, Options};
 use crate::{EngineError, Result, split};
 use serde_json::{Value as Json, json};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
@@ -17,9 +18,10 @@ use std::sync::{Arc, Mutex};
 use stook_catalogue::definition::{Catalogue, Family, Field, Matched, Unmatched};
 use stook_catalogue::fold::fold;
 use stook_catalogue::key::Key;
-use stook_catalogue::record::put_value;
+use stook_catalogue::record::{pack, put_value, unpack};
 use stook_catalogue::value::Value;
 use stook_formats::read::Opened;
+use stook_store::damage::OfRecord;
 use stook_store::journal::{Counts, Trouble};
 use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob, Progress, Slice};
@@ -434,21 +436,30 @@ impl Trial<'_> {
     fn chunk(&mut self, slice: &Slice, preview: &mut Preview, most_troubles: usize) -> Result<()> {
         let file = &self.files[slice.file];
         let mut mapped = MappedChunk::map(&self.context, self.store, &ChunkInput { slice, file, bytes: None }, None)?;
+        let read = RefCell::new(HashMap::new());
         mapped.consolidate_with(None, |tenant, collection, keys| {
             let mut found = self.store.read_damaged(tenant, collection, keys, Detail::Full)?;
             for (key, record) in keys.iter().zip(&mut found) {
-                if let Some(own) = self.written.get(&(collection, key.clone())) {
+                let place = (collection, key.clone());
+                if let Some(own) = self.written.get(&place) {
                     *record = own.clone();
                 }
+                read.borrow_mut().extend(record.clone().map(|record| (place, record)));
             }
             Ok(found)
         })?;
+        let mut read = read.into_inner();
         let mut refused = Vec::new();
         for (collection, key, decision) in mapped.planned() {
             let Some((version, change)) = &decision.write else { continue };
             match self.reserve(collection, key, change)? {
                 Some((field, holder)) => refused.push((collection, key.clone(), field, holder)),
-                None => self.write(collection, key, *version, change),
+                None => {
+                    let place = (collection, key.clone());
+                    let before = read.remove(&place);
+                    let after = self.changed(&place, before, *version, change)?;
+                    self.written.insert(place, after);
+                }
             }
         }
         for (collection, key, field, holder) in refused {
@@ -465,27 +476,41 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn write(&mut self, collection: usize, key: &Key, version: Option<Version>, change: &Change) {
-        let place = (collection, key.clone());
-        let earlier = self.written.get(&place).cloned().flatten();
-        let record = match change {
+    /// What a record would be after a change, without the documents it keeps: nothing of a dry run reads them.
+    fn changed(
+        &self,
+        (collection, key): &(usize, Key),
+        before: Option<StoredRecord>,
+        version: Option<Version>,
+        change: &Change,
+    ) -> Result<Option<StoredRecord>> {
+        let after = match change {
             Change::Delete => None,
             // imports write no state, and settle nothing
-            Change::State { .. } | Change::Settle(_) => earlier,
-            Change::Touch { contributions } => {
-                let base = earlier.unwrap_or_else(|| stub(key, version));
-                Some(StoredRecord { contributions: contributions.clone(), ..base })
-            }
+            Change::State { .. } | Change::Settle(_) => before,
+            Change::Touch { contributions } => before.map(|before| StoredRecord { contributions: contributions.clone(), ..before }),
             Change::Put(content) => Some(StoredRecord {
+                key: key.clone(),
+                version: version.unwrap_or_default(),
                 created_job: content.created_job,
                 alive: content.alive,
                 contributions: content.contributions.clone(),
                 state_set: content.state_set.clone(),
                 golden: content.golden.to_vec(),
-                ..stub(key, version)
+                state: Vec::new(),
+                conflicts: Vec::new(),
+                raw: content.raw.as_deref().map(<[u8]>::to_vec),
+                damage: Vec::new(),
             }),
         };
-        self.written.insert(place, record);
+        let Some(mut record) = after else { return Ok(None) };
+        if let Some(raw) = record.raw.take() {
+            let definition = &self.context.rules.catalogue.collections[*collection];
+            let mut contributions = unpack(&record.contributions, definition, &record.golden, Some(&raw)).of_record(&definition.name, key)?;
+            contributions.iter_mut().for_each(|own| own.raw = None);
+            record.contributions = pack(&contributions, definition, &record.golden);
+        }
+        Ok(Some(record))
     }
 
     /// Takes the values of unique fields for a record as a store does, or says which field another record holds.
@@ -516,8 +541,7 @@ impl Trial<'_> {
         match self.written.get(&(*collection, holder.clone())) {
             None => true,
             Some(None) => false,
-            // without golden values it was only touched
-            Some(Some(record)) => record.alive && record.golden.get(*field).is_none_or(|own| reserved(definition, own) == *value),
+            Some(Some(record)) => record.alive && record.golden.get(*field).is_some_and(|own| reserved(definition, own) == *value),
         }
     }
 
@@ -537,20 +561,4 @@ fn reserved(field: &Field, value: &Value) -> Vec<u8> {
         other => put_value(&mut bytes, other),
     }
     bytes
-}
-
-fn stub(key: &Key, version: Option<Version>) -> StoredRecord {
-    StoredRecord {
-        key: key.clone(),
-        version: version.unwrap_or_default(),
-        created_job: 0,
-        alive: true,
-        contributions: Vec::new(),
-        state_set: Vec::new(),
-        golden: Vec::new(),
-        state: Vec::new(),
-        conflicts: Vec::new(),
-        raw: None,
-        damage: Vec::new(),
-    }
 }
