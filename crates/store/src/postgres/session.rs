@@ -100,7 +100,7 @@ pub type Parameter<'p> = &'p (dyn ToSql + Sync);
 /// Connections opened so far.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// How often who waits for a connection looks whether that is still wanted.
+/// How often who waits for a connection looks whether that is still wanted, and who has asked for a statement to be given up asks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Statements that are kept until the next question, at most.
@@ -177,9 +177,13 @@ async fn while_wanted<T>(client: &Client, wanted: Option<&Wanted>, work: impl Fu
     if let Either::Left((done, _)) = select(work.as_mut(), pin!(wanted.over())).await {
         return done;
     }
-    // where that fails, the statement ends by itself
-    let _ = client.cancel_token().cancel_query(NoTls).await;
-    work.await
+    loop {
+        // a server that has not begun with the statement forgets that it was asked; where asking fails, the statement ends by itself
+        let _ = client.cancel_token().cancel_query(NoTls).await;
+        if let Either::Left((done, _)) = select(work.as_mut(), pin!(tokio::time::sleep(LOOK_AGAIN))).await {
+            return done;
+        }
+    }
 }
 
 impl Session {
