@@ -31,9 +31,14 @@ fn rows(first: u32, count: u32) -> String {
 
 #[test]
 fn a_damaged_record_is_named_everywhere_and_healed_by_its_document() {
-    for (place, damage) in Place::both(THINGS).into_iter().zip([
-        "UPDATE r_thing SET f_size = 'x' WHERE key = 't000002'",
-        "UPDATE r_thing SET contributions = substr(contributions, 1, 5) WHERE key = 't000002'",
+    for (place, (damage, path, outcome)) in Place::both(THINGS).into_iter().zip([
+        ("UPDATE r_thing SET f_size = 'x' WHERE key = 't000002'", "/v1/main/thing/t000002", "unchanged 5, warnings 1"),
+        // whoever asks for values alone gets them
+        (
+            "UPDATE r_thing SET contributions = substr(contributions, 1, 5) WHERE key = 't000002'",
+            "/v1/main/thing/t000002/explain",
+            "updated 1, unchanged 4, warnings 1",
+        ),
     ]) {
         let file = place.file("list.csv", rows(0, 5));
         place.import(&[&file]);
@@ -47,7 +52,7 @@ fn a_damaged_record_is_named_everywhere_and_healed_by_its_document() {
         place.run(&["get", "thing", "t000002", "--format", "json"]).exits(1).complains(&told);
         place.run(&["export", "thing", "--format", "ndjson"]).exits(1).complains(&told);
         let server = Served::new(&place, &[]);
-        let answer = server.get("/v1/main/thing/t000002");
+        let answer = server.get(path);
         assert_eq!(answer.status, 500, "{}", answer.text());
         assert!(told.iter().all(|word| answer.text().contains(word)), "{}", answer.text());
         server.get("/v1/main/thing/t000001").with(200);
@@ -57,7 +62,7 @@ fn a_damaged_record_is_named_everywhere_and_healed_by_its_document() {
         drop(server);
 
         let healed = place.import(&[&file]);
-        assert_eq!(counts(&healed), "unchanged 5, warnings 1", "{healed}");
+        assert_eq!(counts(&healed), outcome, "{healed}");
         let journal = place.journal(healed["id"].as_u64().expect("a number")).iter().map(ToString::to_string).collect::<String>();
         assert!(journal.contains("t000002") && journal.contains("damaged"), "{journal}");
         place.ok(&["check", "--deep"]);
@@ -70,10 +75,10 @@ fn a_damaged_record_is_named_everywhere_and_healed_by_its_document() {
 fn a_copy_of_a_store_in_use_is_a_store_that_other_programs_can_read() {
     let place = Place::new(THINGS);
     place.import(&[&place.file("first.csv", rows(0, 2000))]);
-    let many = place.file("many.csv", rows(2000, 120_000));
+    let many = place.file("many.csv", rows(2000, 60_000));
     let mut import = place.command(&["import", &many]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     let mut copies = Vec::new();
-    while import.try_wait().expect("a state").is_none() {
+    while copies.len() < 4 && import.try_wait().expect("a state").is_none() {
         let copy = place.path(&format!("copy{}.sqlite", copies.len()));
         let said = place.json(&["backup", copy.to_str().expect("UTF-8"), "--json"]);
         assert_eq!(said["bytes"], copy.metadata().expect("a file").len(), "{said}");
@@ -89,7 +94,7 @@ fn a_copy_of_a_store_in_use_is_a_store_that_other_programs_can_read() {
         let vacuumed = copy.with_extension("small");
         other.execute("VACUUM INTO ?1", [vacuumed.to_str()]).expect("it is written");
         let records: i64 = other.query_row("SELECT count(*) FROM r_thing", [], |row| row.get(0)).expect("a number");
-        assert!((2000..=122_000).contains(&records), "{records}");
+        assert!((2000..=62_000).contains(&records), "{records}");
         drop(other);
         // and it is a store: what was under way goes on in it
         for file in [copy, vacuumed] {
@@ -97,7 +102,7 @@ fn a_copy_of_a_store_in_use_is_a_store_that_other_programs_can_read() {
             place.ok(&["--store", store, "work", "--drain"]);
             place.ok(&["--store", store, "check", "--deep"]);
             let counted = place.json(&["--store", store, "query", "thing | count(id)", "--format", "json"]);
-            assert!(counted.to_string().contains("2000") || counted.to_string().contains("122000"), "{counted}");
+            assert!(counted.to_string().contains("2000") || counted.to_string().contains("62000"), "{counted}");
         }
     }
     assert!(import.wait().expect("a state").success());
