@@ -102,7 +102,9 @@ fn a_copy_of_a_store_in_use_is_a_store_that_other_programs_can_read() {
             place.ok(&["--store", store, "work", "--drain"]);
             place.ok(&["--store", store, "check", "--deep"]);
             let counted = place.json(&["--store", store, "query", "thing | count(id)", "--format", "json"]);
-            assert!(counted.to_string().contains("2000") || counted.to_string().contains("62000"), "{counted}");
+            // as much as the import had cut into chunks at that moment
+            let counted = counted[0]["count(id)"].as_i64().expect("a number");
+            assert!((records..=62_000).contains(&counted), "{counted} of {records}");
         }
     }
     assert!(import.wait().expect("a state").success());
