@@ -402,6 +402,11 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
     assert!(written > 10);
     assert!(matches!(full, StoreError::Full), "{full}");
     assert!(full.to_string().contains("disk is full"), "{full}");
+    // somebody else takes what was left
+    let rest = disk.0.join("rest");
+    let mut file = std::fs::File::create(&rest).expect("a file");
+    while std::io::Write::write_all(&mut file, &[1; 4_096]).is_ok() {}
+    drop(file);
     // a unit larger than memory for pages fails in its middle, others that share its transaction with it
     let large = (0..4_000).map(|number| put(0, &format!("large {number:06}"), None, counted_content(&catalogue, number)));
     let units: Vec<Box<dyn Unit>> = vec![
@@ -420,6 +425,7 @@ fn a_full_disk_fails_units_whole_and_the_store_works_again_when_there_is_space()
     assert_eq!(found[1..], [None, None]);
 
     std::fs::remove_file(&ballast).expect("it is there");
+    std::fs::remove_file(&rest).expect("it is there");
     add_one(&*store, &catalogue, "after").expect("there is space again");
     drop(store);
     assert_counted(&path, &catalogue, written + 1, written + 1);
@@ -844,4 +850,41 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
     }
     drop(store);
     assert_sound(&path);
+}
+
+#[test]
+fn a_disk_that_new_records_have_filled_beside_a_reader_has_room_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(disk) = SmallDisk::new(directory.path().join("disk"), "40m") else {
+        stook_lab::skip::left_out("a small file system can be mounted by root only");
+        return;
+    };
+    let path = disk.0.join("store.db");
+    let catalogue = definition(COUNTED);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens");
+    counted_unit(&*store, &catalogue, "first", 10).expect("there is space");
+    // somebody reads all the time, so nothing of the log comes into the file, which has to grow for all of it
+    let reader = Connection::open(&path).expect("the file opens");
+    reader.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema").expect("it reads");
+    let mut written = 0;
+    let refused = (0..10_000).find_map(|number| match counted_unit(&*store, &catalogue, &format!("unit {number}"), 200) {
+        Ok(_) => {
+            written += 1;
+            None
+        }
+        Err(error) => Some(error),
+    });
+    assert!(matches!(refused, Some(StoreError::Full)), "{refused:?}");
+    assert!(written > 3, "the disk was full after {written} units");
+    drop(reader);
+    let tries = (0..20).find(|_| {
+        let written = counted_unit(&*store, &catalogue, "again", 5);
+        written.as_ref().inspect_err(|_| std::thread::sleep(Duration::from_millis(200))).is_ok()
+    });
+    assert!(tries.is_some(), "there is no room again");
+    drop(store);
+    assert_sound(&path);
+    let store = open(&path, &catalogue, Options::default()).expect("the store opens again");
+    let count = store.count(&stook_store::plan::Plan::all(main_tenant(), 0)).expect("it counts");
+    assert!(count as usize > written * 200, "{count}");
 }

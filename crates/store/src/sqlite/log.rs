@@ -148,6 +148,11 @@ impl Checkpoints {
         }
     }
 
+    /// Pages in the log after the last commit.
+    pub fn pages(&self) -> u64 {
+        self.shared.pages.load(Ordering::SeqCst)
+    }
+
     /// Whether bulk work is to wait.
     pub fn holds_bulk(&self) -> bool {
         // while it is copied it does not grow without end, however slow that is

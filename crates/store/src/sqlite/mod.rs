@@ -17,6 +17,7 @@ mod log;
 mod packed;
 mod query;
 mod records;
+mod room;
 mod settle;
 #[cfg(debug_assertions)]
 mod statements;

@@ -8,6 +8,7 @@
 
 use super::log::{Answering, Checkpoints, Durable};
 use super::records;
+use super::room::Room;
 use super::tables::{self, Tables};
 use super::{Options, failure, is_busy};
 use crate::vitals::{Vitals, Written};
@@ -125,6 +126,7 @@ impl Writer {
         let durable = Durable::start(path, wake.clone())?;
         let checkpoints = Checkpoints::start(&mut connection, path, options, wake.clone())?;
         let (wait, group_rows) = (options.wait, options.group_rows);
+        let room = Room::new(&connection, path)?;
         let worker = Worker {
             connection,
             tables,
@@ -136,6 +138,7 @@ impl Writer {
             group_rows,
             checkpoints,
             durable,
+            room,
             full: false,
         };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || worker.run());
@@ -207,6 +210,7 @@ struct Worker {
     group_rows: u64,
     checkpoints: Checkpoints,
     durable: Durable,
+    room: Room,
     /// Whether the disk was full.
     full: bool,
 }
@@ -416,8 +420,8 @@ impl Worker {
         self.connection
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(|error| if is_busy(&error) { StoreError::Busy(self.wait) } else { failure(error) })?;
-        let checked = tables::check(&self.connection, &self.tables).and_then(|()| tables::read_clock(&self.connection));
-        match checked {
+        let checked = self.room.for_a_group(&self.connection).and_then(|()| tables::check(&self.connection, &self.tables));
+        match checked.and_then(|()| tables::read_clock(&self.connection)) {
             Ok(stored) => {
                 self.before = stored;
                 self.shared.clock.fetch_max(stored, Ordering::SeqCst);
@@ -431,12 +435,15 @@ impl Worker {
     }
 
     /// Commits; the stand is then the clock's time.
-    fn end(&self) -> Result<i64> {
+    fn end(&mut self) -> Result<i64> {
         let clock = self.shared.clock.load(Ordering::SeqCst);
         if let Some(watch) = self.shared.watch.get() {
             watch.committing(self.before, clock);
         }
-        let ended = tables::write_clock(&self.connection, clock).and_then(|()| self.connection.execute_batch("COMMIT").map_err(failure));
+        let ended = tables::write_clock(&self.connection, clock).and_then(|()| self.room.for_the_file(&self.connection));
+        let before = self.checkpoints.pages();
+        let ended = ended.and_then(|()| self.connection.execute_batch("COMMIT").map_err(failure));
+        self.room.note(self.checkpoints.pages().saturating_sub(before));
         if ended.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
