@@ -19,7 +19,7 @@ pub struct Catalogue {
     pub name: String,
     /// BLAKE3 of the definition, without comments and layout.
     pub hash: String,
-    /// BLAKE3 of everything by which records are settled.
+    /// BLAKE3 of everything by which records are settled, and behind it the collections whose records exist because links name them.
     pub settling: String,
     /// Constant tables.
     pub tables: Arc<Tables>,

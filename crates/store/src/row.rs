@@ -1,7 +1,7 @@
 //! Parts of a row that every store keeps alike.
 
 use crate::damage::{Damage, Part, Unreadable};
-use crate::{Content, Logged, RecordWrite, Settled, Settling, StoreError, Tenant, Unit};
+use crate::{Conflict, Content, Logged, RecordWrite, Settled, Settling, StoreError, Tenant, Unit};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::survivorship::members_of;
@@ -69,12 +69,14 @@ pub fn reserved_value(collection: &Collection, field: usize, content: &Content) 
 pub struct SettledUnit<'t> {
     tenant: &'t Tenant,
     settled: Settled,
+    /// Whether a record that was not there, and could not be held, has come into being meanwhile: the pass has to be done again.
+    pub is_overtaken: bool,
 }
 
 impl<'t> SettledUnit<'t> {
     pub fn new(tenant: &'t Tenant, mut settled: Settled) -> Self {
         settled.writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
-        Self { tenant, settled }
+        Self { tenant, settled, is_overtaken: false }
     }
 }
 
@@ -85,6 +87,12 @@ impl Unit for SettledUnit<'_> {
 
     fn writes(&self) -> &[RecordWrite] {
         &self.settled.writes
+    }
+
+    fn resolve(&mut self, conflicts: Vec<Conflict>) -> crate::Result<Vec<RecordWrite>> {
+        self.is_overtaken = true;
+        let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
+        Err(StoreError::Other(format!("records came into being while a pass settled them: {}", keys.join(", "))))
     }
 
     fn settling(&mut self) -> Settling {

@@ -69,6 +69,7 @@ impl Reader<'_> {
         self.children_tell_what_is_theirs(collections, nodes, &links);
         if self.problems.is_empty() {
             self.settling_is_acyclic(collections, nodes, &links);
+            self.created_records_end(collections, nodes, &links);
         }
         for link in links.iter().filter(|link| link.is_only_read()) {
             let index = &mut collections[link.from].fields[link.field].index;
@@ -580,6 +581,39 @@ impl Reader<'_> {
                     link.name, child.name, child.fields[field].name
                 );
                 self.problem(nodes[link.from].1, message);
+            }
+        }
+    }
+
+    /// Records that exist because others name them have their key alone. Where they name others by that, these must not name them in turn:
+    /// they would keep each other for ever.
+    fn created_records_end(&mut self, collections: &[Collection], nodes: &[Named<'_>], links: &[Link]) {
+        let goes_on = |link: &&Link| {
+            let (LinkRule::Key(key), collection) = (&link.rule, &collections[link.from]) else { return false };
+            let has_value = |name: &str| {
+                let is_key = |index: usize| matches!(collection.key, KeyRule::Field(key) if key == index);
+                collection.field(name).is_some_and(|(index, field)| is_key(index) || matches!(field.derive, Some(Derivation::Own(_))))
+            };
+            link.create && key.names().all(has_value)
+        };
+        let going_on: Vec<&Link> = links.iter().filter(goes_on).collect();
+        for start in &going_on {
+            let (mut seen, mut next) = (vec![start.to], vec![start.to]);
+            while let Some(place) = next.pop() {
+                for to in going_on.iter().filter(|link| link.from == place).map(|link| link.to) {
+                    if !seen.contains(&to) {
+                        seen.push(to);
+                        next.push(to);
+                    }
+                }
+            }
+            if seen.contains(&start.from) {
+                let name = &collections[start.from].name;
+                self.problem_with_help(
+                    nodes[start.from].1,
+                    format!("link `{}` of `{name}` creates records that, by their key alone, create records of `{name}` again", start.name),
+                    "they would keep each other for ever; leave `create` out of one of the links between them",
+                );
             }
         }
     }

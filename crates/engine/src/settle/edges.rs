@@ -91,6 +91,12 @@ impl Followed {
         self.mark(own.depth << 2 | CHILD, own.id, key.shared(), "", job);
     }
 
+    /// Asks for a pass that settles a record as a parent, with the part that is asked for.
+    pub fn ask_as_parent(&mut self, rules: &Rules, collection: usize, (key, part): (&Key, &str), job: JobId) {
+        let own = &rules.relations[collection];
+        self.mark(own.depth << 2 | PARENT, own.id, key.shared(), part, job);
+    }
+
     /// Adds a change of an edge.
     pub fn edge(&mut self, change: EdgeChange) {
         self.edges.push(change);
@@ -133,7 +139,7 @@ impl Followed {
         }
         let is_rollup = |field: usize| matches!(collection.fields[field].derive, Some(Derivation::Rollup(_)));
         if own.is_parent() && changed.by != By::Parent && (0..collection.fields.len()).any(|field| !is_rollup(field) && differs(field)) {
-            self.mark(own.depth << 2 | PARENT, own.id, key(), "", changed.job);
+            self.ask_as_parent(rules, changed.collection, (changed.key, ""), changed.job);
         }
     }
 

@@ -21,8 +21,19 @@ struct Wanted {
     jobs: Jobs,
     /// Everything, because the parent itself has changed.
     all: bool,
+    /// Whether it exists because others name it, whatever the definition said of that before.
+    made: bool,
     /// Groups whose children have changed.
     groups: BTreeSet<String>,
+}
+
+/// What becomes of a parent because of who names it.
+#[derive(Default)]
+struct Made {
+    /// Its content if that is something else now; of one that goes, nothing.
+    content: Option<Option<Content>>,
+    /// Whether only all its children tell.
+    asks_all: bool,
 }
 
 /// A parent as it is with the pass at hand.
@@ -69,6 +80,9 @@ impl Row {
     }
 }
 
+/// The part of a mark that asks who brings a parent into being.
+pub(super) const MADE: &str = "made";
+
 impl Work<'_> {
     pub(super) fn parents(&mut self, desk: &mut dyn Inside, collection: usize, marks: &[Mark]) -> Result<()> {
         let mut wanted: BTreeMap<Key, Wanted> = BTreeMap::new();
@@ -80,7 +94,10 @@ impl Work<'_> {
                 Some(group) => {
                     own.groups.insert(group.to_owned());
                 }
-                None => own.all = true,
+                None => {
+                    own.all = true;
+                    own.made |= mark.part == MADE;
+                }
             }
         }
         let keys: Vec<Key> = wanted.keys().cloned().collect();
@@ -154,14 +171,12 @@ impl Work<'_> {
     fn exists(&mut self, collection: usize, key: &Key, stored: Option<&StoredRecord>, wanted: &Wanted, told: &Told) -> Result<Option<Parent>> {
         let own = &self.rules.relations[collection];
         let creating: Vec<usize> = own.to.iter().copied().filter(|link| self.rules.catalogue.links[*link].create).collect();
-        let made = if wanted.all && !creating.is_empty() { self.made(collection, key, stored, told, &creating)? } else { None };
-        if !wanted.all && !creating.is_empty() {
-            // its last children may have gone: only all of them tell
-            let emptied = wanted.groups.iter().any(|group| !told.values().flatten().any(|(own, ..)| own == group));
-            if emptied {
-                for job in &wanted.jobs {
-                    self.followed.mark(own.depth << 2 | super::PARENT, own.id, key.as_str(), "", *job);
-                }
+        let asks = wanted.made || !creating.is_empty();
+        let Made { content: made, asks_all } =
+            if asks { self.made((collection, key), stored, (told, wanted.all), &creating)? } else { Made::default() };
+        if asks_all {
+            for job in &wanted.jobs {
+                self.followed.ask_as_parent(self.rules, collection, (key, ""), *job);
             }
         }
         let living = stored.filter(|record| record.alive);
@@ -204,19 +219,27 @@ impl Work<'_> {
         Ok(golden.map(|golden| Parent { key: key.clone(), golden }))
     }
 
-    /// What becomes of a parent that exists because children name it, if that is something else: it has a contribution of each link
-    /// whose children do. Without any it is nothing.
-    fn made(&self, collection: usize, key: &Key, stored: Option<&StoredRecord>, told: &Told, links: &[usize]) -> Result<Option<Option<Content>>> {
+    /// What becomes of a parent that children name: it has a contribution of each link whose children do, also where documents speak of it.
+    /// Without any contribution it is nothing. `is_all` says whether all children are told.
+    fn made(&self, (collection, key): (usize, &Key), stored: Option<&StoredRecord>, (told, is_all): (&Told, bool), links: &[usize]) -> Result<Made> {
         let definition = &self.rules.catalogue.collections[collection];
-        let KeyRule::Field(key_field) = definition.key else { return Ok(None) };
+        let KeyRule::Field(key_field) = definition.key else { return Ok(Made::default()) };
+        let name_of = |link: &usize| -> SmolStr {
+            let own = &self.rules.catalogue.links[*link];
+            format!("{}.{}", self.rules.catalogue.collections[own.from].name, own.name).into()
+        };
         let mut contributions = match stored {
             Some(record) => record.contributions_of(definition)?,
             None => Vec::new(),
         };
         let before: Vec<SmolStr> = contributions.iter().map(|contribution| contribution.contributor.clone()).collect();
-        for link in links {
-            let own = &self.rules.catalogue.links[*link];
-            let contributor: SmolStr = format!("{}.{}", self.rules.catalogue.collections[own.from].name, own.name).into();
+        let names: Vec<SmolStr> = links.iter().map(name_of).collect();
+        if is_all {
+            // links that were there once
+            contributions.retain(|own| self.rules.catalogue.voice(own.source()).is_some() || names.contains(&own.contributor));
+        }
+        let mut asks_all = false;
+        for (link, contributor) in links.iter().zip(names) {
             let named = told.get(link).is_some_and(|children| !children.is_empty());
             let is_there = contributions.iter().any(|contribution| contribution.contributor == contributor);
             if named && !is_there {
@@ -234,23 +257,25 @@ impl Work<'_> {
                     raw: None,
                     unread: Vec::new(),
                 });
-            } else if !named {
-                contributions.retain(|contribution| contribution.contributor != contributor);
+            } else if !named && is_there {
+                // its last child may have gone: only all of them tell
+                asks_all |= !is_all;
+                contributions.retain(|contribution| !is_all || contribution.contributor != contributor);
             }
         }
         contributions.sort_by(|a, b| a.contributor.cmp(&b.contributor));
         if contributions.iter().map(|contribution| &contribution.contributor).eq(&before) {
-            return Ok(None);
+            return Ok(Made { content: None, asks_all });
         }
         if contributions.is_empty() && stored.is_some_and(|record| record.state_set.is_empty()) {
-            return Ok(Some(None));
+            return Ok(Made { content: Some(None), asks_all });
         }
         let mut survived = Consolidator::new(&self.rules.catalogue, definition, self.evaluator).survive(&contributions);
         if let Some(record) = stored {
             carry_settled(definition, &record.golden, &mut survived.values);
         }
         let state_set = stored.map(|record| record.state_set.clone()).unwrap_or_default();
-        Ok(Some(Some(Content {
+        let content = Content {
             created_job: stored.map_or(0, |record| record.created_job),
             alive: survived.alive,
             state: crate::chunk::consolidate::effective_state(definition, self.evaluator, &survived.values, &state_set),
@@ -260,7 +285,8 @@ impl Work<'_> {
             raw: pack_raw(&contributions),
             golden: survived.values,
             indexed_stay: false,
-        })))
+        };
+        Ok(Made { content: Some(Some(content)), asks_all })
     }
 
     /// Brings the rows of a coverage up to date. `covered` has the rows of coverages that came before, by parent and group.

@@ -1,10 +1,11 @@
 //! Everything again: edges as the rules make them now, and a mark for every record that is settled. For rules that have changed,
 //! and to compare what is settled with what should be. Values stay what they are until a pass finds others.
 
+use super::parent::MADE;
 use super::{By, CHECK, Changed, Followed, Rules, Work, answer};
 use crate::Result;
 use crate::withdraw::PAGE;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -21,11 +22,8 @@ use stook_store::{Detail, Edge, EdgeChange, Inside, Pass, Reliance, Settling, St
 /// When the store fails.
 pub fn bring_up(store: &dyn Store, rules: &Arc<Rules>, show: &dyn Fn(u64)) -> Result<u64> {
     let wanted = &rules.catalogue.settling;
-    let settled_by = store.settled_by()?;
-    if settled_by.as_deref() == Some(wanted.as_str()) {
-        return Ok(0);
-    }
-    let marked = mark_all(store, rules, 0, show)?;
+    let Some(settled_by) = behind(store, rules)? else { return Ok(0) };
+    let marked = mark_all(store, rules, (0, &created(rules, &settled_by)), show)?;
     let known: Vec<u32> = rules.catalogue.links.iter().flat_map(|link| [link.edges(), link.children(), link.targets()]).collect();
     let replaced = rules.catalogue.sources.iter().filter_map(|source| source.replaces.as_ref());
     let kept = replaced.flat_map(|replaces| replaces.links());
@@ -34,14 +32,30 @@ pub fn bring_up(store: &dyn Store, rules: &Arc<Rules>, show: &dyn Fn(u64)) -> Re
     Ok(marked)
 }
 
-/// Marks every record that is settled, or tells others, for a job, and writes its edges again. Returns how many there are.
+/// The rules by which the store was settled, if they are not these and anything follows from either.
+fn behind(store: &dyn Store, rules: &Rules) -> Result<Option<String>> {
+    let settled_by = store.settled_by()?.unwrap_or_default();
+    let is_behind = settled_by != rules.catalogue.settling && (rules.any() || !created(rules, &settled_by).is_empty());
+    Ok(is_behind.then_some(settled_by))
+}
+
+/// Collections of which records exist because others name them, now or by the rules that a store was settled by.
+fn created(rules: &Rules, settled_by: &str) -> BTreeSet<usize> {
+    let names = |rules: &str| rules.split(' ').skip(1).map(str::to_owned).collect::<Vec<String>>();
+    let all = names(settled_by).into_iter().chain(names(&rules.catalogue.settling));
+    all.filter_map(|name| Some(rules.catalogue.collection(&name)?.0)).collect()
+}
+
+/// Marks every record that is settled, or tells others, for a job, and writes its edges again; of records in `created`, asks also whether
+/// others bring them into being. Returns how many there are.
 ///
 /// # Errors
 /// When the store fails.
-fn mark_all(store: &dyn Store, rules: &Arc<Rules>, job: JobId, show: &dyn Fn(u64)) -> Result<u64> {
+fn mark_all(store: &dyn Store, rules: &Arc<Rules>, (job, created): (JobId, &BTreeSet<usize>), show: &dyn Fn(u64)) -> Result<u64> {
     let mut marked = 0;
+    let concerned = |collection: &usize| rules.concern(*collection) || created.contains(collection);
     for tenant in store.tenants()? {
-        for collection in (0..rules.catalogue.collections.len()).filter(|collection| rules.concern(*collection)) {
+        for collection in (0..rules.catalogue.collections.len()).filter(concerned) {
             let mut after = String::new();
             loop {
                 let keys = store.keys_behind(&tenant, collection, &after, PAGE)?;
@@ -50,7 +64,11 @@ fn mark_all(store: &dyn Store, rules: &Arc<Rules>, job: JobId, show: &dyn Fn(u64
                 let read = store.read(&tenant, collection, &keys, Detail::Values)?;
                 let records: Vec<StoredRecord> = read.into_iter().flatten().filter(|record| record.alive).collect();
                 marked += records.len() as u64;
-                store.submit(Box::new(Remake::new(rules, &tenant, collection, records, job)), Urgency::Bulk).wait()?;
+                let mut remake = Remake::new(rules, &tenant, collection, records, job);
+                if created.contains(&collection) {
+                    remake.ask_who_makes(rules, job);
+                }
+                store.submit(Box::new(remake), Urgency::Bulk).wait()?;
                 show(marked);
             }
         }
@@ -94,7 +112,7 @@ pub fn check(store: &dyn Store, rules: &Arc<Rules>, stop: &AtomicBool, show: &dy
     bring_up(store, rules, &|_| ())?;
     let began = Instant::now();
     answer(store, &pass, stop, &|| Ok(began.elapsed() >= PATIENCE || store.owing()?.is_empty()))?;
-    let mut checked = Checked { records: mark_all(store, rules, CHECK, show)?, ..Checked::default() };
+    let mut checked = Checked { records: mark_all(store, rules, (CHECK, &created(rules, "")), show)?, ..Checked::default() };
     for tenant in store.tenants()? {
         answer(store, &pass, stop, &|| Ok(!store.has_marks(&tenant, CHECK)?))?;
         let mut settling = Settling::default();
@@ -176,6 +194,12 @@ impl Remake {
             reliance.records.push((collection, record.key, Some(record.version)));
         }
         Self { tenant: tenant.clone(), followed, reliance }
+    }
+
+    fn ask_who_makes(&mut self, rules: &Rules, job: JobId) {
+        for (own, (collection, key, _)) in self.followed.iter_mut().zip(&self.reliance.records) {
+            own.ask_as_parent(rules, *collection, (key, MADE), job);
+        }
     }
 }
 

@@ -343,7 +343,11 @@ pub fn pass(
         session.later(delete, &[&tenant, &ids, &targets])?;
         let answered = ids.len() as u64;
         let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
-        let (receipt, sizes) = records::write(session, tables, Some(tenant), &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
+        let mut unit = crate::row::SettledUnit::new(owner, settled);
+        let (receipt, sizes) = match records::write(session, tables, Some(tenant), &mut unit, stamp) {
+            Err(_) if unit.is_overtaken => return Err(Trouble::Again("a record came into being while a pass settled it".into())),
+            written => written?,
+        };
         return Ok((Passed { answered, rows: receipt.rows, damaged, failures }, sizes));
     }
     Ok(Default::default())
