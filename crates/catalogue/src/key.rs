@@ -123,10 +123,12 @@ impl Template {
         })
     }
 
-    /// Fills the template; nothing when a value is absent. Injective: different values never make one text, because inside
-    /// values `%` and the first character of the separator that follows are written as `%XX`.
+    /// Fills the template; nothing when a value is absent. Injective: different values never make one text, because where there are
+    /// several, `%` and the first character of the separator that follows are written as `%XX` inside them. One alone stays as it is, so
+    /// that a link leads to records whose key is a field.
     pub fn fill<'v>(&self, mut value: impl FnMut(&str) -> Option<std::borrow::Cow<'v, str>>) -> Option<String> {
         let mut out = String::new();
+        let escapes = self.names().nth(1).is_some();
         for (index, part) in self.parts.iter().enumerate() {
             match part {
                 TemplatePart::Literal(text) => out.push_str(text),
@@ -137,7 +139,7 @@ impl Template {
                         _ => None,
                     };
                     for character in filled.chars() {
-                        if character == '%' || Some(character) == separator {
+                        if escapes && (character == '%' || Some(character) == separator) {
                             let mut bytes = [0; 4];
                             for byte in character.encode_utf8(&mut bytes).bytes() {
                                 out.push_str(&format!("%{byte:02X}"));
@@ -167,6 +169,13 @@ mod tests {
         let template = Template::parse("{a}/{b}").expect("valid");
         assert_eq!(fill(&template, ["x/y", "z"]), "x%2Fy/z");
         assert_eq!(fill(&template, ["x", "y/z"]), "x/y/z");
+    }
+
+    #[test]
+    fn one_value_alone_stays_as_it_is() {
+        for (template, filled) in [("{a}", "100%/x"), ("of {a}/", "of 100%/x/")] {
+            assert_eq!(fill(&Template::parse(template).expect("valid"), ["100%/x", "-"]), filled);
+        }
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl<'v> Lean<'v> {
             (Lean::Null, _) => Value::Null,
             (Lean::Bool(value), FieldType::Boolean) => Value::Bool(value),
             (Lean::Int(number), FieldType::Integer | FieldType::Size) => Value::Int(number),
-            (Lean::Float(number), FieldType::Float) => Value::Float(number),
+            (Lean::Float(number), FieldType::Float) => Value::float(number),
             (Lean::Text(text), FieldType::Text) => Value::text(text),
             (Lean::Time(micros), FieldType::Timestamp) | (Lean::Length(micros), FieldType::Duration) => Value::Int(micros),
             (Lean::Whole(value, own), ty) if own == ty => value.clone(),

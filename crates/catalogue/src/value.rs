@@ -168,6 +168,11 @@ impl Value {
         }
     }
 
+    /// A number as it is kept: there is one zero, because databases know no other, and equal numbers are one value.
+    pub fn float(number: f64) -> Self {
+        Value::Float(number + 0.0)
+    }
+
     /// The number, whole or not, if it is one.
     pub fn as_number(&self) -> Option<f64> {
         match self {
@@ -274,7 +279,7 @@ pub fn member_of(json: &Json, member: &Member) -> Value {
     match json.get(&member.name) {
         None | Some(Json::Null) => Value::Null,
         Some(Json::Bool(value)) => Value::Bool(*value),
-        Some(Json::Number(number)) if member.ty == FieldType::Float => number.as_f64().map_or(Value::Null, Value::Float),
+        Some(Json::Number(number)) if member.ty == FieldType::Float => number.as_f64().map_or(Value::Null, Value::float),
         Some(Json::Number(number)) => number.as_i64().map_or(Value::Null, Value::Int),
         Some(Json::String(digits)) if member.ty == FieldType::Uuid => u128::from_str_radix(digits, 16).map_or(Value::Null, Value::Uuid),
         Some(Json::String(text)) => Value::text(text.as_str()),
@@ -450,7 +455,7 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
         },
         FieldType::Integer => trimmed.parse().map(Value::Int).map_err(|_| wrong("an integer")),
         FieldType::Float => match trimmed.parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(Value::Float(number)),
+            Ok(number) if number.is_finite() => Ok(Value::float(number)),
             _ => Err(wrong("a finite number")),
         },
         FieldType::Boolean => match trimmed {
@@ -497,7 +502,10 @@ pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Va
             });
             Ok(struct_of(members, values.collect::<Result<Vec<_>, _>>()?))
         }
-        (FieldType::List(element), one) => from_json(one, element, format).map(|value| Value::List(vec![value])),
+        (FieldType::List(element), one) => {
+            let value = from_json(one, element, format)?;
+            Ok(Value::List(if value.is_null() { Vec::new() } else { vec![value] }))
+        }
         (FieldType::Json, any) => {
             if depth(any) > MAX_JSON_DEPTH {
                 return Err(ConvertError::new("…", format!("JSON of at most {MAX_JSON_DEPTH} levels")));
@@ -510,7 +518,7 @@ pub fn from_json(json: &Json, ty: &FieldType, format: Option<&str>) -> Result<Va
             let whole = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9.0e15).map(|n| n as i64);
             number.as_i64().or(whole).map(Value::Int).ok_or_else(|| wrong(format!("of type {ty}")))
         }
-        (FieldType::Float, Json::Number(number)) => number.as_f64().map(Value::Float).ok_or_else(|| wrong("a finite number".into())),
+        (FieldType::Float, Json::Number(number)) => number.as_f64().map(Value::float).ok_or_else(|| wrong("a finite number".into())),
         (FieldType::Struct(_), _) => Err(wrong(format!("of type {ty}"))),
         (_, Json::Number(number)) => from_text(&number.to_string(), ty, format),
         (_, Json::String(text)) => from_text(text, ty, format),

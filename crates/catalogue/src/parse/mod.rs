@@ -21,7 +21,7 @@ use crate::value::{FieldType, Member, TYPE_NAMES, Value, from_text};
 use crate::words::{self, Word};
 use crate::yaml::{self, Kind, Node};
 use regex::RegexBuilder;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use typed::{Types, meta};
@@ -437,7 +437,9 @@ impl<'t> Reader<'t> {
         // links of lists lead to one record once: stores are prepared again for those
         let lists = if links.iter().any(|link| link.many) { "\nlinks of lists" } else { "" };
         let hash = blake3::hash((canonical(root, &[]) + lists).as_bytes()).to_hex().to_string();
-        let settling = blake3::hash(settling_text(root, &collection_nodes, &links, &collections).as_bytes()).to_hex().to_string();
+        let mut settling = blake3::hash(settling_text(root, &collection_nodes, &links, &collections).as_bytes()).to_hex().to_string();
+        let created: BTreeSet<&str> = links.iter().filter(|link| link.create).map(|link| collections[link.to].name.as_str()).collect();
+        created.iter().for_each(|name| settling.extend([" ", name]));
         Some(Catalogue {
             name,
             hash,
@@ -627,6 +629,7 @@ impl<'t> Reader<'t> {
         if let Some(from) = node.get("from") {
             field.from = Some(self.source_list(from, source_names));
         }
+        self.has_one_value(&field, node);
         if let Some(derive) = node.get("derive").or(node.get("rollup")) {
             let others: Vec<&str> = field_names.iter().copied().filter(|other| *other != name).collect();
             field.derive = match (node.get("rollup"), node.get("derive")) {
@@ -656,6 +659,23 @@ impl<'t> Reader<'t> {
             field.rule = Some(FieldRuleText { node: node.clone() });
         }
         Some(field)
+    }
+
+    /// A field that keeps what each contributor says has no single value to look up or compare.
+    fn has_one_value(&mut self, field: &Field, node: &Node) {
+        if field.survivorship != Survivorship::ByContributor || node.get("derive").or(node.get("rollup")).is_some() {
+            return;
+        }
+        for (word, is_on) in [("index", true), ("fold", field.fold), ("unique", field.unique)] {
+            if let Some(value) = node.get(word).filter(|_| is_on) {
+                let name = &field.name;
+                self.problem_with_help(
+                    value,
+                    format!("`{name}` is kept by contributor, a mapping; `{word}` needs one value"),
+                    "give the field another survivorship, for example: survivorship: latest",
+                );
+            }
+        }
     }
 
     fn survivorship(&mut self, node: &Node, source_names: &[&str]) -> Option<Survivorship> {

@@ -347,7 +347,8 @@ impl<'c> Decider<'c> {
         let golden = self.survive(stored, sorted(&mut contributions));
         self.documents(stored, &old, &contributions, statements, &mut decision);
         // with one contributor the same content gives the same golden values; with several a newer time may choose another
-        let is_golden = |stored: &StoredRecord| stored.alive == golden.alive && stored.golden[..] == golden.values[..];
+        let is_golden =
+            |stored: &StoredRecord| stored.alive == golden.alive && stored.golden[..] == golden.values[..] && stored.conflicts == golden.conflicts;
         // a deleted record of which this job speaks first is written whole: the job's other chunks must see whose it is now
         let golden_stays = !was_damaged && same_content && stored.is_some_and(|stored| stored.created_job == created_job && is_golden(stored));
         let change = if golden_stays {

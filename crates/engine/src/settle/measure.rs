@@ -153,8 +153,8 @@ pub fn roll(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[
                 Value::Float(number) => *number,
                 other => other.as_int().unwrap_or(0) as f64,
             };
-            // in the order of edges, so that the rounding is the same
-            Value::Float(values.map(number).sum())
+            // in the order of edges, so that the rounding is the same; from 0.0 on, because the standard sum of nothing is -0.0
+            Value::Float(values.map(number).fold(0.0, |sum, value| sum + value))
         }
         RollupFunction::Sum => Value::Int(values.filter_map(Value::as_int).fold(0, i64::saturating_add)),
     }
