@@ -20,9 +20,6 @@ const SHOWN: usize = 20;
 /// Settles what is marked.
 pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<Passed, Failure> {
     let rules = Arc::new(Rules::new(catalogue));
-    if !rules.any() {
-        return Ok(Passed::default());
-    }
     settle::bring_up(store, &rules, &|_| ())?;
     let pass: Arc<dyn Pass> = rules;
     Ok(settle::drain(store, &pass, &AtomicBool::new(false))?)
@@ -31,9 +28,6 @@ pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<Passed, Fa
 /// Settles everything again if the store was settled by other rules.
 pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Failure> {
     let rules = Arc::new(Rules::new(catalogue));
-    if !rules.any() {
-        return Ok(());
-    }
     let marked = settle::bring_up(store, &rules, &|_| ())?;
     if marked > 0 {
         eprintln!("note: links or rules about them have changed, so what follows from {} is settled again", count(marked, "record"));
@@ -99,14 +93,16 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
         }
         return Ok(1);
     }
-    let (damaged, found) = stook_engine::damage::find(&*store, &catalogue)?;
-    if found > 0 {
+    let found = stook_engine::damage::find(&*store, &catalogue)?;
+    if found.damaged > 0 {
         if as_json {
-            say!("{}", json!({ "sound": false, "damaged": found, "records": damaged.iter().map(of_record).collect::<Vec<_>>() }));
+            let named: Vec<_> = found.named.iter().map(of_record).collect();
+            say!("{}", json!({ "sound": false, "read": found.read, "damaged": found.damaged, "records": named }));
         } else {
-            say!("{} cannot be read; nothing that follows from others was checked:", count(found, "record"));
-            damaged.iter().for_each(|(tenant, damage)| say!("  {damage}{}", of_tenant(tenant)));
-            if let more @ 1.. = found.saturating_sub(damaged.len() as u64) {
+            let read = count(found.read, "record");
+            say!("{} of {read} cannot be read; nothing that follows from others was checked:", number(found.damaged));
+            found.named.iter().for_each(|(tenant, damage)| say!("  {damage}{}", of_tenant(tenant)));
+            if let more @ 1.. = found.damaged.saturating_sub(found.named.len() as u64) {
                 say!("  and {} more", number(more));
             }
         }
@@ -123,12 +119,13 @@ pub fn check(place: &Place, as_json: bool) -> Outcome {
         say!(
             "{}",
             json!({
-                "sound": wrong.is_empty(), "records": records, "changed": wrong.len(), "wrong": shown, "undecided": undecided,
+                "sound": wrong.is_empty(), "read": found.read, "records": records, "changed": wrong.len(), "wrong": shown, "undecided": undecided,
                 "failing": failed.len(), "fails": fails,
             })
         );
         return Ok(u8::from(!wrong.is_empty()));
     }
+    say!("{} read, all as they were written", count(found.read, "record"));
     let records = count(records, "record");
     if wrong.is_empty() {
         say!("everything that follows from {records} is what it must be ({})", seconds(began.elapsed()));

@@ -9,13 +9,23 @@ use stook_store::{Detail, Store, StoreError, Tenant};
 /// Records that are named.
 const MOST_NAMED: usize = 1_000;
 
-/// Reads every record of every tenant whole; returns those that cannot be read, the first [`MOST_NAMED`] of them with what is wrong, and how
-/// many there are.
+/// What reading every record has found.
+#[derive(Debug, Default, PartialEq)]
+pub struct Found {
+    /// Records that were read.
+    pub read: u64,
+    /// Records that cannot be read.
+    pub damaged: u64,
+    /// The first [`MOST_NAMED`] of those, with what is wrong.
+    pub named: Vec<(Tenant, Damage)>,
+}
+
+/// Reads every record of every tenant whole.
 ///
 /// # Errors
 /// When the store fails.
-pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<(Vec<(Tenant, Damage)>, u64)> {
-    let (mut named, mut found) = (Vec::new(), 0);
+pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<Found> {
+    let mut found = Found::default();
     for tenant in store.tenants()? {
         for (index, collection) in catalogue.collections.iter().enumerate() {
             let mut after = String::new();
@@ -23,13 +33,14 @@ pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<(Vec<(Tenant, Da
                 let keys = store.keys_behind(&tenant, index, &after, PAGE)?;
                 let Some(last) = keys.last() else { break };
                 last.as_str().clone_into(&mut after);
+                found.read += keys.len() as u64;
                 for record in store.read_damaged(&tenant, index, &keys, Detail::Full)?.into_iter().flatten() {
                     match record.sound(&collection.name).and_then(|record| record.contributions_of(collection)) {
                         Ok(_) => {}
                         Err(StoreError::Damaged(damage)) => {
-                            found += 1;
-                            if named.len() < MOST_NAMED {
-                                named.push((tenant.clone(), damage));
+                            found.damaged += 1;
+                            if found.named.len() < MOST_NAMED {
+                                found.named.push((tenant.clone(), damage));
                             }
                         }
                         Err(error) => return Err(error.into()),
@@ -38,5 +49,5 @@ pub fn find(store: &dyn Store, catalogue: &Catalogue) -> Result<(Vec<(Tenant, Da
             }
         }
     }
-    Ok((named, found))
+    Ok(found)
 }

@@ -272,7 +272,8 @@ fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
     fill(&catalogue, &store, &folder);
     let sound = seen(&catalogue, &store);
     assert!(sound.iter().all(Option::is_some), "{sound:?}");
-    assert_eq!(damage::find(&store, &catalogue).expect("it looks"), (Vec::new(), 0));
+    let found = damage::find(&store, &catalogue).expect("it looks");
+    assert!(found.damaged == 0 && found.read > 0, "{found:?}");
     drop(store);
     let all = columns(&Connection::open(&base).expect("the file opens"));
     assert!(all.len() > 100, "{} columns", all.len());
@@ -290,7 +291,7 @@ fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
                 let Ok(store) = open(&path, &catalogue) else { return };
                 let found = damage::find(&store, &catalogue);
                 let broken: BTreeSet<String> =
-                    found.iter().flat_map(|(found, _)| found).filter_map(|(_, damage)| damage.record.clone()).map(|(_, key)| key).collect();
+                    found.iter().flat_map(|found| &found.named).filter_map(|(_, damage)| damage.record.clone()).map(|(_, key)| key).collect();
                 told += broken.len();
                 let is_settled = ["f_shown", "f_count", "f_place"].contains(&place.1.as_str());
                 let is_said = place.1.starts_with("f_") && !is_settled || ["contributions", "raw"].contains(&place.1.as_str());
@@ -313,7 +314,7 @@ fn whatever_byte_is_another_one_nothing_panics_and_no_state_is_lost() {
                     && (place.1.starts_with("f_") || matches!(place.1.as_str(), "contributions" | "raw" | "conflict"))
                 {
                     let left = damage::find(&store, &catalogue).expect("it looks");
-                    assert_eq!(left, (Vec::new(), 0), "{what}: documents do not heal it");
+                    assert_eq!(left.damaged, 0, "{what}: documents do not heal it: {left:?}");
                     settle_all(&catalogue, &store).expect("it settles");
                     for ((key, now), before) in
                         keys().iter().zip(seen(&catalogue, &store)).zip(&sound).filter(|((key, _), _)| broken.contains(key.as_str()))
@@ -360,8 +361,8 @@ fn a_record_that_cannot_be_read_fails_its_own_documents_and_settling_goes_on() {
     file.execute("UPDATE r_item SET f_name = x'00' WHERE key = 'i2'", []).expect("SQL");
     drop(file);
     let store = open(&path, &catalogue).expect("a store");
-    let (found, count) = damage::find(&store, &catalogue).expect("it looks");
-    assert_eq!(count, 2, "{found:?}");
+    let found = damage::find(&store, &catalogue).expect("it looks");
+    assert_eq!(found.damaged, 2, "{found:?}");
     let job = import(&catalogue, &store, &folder, "a");
     let counts = store.job(job).expect("the job").counts;
     use stook_store::journal::Outcome;
@@ -400,17 +401,17 @@ fn a_server_tells_damage_as_a_file_does() {
         if let Err(reason) = changed {
             panic!("{table}.{column}: {reason}");
         }
-        let (_, broken) = damage::find(store, &catalogue).expect("it looks");
+        let broken = damage::find(store, &catalogue).expect("it looks").damaged;
         assert_eq!(broken > 0, table == "r_item", "{table}.{column}: {broken}");
         use_everything(&catalogue, store);
         for source in ["box", "a", "b"] {
             import(&catalogue, store, &folder, source);
         }
-        let (left, count) = damage::find(store, &catalogue).expect("it looks");
+        let left = damage::find(store, &catalogue).expect("it looks");
         if column == "state" {
-            assert_eq!(count, broken, "{left:?}");
+            assert_eq!(left.damaged, broken, "{left:?}");
         } else {
-            assert_eq!(count, 0, "{table}.{column}: {left:?}");
+            assert_eq!(left.damaged, 0, "{table}.{column}: {left:?}");
         }
     }
 }

@@ -23,6 +23,8 @@ use stook_tests::{Dice, Place};
 const SEEDS: [u64; 1] = [1];
 /// Requests of each client with one seed.
 const REQUESTS: u64 = 150;
+/// So many times as many where it is said how long it goes on, before the next store or seed has its turn.
+const LONGER: u64 = 4;
 const CLIENTS: u64 = 4;
 /// Records that somebody changes all the time.
 const MOVERS: [&str; 2] = ["i00100x", "m"];
@@ -124,7 +126,7 @@ fn check(place: &Place, seed: u64, until: Option<Instant>) {
             .map(|own| {
                 scope.spawn(move || {
                     let mut dice = Dice::new(seed * 1_009 + own + 100);
-                    let goes_on = |made: u64| until.map_or(made < REQUESTS, |until| Instant::now() < until && made < 20 * REQUESTS);
+                    let goes_on = |made: u64| until.map_or(made < REQUESTS, |until| Instant::now() < until && made < LONGER * REQUESTS);
                     for made in 0.. {
                         if !goes_on(made) || over.load(Ordering::SeqCst) {
                             break;
