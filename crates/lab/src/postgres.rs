@@ -47,7 +47,8 @@ impl Server {
     /// skipped, where there is none.
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Result<Server, String>> = OnceLock::new();
-        let shared = SHARED.get_or_init(|| Self::start(&["fsync=off", "deadlock_timeout=200ms"]));
+        let shared =
+            SHARED.get_or_init(|| Self::start_in(&crate::memory::folder(), &["fsync=off", "full_page_writes=off", "deadlock_timeout=200ms"]));
         shared.as_ref().map_err(|reason| crate::skip::missing(reason)).ok()
     }
 
@@ -61,8 +62,12 @@ impl Server {
     /// # Errors
     /// In words, when there is no server to start or it does not come up.
     pub fn start(settings: &[&str]) -> Result<Self, String> {
+        Self::start_in(&std::env::temp_dir(), settings)
+    }
+
+    fn start_in(folder: &Path, settings: &[&str]) -> Result<Self, String> {
         let binaries = binaries().ok_or("PostgreSQL is not installed")?;
-        let folder = std::env::temp_dir().join(format!("stook-postgres-{}-{}", std::process::id(), free_port()?));
+        let folder = folder.join(format!("stook-postgres-{}-{}", std::process::id(), free_port()?));
         std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         if is_root() {
             run(Command::new("chown").arg("postgres").arg(&folder))?;

@@ -1,0 +1,82 @@
+//! A case: a definition, files of its sources, and what people say. As JSON it can be kept; printed, it can be pasted.
+
+use super::documents::printed;
+use super::yaml;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
+
+/// One file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    pub source: String,
+    /// When it was delivered, in seconds.
+    pub as_of: i64,
+    pub documents: Vec<Json>,
+}
+
+/// One request that changes a record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Edit {
+    pub collection: String,
+    /// Which of the collection's records, in the order of keys, around again behind the last one.
+    pub place: u64,
+    pub method: String,
+    pub body: Json,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    pub definition: Json,
+    pub deliveries: Vec<Delivery>,
+    pub edits: Vec<Edit>,
+}
+
+impl Case {
+    /// Whether every file is of a source that there is.
+    pub fn is_whole(&self) -> bool {
+        self.deliveries.iter().all(|delivery| self.definition["sources"].get(&delivery.source).is_some() && !delivery.documents.is_empty())
+    }
+
+    /// Whether some value may be had by one record only.
+    pub fn has_unique(&self) -> bool {
+        self.definition["collections"].to_string().contains("\"unique\":true")
+    }
+
+    pub fn first_collection(&self) -> &str {
+        self.definition["collections"].as_object().and_then(|collections| collections.keys().next()).map_or("", String::as_str)
+    }
+
+    /// Collections whose records may carry tags.
+    pub fn tagged_collections(&self) -> impl Iterator<Item = (&String, &Json)> {
+        self.definition["collections"].as_object().into_iter().flatten().filter(|(_, collection)| collection.get("tags").is_some())
+    }
+
+    pub fn printed(&self) -> String {
+        let mut out = yaml::text(&self.definition);
+        for delivery in &self.deliveries {
+            out.push_str(&printed(&self.definition["sources"][&delivery.source], delivery));
+        }
+        for Edit { collection, place, method, body } in &self.edits {
+            out.push_str(&format!("# {method} record {place} of {collection}: {body}\n"));
+        }
+        out
+    }
+
+    /// One definition of several that have no name in common.
+    pub fn merged<'c>(cases: impl IntoIterator<Item = &'c Case>) -> Json {
+        let mut whole = json!({ "catalogue": "c" });
+        for (section, value) in cases.into_iter().filter_map(|case| case.definition.as_object()).flatten() {
+            match (&mut whole[section], value) {
+                (Json::Object(known), Json::Object(more)) => known.extend(more.clone()),
+                (Json::Array(known), Json::Array(more)) => known.extend(more.clone()),
+                (known, value) => *known = value.clone(),
+            }
+        }
+        // services are of what is asked
+        let empty = |value: &Json| value.as_object().is_some_and(Map::is_empty);
+        if let Some(whole) = whole.as_object_mut() {
+            whole.retain(|_, value| !empty(value));
+        }
+        whole
+    }
+}

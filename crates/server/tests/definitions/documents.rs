@@ -1,0 +1,273 @@
+//! Documents for a definition, with corners: what is absent, of a wrong type, a list where one value is expected and the other way.
+
+use super::case::{Delivery, Edit};
+use super::grammar::{Made, Members, tag};
+use serde_json::{Map, Value as Json, json};
+use std::fmt::Write as _;
+use stook_lab::random::Random;
+
+/// The time of a document or delivery with this number, in seconds: days of January 2024.
+pub fn time(number: i64) -> i64 {
+    1_704_067_200 + number * 86_400
+}
+
+/// A time in seconds as text.
+pub fn shown(seconds: i64) -> String {
+    // 2024 begins on day 19 723; nobody here leaves its January but by hours
+    let (day, second) = ((seconds - time(0)).div_euclid(86_400), (seconds - time(0)).rem_euclid(86_400));
+    format!("2024-01-{:02}T{:02}:{:02}:{:02}Z", day + 1, second / 3_600, second / 60 % 60, second % 60)
+}
+
+/// Files of the sources of a definition, in no order that means anything.
+pub fn deliveries(random: &mut Random, made: &Made) -> Vec<Delivery> {
+    let number = *random.one(&[1, 2, 2, 3, 3, 3, 4, 4, 5, 6]);
+    let mut all = Vec::new();
+    for place in 0..number {
+        let members = random.one(&made.members);
+        let source = &made.definition["sources"][&members.source];
+        let size = *random.one(&[1, 1, 1, 2, 2, 3]);
+        // mostly no two documents are of one time
+        let documents = (0..size).map(|_| {
+            let at = if random.per_mille(100) { 3 } else { 1 + (place * 3 + random.below(3) as i64) % 20 };
+            document(random, source, members, at, made)
+        });
+        let documents = documents.collect();
+        let as_of = time(if random.per_mille(100) { 5 } else { 1 + place }) + 60;
+        all.push(Delivery { source: members.source.clone(), as_of, documents });
+    }
+    all
+}
+
+/// What people say, by the API.
+pub fn edits(random: &mut Random, made: &Made) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    for (name, collection) in made.definition["collections"].as_object().into_iter().flatten() {
+        let key = collection["key"].as_str().unwrap_or_default();
+        for _ in 0..random.below(3) {
+            let mut body = Map::new();
+            for (field, own) in collection["fields"].as_object().into_iter().flatten() {
+                let is_key = key == field || key.contains(&format!("{{{field}}}")) || key.starts_with(field.as_str());
+                let told = own.get("derive").is_none() && own.get("rollup").is_none();
+                if told && !is_key && random.per_mille(350) {
+                    let ty = own.get("type").unwrap_or(own);
+                    body.insert(field.clone(), if random.per_mille(250) { Json::Null } else { good(random, ty) });
+                }
+            }
+            let method = *random.one(&["PATCH", "PATCH", "PATCH", "PUT", "DELETE"]);
+            edits.push(Edit { collection: name.clone(), place: random.below(3), method: method.into(), body: body.into() });
+        }
+    }
+    edits
+}
+
+fn document(random: &mut Random, source: &Json, members: &Members, at: i64, made: &Made) -> Json {
+    let mut document = Map::new();
+    let stamp = match source["let"]["at"]["format"].as_str() {
+        Some("epoch") => json!(time(at)),
+        Some("epoch_ms") => json!(time(at) * 1_000),
+        _ => json!(shown(time(at))),
+    };
+    if random.per_mille(960) {
+        document.insert("at".into(), stamp);
+    }
+    if random.per_mille(800) {
+        document.insert("who".into(), json!(random.one(&["a", "b", "x", "k1", "é"])));
+    }
+    if random.per_mille(200) {
+        document.insert("said".into(), json!(random.one(&["gone", "gone", "here"])));
+    }
+    let many = matches!(source["format"].as_str(), Some("json" | "xml" | "marc"));
+    for (name, ty) in &members.named {
+        // keys are seldom missing, and are the same ones again and again
+        let is_key = name == "f0";
+        if is_key && random.per_mille(970) {
+            document.insert(
+                name.clone(),
+                if ty == "integer" { json!(random.one(&[1, 2, 7])) } else { json!(random.one(&["k1", "k1", "k1", "a", "b/c", "K1", "é"])) },
+            );
+            continue;
+        }
+        let value = match random.below(20) {
+            0..3 => continue,
+            3 => bad(random),
+            4 if many => json!([good(random, ty), good(random, ty)]),
+            5 if ty.is_array() => good(random, &ty[0]),
+            6 => Json::Null,
+            7 => json!(""),
+            _ => good(random, ty),
+        };
+        let value = if many { value } else { flat(value) };
+        document.insert(name.clone(), value);
+    }
+    if let Some((inner, _)) = source["embeds"].as_object().and_then(|embeds| embeds.iter().next()) {
+        let text = made.members.iter().find(|members| members.source == *inner).map(|members| {
+            let inner_source = &made.definition["sources"][inner];
+            let own = document_inside(random, inner_source, members, at, made);
+            one(inner_source, &own)
+        });
+        let text = match random.below(8) {
+            0 => json!("<broken"),
+            1 => json!(" "),
+            2 => Json::Null,
+            _ => json!(text),
+        };
+        document.insert("inner".into(), text);
+    }
+    document.into()
+}
+
+fn document_inside(random: &mut Random, source: &Json, members: &Members, at: i64, made: &Made) -> Json {
+    let outer = json!({ "format": source["format"], "let": source["let"] });
+    document(random, &outer, members, at, made)
+}
+
+/// A value that csv can hold.
+fn flat(value: Json) -> Json {
+    match value {
+        Json::Array(items) => items.into_iter().next().map_or(Json::Null, flat),
+        Json::Object(_) => json!("x y"),
+        other => other,
+    }
+}
+
+/// A value of a type.
+pub fn good(random: &mut Random, ty: &Json) -> Json {
+    if let Some(element) = ty.get(0) {
+        if let Some(members) = element.as_object() {
+            let number = *random.one(&[0, 1, 1, 2, 3]);
+            let one = |random: &mut Random| -> Json {
+                let mut own = Map::new();
+                for (name, ty) in members {
+                    if random.per_mille(800) {
+                        own.insert(name.clone(), good(random, ty));
+                    }
+                }
+                own.into()
+            };
+            return (0..number).map(|_| one(random)).collect();
+        }
+        let number = *random.one(&[0, 1, 1, 2, 3]);
+        return (0..number).map(|_| good(random, element)).collect();
+    }
+    match ty.as_str().unwrap_or_default() {
+        "integer" => random.one(&[json!(0), json!(1), json!(7), json!(7), json!(-3), json!("12"), json!(9_007_199_254_740_993_i64)]).clone(),
+        "float" => random.one(&[json!(0.5), json!(7), json!(-1.25), json!("2.5"), json!(-0.0), json!("-0"), json!(1e308)]).clone(),
+        "boolean" => random.one(&[json!(true), json!(false), json!("yes"), json!("0")]).clone(),
+        "timestamp" => json!(shown(time(random.between(1, 4) as i64) + 3_600 * random.below(5) as i64)),
+        "date" => json!(random.one(&["2024-01-05", "1999-12-31", "2024-02-29"])),
+        "duration" => random.one(&[json!("1h30m"), json!("PT2S"), json!("-3s"), json!(90), json!("90")]).clone(),
+        "size" => random.one(&[json!(10), json!("10 kB"), json!("1.5 GiB")]).clone(),
+        "uuid" => json!(random.one(&["6ba7b810-9dad-11d1-80b4-00c04fd430c8", "6BA7B8109DAD11D180B400C04FD430C8"])),
+        "json" => random
+            .one(&[
+                json!({ "p": { "q": 1 } }),
+                json!({ "p": null, "r": [1, "x"] }),
+                json!([1, 2]),
+                json!("7"),
+                json!(true),
+                json!({ "z": -0.0, "big": 1e300, "é": "\t" }),
+            ])
+            .clone(),
+        "ranges" => random.one(&[json!("1-5, 8"), json!([[1, 3], 9]), json!(4), json!("8, 1-4, 5")]).clone(),
+        _ => json!(random.one(&["a", "b", "k1", "K1", " a  b ", "é", "b/c", "100%", "true", "a'\"&<"])),
+    }
+}
+
+fn bad(random: &mut Random) -> Json {
+    random
+        .one(&[
+            json!("no such value"),
+            json!({ "x": 1 }),
+            json!([[1], "x"]),
+            json!(true),
+            json!(1e300),
+            json!(-0.5),
+            json!("2024-13-01"),
+            json!({}),
+            json!([]),
+        ])
+        .clone()
+}
+
+// --- in the format of their source ------------------------------------------------------------------------------------------
+
+/// Documents as the bytes of a file.
+pub fn file(source: &Json, documents: &[Json]) -> String {
+    let records = source["records"].as_str();
+    match source["format"].as_str().unwrap_or_default() {
+        "json" => match records {
+            Some(_) => json!({ "value": documents }).to_string(),
+            None => documents.iter().map(|document| document.to_string() + "\n").collect(),
+        },
+        "csv" => csv(documents),
+        "xml" => format!("<all>{}</all>", documents.iter().map(|document| xml("record", document)).collect::<String>()),
+        _ => documents.iter().map(|document| marc(document) + "\n").collect(),
+    }
+}
+
+/// One document as text.
+fn one(source: &Json, document: &Json) -> String {
+    if source["format"] == "xml" { xml("record", document) } else { document.to_string() }
+}
+
+fn text(value: &Json) -> String {
+    match value {
+        Json::Null => String::new(),
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn csv(documents: &[Json]) -> String {
+    let mut names: Vec<&String> = Vec::new();
+    for name in documents.iter().filter_map(Json::as_object).flat_map(|document| document.keys()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let cell = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut out = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(",") + "\n";
+    for document in documents {
+        let cells: Vec<String> = names.iter().map(|name| cell(&document.get(*name).map(text).unwrap_or_default())).collect();
+        out.push_str(&(cells.join(",") + "\n"));
+    }
+    out
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+fn xml(name: &str, value: &Json) -> String {
+    match value {
+        Json::Object(entries) => format!("<{name}>{}</{name}>", entries.iter().map(|(name, value)| xml(name, value)).collect::<String>()),
+        Json::Array(items) => items.iter().map(|item| xml(name, item)).collect(),
+        Json::Null => String::new(),
+        other => format!("<{name}>{}</{name}>", escaped(&text(other))),
+    }
+}
+
+/// MARC-in-JSON.
+fn marc(document: &Json) -> String {
+    let mut fields: Vec<Json> = vec![json!({ "001": "1" })];
+    for (name, value) in document.as_object().into_iter().flatten() {
+        let values: Vec<&Json> = match value {
+            Json::Array(items) => items.iter().collect(),
+            Json::Null => Vec::new(),
+            one => vec![one],
+        };
+        for value in values {
+            let mut tagged = Map::new();
+            tagged.insert(tag(name), json!({ "ind1": " ", "ind2": " ", "subfields": [{ "a": text(value) }] }));
+            fields.push(tagged.into());
+        }
+    }
+    json!({ "leader": "00000nam a2200000 a 4500", "fields": fields }).to_string()
+}
+
+/// A file as a person reads it.
+pub fn printed(source: &Json, delivery: &Delivery) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "# a file of {}, as of {}", delivery.source, shown(delivery.as_of));
+    out + &file(source, &delivery.documents)
+}

@@ -1,0 +1,1172 @@
+//! Random definitions: a word of the language where it may stand, and corners more often than people write them.
+//!
+//! A definition is a tree as the reader of YAML would see it, so whatever takes cases apart needs to know nothing of the language. Names
+//! begin with a prefix: definitions with different ones can share a store.
+
+use serde_json::{Map, Value as Json, json};
+use stook_lab::random::Random;
+
+/// What a source's documents have: members with the type of what reads them.
+#[derive(Debug, Clone)]
+pub struct Members {
+    pub source: String,
+    pub named: Vec<(String, Json)>,
+}
+
+/// A definition, and what its documents may have.
+#[derive(Debug, Clone)]
+pub struct Made {
+    pub definition: Json,
+    pub members: Vec<Members>,
+}
+
+/// A field on its way into a definition.
+#[derive(Debug, Clone)]
+struct Field {
+    name: String,
+    ty: Json,
+    /// What stands beside the type.
+    own: Map<String, Json>,
+    /// Whether documents give it.
+    told: bool,
+}
+
+impl Field {
+    fn is(&self, ty: &str) -> bool {
+        self.ty == ty
+    }
+
+    fn is_list(&self) -> bool {
+        self.ty.is_array()
+    }
+
+    fn members(&self) -> Vec<(String, Json)> {
+        let entries = self.ty.get(0).and_then(Json::as_object);
+        entries.into_iter().flatten().map(|(name, ty)| (name.clone(), ty.clone())).collect()
+    }
+}
+
+struct Collection {
+    name: String,
+    fields: Vec<Field>,
+    /// The language of the paths that its fields have.
+    format: &'static str,
+    /// Fields that its key is made of.
+    key: Json,
+    keys: usize,
+    own: Map<String, Json>,
+    fed: bool,
+}
+
+struct Source {
+    name: String,
+    format: &'static str,
+    own: Map<String, Json>,
+    lets: Map<String, Json>,
+    feeds: Vec<usize>,
+    members: Vec<(String, Json)>,
+}
+
+/// Whether `api` stands wherever a source can.
+const API_STANDS: bool = true;
+
+const SCALARS: [&str; 10] = ["text", "integer", "float", "boolean", "timestamp", "date", "duration", "size", "uuid", "json"];
+
+/// Makes definitions.
+pub struct Grammar<'r> {
+    random: &'r mut Random,
+    prefix: String,
+}
+
+/// A definition of this stream of random numbers.
+pub fn make(random: &mut Random, prefix: &str) -> Made {
+    Grammar { random, prefix: prefix.to_owned() }.make()
+}
+
+impl Grammar<'_> {
+    fn chance(&mut self, per_mille: u64) -> bool {
+        self.random.per_mille(per_mille)
+    }
+
+    fn one<T: Clone>(&mut self, choices: &[T]) -> T {
+        self.random.one(choices).clone()
+    }
+
+    fn name(&self, kind: &str, number: usize) -> String {
+        format!("{}{kind}{number}", self.prefix)
+    }
+
+    fn make(mut self) -> Made {
+        let formats = ["json", "json", "json", "json", "json", "csv", "xml", "xml", "marc"];
+        let number = self.random.between(1, 3) as usize;
+        let mut sources: Vec<Source> = (0..number)
+            .map(|number| Source {
+                name: self.name("s", number),
+                format: self.one(&formats),
+                own: Map::new(),
+                lets: Map::new(),
+                feeds: Vec::new(),
+                members: Vec::new(),
+            })
+            .collect();
+        let most = self.one(&[1, 1, 2, 2, 3]);
+        let mut collections: Vec<Collection> = (0..most).map(|number| self.collection(number)).collect();
+        self.feed(&mut sources, &mut collections);
+        for collection in &mut collections {
+            let fed: Vec<&'static str> = sources.iter().filter(|source| self.feeds(source, collection)).map(|source| source.format).collect();
+            collection.format = if fed.is_empty() { "json" } else { self.one(&fed) };
+        }
+        let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
+        for collection in &mut collections {
+            self.attributes(collection, &names);
+        }
+        self.links(&mut collections);
+        for collection in &mut collections {
+            self.derived(collection);
+            self.state(collection);
+        }
+        let mut finished = Map::new();
+        for place in 0..sources.len() {
+            let source = self.source(place, &mut sources, &collections);
+            finished.insert(sources[place].name.clone(), source);
+        }
+        self.embeds(&sources, &collections, &mut finished);
+        self.tags(&sources, &mut collections);
+        self.whole(&sources, collections, finished)
+    }
+
+    fn whole(mut self, sources: &[Source], collections: Vec<Collection>, finished: Map<String, Json>) -> Made {
+        let mut definition = json!({ "catalogue": "c", "lookups": {}, "patterns": {}, "sources": finished, "collections": {} });
+        let (table, ordered, pattern) = (self.name("k", 0), self.name("k", 1), self.name("p", 0));
+        definition["lookups"][table] = json!({ "a": "one", "b": "two", "k1": "three", "else": "other" });
+        definition["lookups"][ordered] = json!([{ "a.*": "one" }, { "[bk]": ["two", "three"] }, { "else": "other" }]);
+        definition["patterns"][pattern] = json!(["^(?P<head>[a-z])(?P<rest>[0-9a-z]*)$", "^(?P<head>.)"]);
+        let mut services = Map::new();
+        for source in sources {
+            let own = &definition["sources"][&source.name];
+            if let Some(service) = own["asks"]["service"].as_str() {
+                services.insert(service.to_owned(), self.service());
+            }
+        }
+        if !services.is_empty() {
+            definition["services"] = services.into();
+        }
+        self.around(&mut definition, sources, &collections);
+        for collection in collections {
+            let mut entries = Map::new();
+            entries.insert("key".into(), collection.key);
+            let mut fields = Map::new();
+            for field in collection.fields {
+                let short = field.own.is_empty();
+                let mut own: Map<String, Json> = [("type".to_owned(), field.ty.clone())].into_iter().collect();
+                own.extend(field.own);
+                fields.insert(field.name, if short { field.ty } else { own.into() });
+            }
+            entries.insert("fields".into(), fields.into());
+            entries.extend(collection.own);
+            definition["collections"][collection.name] = entries.into();
+        }
+        let members = sources.iter().map(|source| Members { source: source.name.clone(), named: source.members.clone() }).collect();
+        Made { definition, members }
+    }
+
+    // --- collections -----------------------------------------------------------------------------------------------------
+
+    fn collection(&mut self, number: usize) -> Collection {
+        let mut fields = Vec::new();
+        for place in 0..self.random.between(2, 7) as usize {
+            let ty = if place == 0 { json!(self.one(&["text", "text", "text", "text", "integer"])) } else { self.ty() };
+            fields.push(Field { name: format!("f{place}"), ty, own: Map::new(), told: true });
+        }
+        let template = self.chance(250) && fields[1].ty.is_string() && !fields[1].is("json") && !fields[1].is("ranges");
+        let expression = !template && fields[0].is("text") && self.chance(60);
+        let (key, keys) = if template {
+            (json!(self.one(&["{f0}/{f1}", "{f0}-{f1}", "x{f1}:{f0}"])), 2)
+        } else if expression {
+            (json!("f0 + '-' + 'x'"), 1)
+        } else {
+            (json!("f0"), 1)
+        };
+        let mut own = Map::new();
+        for (word, choices, chance) in [
+            ("raw", vec![json!("keep"), json!("drop")], 200),
+            ("exists", vec![json!("any"), json!("latest")], 250),
+            ("history", vec![json!(1), json!(20)], 120),
+        ] {
+            if self.chance(chance) {
+                own.insert(word.into(), self.one(&choices));
+            }
+        }
+        Collection { name: self.name("c", number), fields, format: "json", key, keys, own, fed: false }
+    }
+
+    fn ty(&mut self) -> Json {
+        let element = |own: &mut Self| json!(own.one(&SCALARS));
+        match self.random.below(100) {
+            0..35 => json!("text"),
+            35..50 => json!("integer"),
+            50..70 => element(self),
+            70..82 => json!(["text"]),
+            82..88 => json!([element(self)]),
+            88..91 => json!("ranges"),
+            91..96 => json!([{ "a": "text", "b": "integer" }]),
+            _ => json!([{ "a": "text", "b": element_of_struct(self), "c": "ranges" }]),
+        }
+    }
+
+    fn survivorship(&mut self, names: &[String], union: bool) -> Json {
+        let mut simple = vec!["latest", "earliest", "earliest"];
+        if union {
+            simple.extend(["union", "union"]);
+        }
+        match self.random.below(10) {
+            0..4 => json!(self.one(&simple)),
+            4..6 => json!("by_contributor"),
+            _ => {
+                let mut rule = json!({ "prefer": self.some_sources(names) });
+                if self.chance(500) {
+                    rule["then"] = json!(self.one(&["latest", "earliest"]));
+                }
+                rule
+            }
+        }
+    }
+
+    /// Some sources in any order, `api` among them.
+    fn some_sources(&mut self, names: &[String]) -> Json {
+        let mut left: Vec<&str> = names.iter().map(String::as_str).chain(["api", "api"].into_iter().filter(|_| API_STANDS)).collect();
+        let mut some: Vec<&str> = Vec::new();
+        for _ in 0..self.random.between(1, 3).min(left.len() as u64) {
+            let place = self.random.below(left.len() as u64) as usize;
+            let name = left.remove(place);
+            if !some.contains(&name) {
+                some.push(name);
+            }
+        }
+        json!(some)
+    }
+
+    fn attributes(&mut self, collection: &mut Collection, names: &[String]) {
+        if self.chance(150) {
+            collection.own.insert("survivorship".into(), self.survivorship(names, true));
+        }
+        let (keys, format) = (collection.keys, collection.format);
+        for (place, field) in collection.fields.iter_mut().enumerate() {
+            let is_key = place < keys;
+            let structs = !field.members().is_empty();
+            let by = structs && self.chance(400);
+            if by {
+                field.own.insert("by".into(), json!("a"));
+            }
+            if !is_key && !by && self.chance(400) {
+                field.own.insert("survivorship".into(), self.survivorship(names, field.is_list()));
+            }
+            if !is_key && self.chance(150) {
+                field.own.insert("from".into(), self.some_sources(names));
+            }
+            if self.chance(120) {
+                field.own.insert("compare".into(), json!(true));
+            }
+            if structs {
+                if self.chance(400) {
+                    field.own.insert("index".into(), json!({ "a": "equal" }));
+                }
+            } else if !field.is("json") && !field.is("ranges") && field.ty != json!(["json"]) && self.chance(250) {
+                let mut kinds = vec![json!("equal")];
+                if field.is("text") {
+                    kinds.extend([json!("prefix"), json!("contains"), json!(["equal", "contains"])]);
+                }
+                field.own.insert("index".into(), self.one(&kinds));
+            }
+            let text = field.is("text") || field.ty == json!(["text"]);
+            if text && self.chance(80) {
+                field.own.insert("fold".into(), json!(true));
+                if field.is_list() {
+                    field.own.insert("index".into(), json!("equal"));
+                }
+            }
+            if text && !is_key && self.chance(80) {
+                field.own.insert("one_of".into(), json!(["a", "b", "k1", "true"]));
+            }
+            if field.is("integer") && !is_key && self.chance(80) {
+                field.own.insert("one_of".into(), json!([0, 1, 7]));
+            }
+            let named = matches!(format, "json" | "csv");
+            if is_key && !named {
+                field.own.insert("path".into(), json!(path(format, &field.name, false)));
+            }
+            if (is_key && self.chance(100)) || (named && !structs && self.chance(40)) {
+                field.own.insert("required".into(), json!(true));
+            }
+            // a rule of its own, in the language of the format that feeds it without a map
+            if !is_key && !structs && self.chance(350) || (structs && format == "xml") {
+                let rule = self.rule(field, format, &["who".to_owned()], true);
+                match rule {
+                    Json::Object(rule) => field.own.extend(rule),
+                    path => {
+                        field.own.insert("path".into(), path);
+                    }
+                }
+            }
+        }
+        // one that no two records have
+        if self.chance(30) && collection.fields.len() > 2 && collection.fields[2].is("text") {
+            collection.fields[2].own.insert("unique".into(), json!(true));
+        }
+    }
+
+    // --- links and what follows from them ----------------------------------------------------------------------------------
+
+    fn links(&mut self, collections: &mut [Collection]) {
+        for from in 0..collections.len() {
+            let number = self.one(&[0, 0, 1, 1, 2]);
+            for place in 0..number {
+                let to = if self.chance(150) { from } else { self.random.below(collections.len() as u64) as usize };
+                let name = format!("l{place}");
+                if self.link(collections, from, to, &name).is_none() {
+                    continue;
+                }
+                self.through(collections, from, to, &name);
+                self.rollups(collections, from, to, &name);
+                self.coverage(collections, from, to, &name);
+            }
+        }
+    }
+
+    fn link(&mut self, collections: &mut [Collection], from: usize, to: usize, name: &str) -> Option<()> {
+        let mine = collections[from].fields.clone();
+        let own = &collections[from];
+        let plain: Vec<&Field> = mine.iter().filter(|field| field.told && says_itself(own, field)).collect();
+        if plain.is_empty() || !plain.iter().any(|field| field.is("text") || field.is("integer")) {
+            return None;
+        }
+        let scalars: Vec<String> = plain.iter().filter(|field| field.is("text") || field.is("integer")).map(|field| field.name.clone()).collect();
+        let lists: Vec<String> = plain.iter().filter(|field| field.ty == json!(["text"])).map(|field| field.name.clone()).collect();
+        let times: Vec<String> = plain.iter().filter(|field| field.is("timestamp")).map(|field| field.name.clone()).collect();
+        let theirs = collections[to].fields.clone();
+        let mut link = json!({ "to": collections[to].name });
+        let by_field = collections[to].key == json!("f0");
+        if self.chance(600) && (collections[to].keys == 1 || scalars.len() > 1) {
+            let key = if collections[to].keys == 2 {
+                let (a, b) = (self.one(&scalars), self.one(&scalars));
+                format!("{{{a}}}/{{{b}}}")
+            } else if !lists.is_empty() && self.chance(400) {
+                self.one(&lists)
+            } else {
+                self.one(&scalars)
+            };
+            link["key"] = json!(key);
+            // who exists because of others names nobody who names them
+            let ends = from < to || !key.contains("f0");
+            if ends && by_field && collections[to].fields[0].is("text") && self.chance(250) {
+                link["create"] = json!(true);
+            }
+        } else {
+            let mut pairs = Vec::new();
+            for own in plain.iter().filter(|field| field.is("text") || field.is("integer") || field.ty == json!(["text"])) {
+                let element = if own.is_list() { own.ty[0].clone() } else { own.ty.clone() };
+                for other in theirs.iter().filter(|other| other.told && says_itself(&collections[to], other)) {
+                    if other.ty == element || other.ty == json!([element]) {
+                        pairs.push((own.name.clone(), other.name.clone()));
+                    }
+                }
+            }
+            let (own, other) = if pairs.is_empty() { return None } else { self.one(&pairs) };
+            link["same"] = if own == other && self.chance(300) { json!([own]) } else { json!({ own: other }) };
+            let their_times: Vec<String> = theirs
+                .iter()
+                .filter(|field| field.told && field.is("timestamp") && says_itself(&collections[to], field))
+                .map(|field| field.name.clone())
+                .collect();
+            if !times.is_empty() && !their_times.is_empty() && self.chance(500) {
+                let (a, b, c, d) = (self.one(&times), self.one(&times), self.one(&their_times), self.one(&their_times));
+                link["overlap"] = json!({ "mine": [a, b], "theirs": [c, d], "tolerance": "15s", "reach": "30m" });
+            }
+        }
+        if self.chance(200) {
+            link["when"] = json!(format!("{} != null", self.one(&scalars)));
+        }
+        if self.chance(150) {
+            link["index"] = json!("equal");
+        }
+        if self.chance(300) {
+            link["group"] = json!(self.one(&scalars));
+        }
+        if !times.is_empty() && self.chance(500) {
+            let (a, b) = (self.one(&times), self.one(&times));
+            link["span"] = json!([a, b]);
+        }
+        let links = collections[from].own.entry("links").or_insert_with(|| json!({}));
+        links[name] = link;
+        Some(())
+    }
+
+    /// A field that is read through a link.
+    fn through(&mut self, collections: &mut [Collection], from: usize, to: usize, link: &str) {
+        if !self.chance(600) {
+            return;
+        }
+        let their: Vec<Field> = collections[to].fields.iter().filter(|field| field.told && field.members().is_empty()).cloned().collect();
+        let mut read = self.one(&their);
+        if !says_itself(&collections[to], &read) {
+            read.ty = json!("json");
+        }
+        // what is read of several records is a list
+        let several = leads_to_several(&collections[from], link);
+        if several && !read.is_list() {
+            read.ty = if read.is("ranges") { json!(["json"]) } else { json!([read.ty]) };
+        }
+        let same = |field: &&Field| field.told && field.ty == read.ty && field.name != "f0" && says_itself(&collections[from], field);
+        let own = collections[from].fields.iter().find(same).map(|field| field.name.clone());
+        let (derive, ty) = match own {
+            Some(own) if self.chance(400) => (format!("coalesce({own}, {link}.{})", read.name), read.ty.clone()),
+            _ if self.chance(150) => (format!("{link}.key"), if several { json!(["text"]) } else { json!("text") }),
+            _ if self.chance(150) => (format!("{link}.exists"), json!("boolean")),
+            _ => (format!("{link}.{}", read.name), read.ty.clone()),
+        };
+        let mut field = Field { name: format!("t{link}"), ty, own: Map::new(), told: false };
+        field.own.insert("derive".into(), json!(derive));
+        if field.is("text") && self.chance(300) {
+            field.own.insert("index".into(), json!("equal"));
+        }
+        collections[from].fields.push(field);
+    }
+
+    fn rollups(&mut self, collections: &mut [Collection], from: usize, to: usize, link: &str) {
+        if !self.chance(600) {
+            return;
+        }
+        let over = format!("{}.{link}", collections[from].name);
+        let told: Vec<Field> =
+            collections[from].fields.iter().filter(|field| field.told && field.ty.is_string() && !field.is("ranges")).cloned().collect();
+        let plain = |field: &&Field| says_itself(&collections[from], field);
+        let numbers: Vec<Field> = told.iter().filter(|field| field.is("integer") || field.is("float")).filter(plain).cloned().collect();
+        for number in 0..self.random.between(1, 2) {
+            let mut rollup = json!({ "over": over });
+            let ty = match self.random.below(5) {
+                0 if !numbers.is_empty() => {
+                    let field = self.one(&numbers);
+                    rollup["sum"] = json!(field.name);
+                    field.ty
+                }
+                1 => {
+                    let field = self.one(&told);
+                    let function = self.one(&["min", "max"]);
+                    rollup[function] = json!(field.name);
+                    if says_itself(&collections[from], &field) { field.ty } else { json!("json") }
+                }
+                2 => {
+                    rollup["distinct"] = json!(self.one(&told).name);
+                    json!("integer")
+                }
+                _ => {
+                    rollup["count"] = json!(true);
+                    json!("integer")
+                }
+            };
+            if self.chance(300) {
+                rollup["where"] = json!(format!("{} != null", self.one(&told).name));
+            }
+            if self.chance(150) {
+                rollup["groups"] = json!(self.one(&["a", "k.", ""]));
+            }
+            let mut own = Map::new();
+            own.insert("rollup".into(), rollup);
+            collections[to].fields.push(Field { name: format!("r{from}{link}{number}"), ty, own, told: false });
+        }
+    }
+
+    fn coverage(&mut self, collections: &mut [Collection], from: usize, to: usize, link: &str) {
+        if !self.chance(400) {
+            return;
+        }
+        let over = format!("{}.{link}", collections[from].name);
+        let has_span = collections[from].own["links"][link].get("span").is_some();
+        let told: Vec<String> =
+            collections[from].fields.iter().filter(|field| field.told && field.is("text")).map(|field| field.name.clone()).collect();
+        let times: Vec<String> = collections[to]
+            .fields
+            .iter()
+            .filter(|field| field.told && field.is("timestamp") && says_itself(&collections[to], field))
+            .map(|field| field.name.clone())
+            .collect();
+        let own_text: Vec<String> =
+            collections[to].fields.iter().filter(|field| field.told && field.is("text")).map(|field| field.name.clone()).collect();
+        let name = format!("v{from}{link}");
+        let mut coverage = json!({ "over": over });
+        if self.chance(200) {
+            coverage["when"] = json!("f0 != null");
+        }
+        if self.chance(300) && !told.is_empty() {
+            coverage["where"] = json!(format!("{} != null", self.one(&told)));
+        }
+        if self.chance(400) {
+            coverage["with"] = json!(["f0"]);
+        }
+        let mut total = false;
+        if has_span && !told.is_empty() && self.chance(250) {
+            coverage["runs"] = json!({ "value": self.one(&told) });
+            if self.chance(500) {
+                coverage["runs"]["max_gap"] = json!("2h");
+            }
+        } else {
+            let union = has_span && self.chance(500);
+            let expected = if union { json!("duration('2h')") } else { json!("3") };
+            let mut measure = if union { json!("union") } else { json!("count") };
+            if !union && !told.is_empty() && self.chance(300) {
+                measure = json!({ "distinct": [self.one(&told)] });
+                if has_span && self.chance(500) {
+                    measure["near"] = json!("2ms");
+                }
+            }
+            let mut case = json!({ "measure": measure });
+            if self.chance(700) {
+                case["expected"] = expected;
+            }
+            if self.chance(200) {
+                case["value"] = json!("value");
+            }
+            if has_span && !times.is_empty() && self.chance(500) {
+                let (a, b) = (self.one(&times), self.one(&times));
+                case["gaps"] = json!({ "within": [a, b] });
+                if self.chance(400) {
+                    case["gaps"]["shift"] = json!("6s");
+                }
+            }
+            if self.chance(400) {
+                let mut matched = case.clone();
+                matched["match"] = json!("a");
+                coverage["cases"] = json!([matched, case]);
+            } else if let (Some(own), Some(case)) = (coverage.as_object_mut(), case.as_object()) {
+                own.extend(case.clone());
+            }
+            if self.chance(300) {
+                let table = self.name("k", 1);
+                let mut choices = vec!["['a', 'zz']".to_owned()];
+                choices.extend(own_text.first().map(|field| format!("lookup('{table}', {field})")));
+                coverage["groups"] = json!(self.one(&choices));
+            }
+            total = self.chance(400);
+        }
+        let coverages = collections[to].own.entry("coverage").or_insert_with(|| json!({}));
+        coverages[&name] = coverage;
+        if total {
+            let mut sum = json!({ "of": name });
+            if self.chance(500) {
+                sum["by"] = json!(self.one(&["'all'", "group"]));
+            }
+            if self.chance(200) {
+                sum["value"] = json!("adjusted");
+                sum["expected"] = json!("expected");
+            }
+            coverages[format!("{name}t")] = sum;
+        }
+    }
+
+    // --- what is computed ---------------------------------------------------------------------------------------------------
+
+    fn derived(&mut self, collection: &mut Collection) {
+        let told: Vec<Field> = collection.fields.iter().filter(|field| field.told).cloned().collect();
+        for number in 0..self.one(&[0, 0, 1, 1, 2]) {
+            let (ty, derive) = self.expression(&told);
+            let mut own = Map::new();
+            own.insert("derive".into(), json!(derive));
+            if (ty == "text" || ty == "integer") && self.chance(300) {
+                own.insert("index".into(), json!("equal"));
+            }
+            collection.fields.push(Field { name: format!("d{number}"), ty: json_type(ty), own, told: false });
+        }
+    }
+
+    /// An expression over fields, with the type of its value.
+    fn expression(&mut self, fields: &[Field]) -> (&'static str, String) {
+        let of = |ty: &str| -> Vec<String> { fields.iter().filter(|field| field.is(ty)).map(|field| field.name.clone()).collect() };
+        let (texts, numbers, times, lists) = (of("text"), of("integer"), of("timestamp"), {
+            let lists = fields.iter().filter(|field| field.ty == json!(["text"]));
+            lists.map(|field| field.name.clone()).collect::<Vec<_>>()
+        });
+        let table = self.name("k", 0);
+        let mut choices: Vec<(&'static str, String)> = vec![("[text]", "sources".into()), ("integer", "1 + 2".into())];
+        if !texts.is_empty() {
+            let (a, b) = (self.one(&texts), self.one(&texts));
+            choices.extend([
+                ("text", format!("coalesce({a}, {b}, 'none')")),
+                ("text", format!("{a} + '-' + {b}")),
+                ("text", format!("squash([{a}, {b}])")),
+                ("text", format!("trim({a})")),
+                ("text", format!("fold({a})")),
+                ("text", format!("lookup('{table}', {a})")),
+                ("text", format!("{a} == null ? 'none' : {a}")),
+                ("text", format!("md5({a})")),
+                ("text", format!("substring({a}, 0, 1)")),
+                ("uuid", format!("uuid5('x', {a})")),
+                ("boolean", format!("{a} == 'a'")),
+                ("boolean", format!("{a} != null && {b} != 'k1'")),
+                ("integer", format!("size({a})")),
+            ]);
+        }
+        if !numbers.is_empty() {
+            let (a, b) = (self.one(&numbers), self.one(&numbers));
+            choices.extend([
+                ("integer", format!("{a} + {b}")),
+                ("integer", format!("abs({a}) * 2")),
+                ("integer", format!("max({a}, {b}, 3)")),
+                ("integer", format!("sum([{a}, {b}])")),
+                ("text", format!("string({a})")),
+                ("text", format!("hex({a})")),
+                ("boolean", format!("{a} > 3")),
+                ("duration", format!("times(duration('2s'), {a})")),
+            ]);
+        }
+        if !times.is_empty() {
+            let a = self.one(&times);
+            choices.extend([
+                ("text", format!("strftime({a}, '%Y-%m')")),
+                ("timestamp", format!("coalesce({a}, timestamp('2020-01-01T00:00:00Z'))")),
+                ("timestamp", format!("{a} + duration('1h')")),
+            ]);
+        }
+        if !lists.is_empty() {
+            let a = self.one(&lists);
+            choices.extend([
+                ("integer", format!("size({a})")),
+                ("boolean", format!("'a' in {a}")),
+                ("[text]", a),
+                ("integer", format!("size(keys('{table}'))")),
+            ]);
+        }
+        self.one(&choices)
+    }
+
+    fn state(&mut self, collection: &mut Collection) {
+        if !self.chance(220) {
+            return;
+        }
+        let text = collection.fields.iter().find(|field| field.told && field.is("text")).map(|field| field.name.clone());
+        let mut status = json!({ "type": "text", "seed": "'new'" });
+        if self.chance(300) {
+            status["index"] = json!("equal");
+        }
+        if self.chance(300) {
+            status["one_of"] = json!(["new", "old"]);
+        }
+        if let Some(field) = text.filter(|_| self.chance(300)) {
+            status = json!({ "type": "text", "seed": format!("coalesce({field}, 'new')") });
+        }
+        collection.own.insert("state".into(), json!({ "status": status, "count": "integer" }));
+        let mut go = json!({ "set": { "status": "'old'", "count": "args.n" } });
+        go["args"] = json!({ "n": self.one(&[json!("integer"), json!({ "type": "integer", "default": "1" }), json!({ "type": "integer", "required": true, "min": 1, "max": 9, "one_of": [1, 7] })]) });
+        if self.chance(600) {
+            go["refuse"] = json!([{ "when": "status == 'old'", "reason": "'it is ' + status" }]);
+            if self.chance(300) {
+                go["refuse"][0]["code"] = json!(422);
+            }
+        }
+        collection.own.insert("transitions".into(), json!({ "go": go, "back": { "set": { "status": "'new'", "count": null } } }));
+    }
+
+    // --- sources ------------------------------------------------------------------------------------------------------------
+
+    fn feeds(&self, source: &Source, collection: &Collection) -> bool {
+        source.feeds.iter().any(|feed| self.name("c", *feed) == collection.name)
+    }
+
+    fn feed(&mut self, sources: &mut [Source], collections: &mut [Collection]) {
+        for source in sources.iter_mut() {
+            source.feeds.push(self.random.below(collections.len() as u64) as usize);
+            for other in 0..collections.len() {
+                if !source.feeds.contains(&other) && self.chance(250) {
+                    source.feeds.push(other);
+                }
+            }
+        }
+        for (place, collection) in collections.iter_mut().enumerate() {
+            if sources.iter().all(|source| !source.feeds.contains(&place)) {
+                let source = self.random.below(sources.len() as u64) as usize;
+                sources[source].feeds.push(place);
+            }
+            collection.fed = true;
+        }
+    }
+
+    fn source(&mut self, place: usize, sources: &mut [Source], collections: &[Collection]) -> Json {
+        let (name, format, feeds) = (sources[place].name.clone(), sources[place].format, sources[place].feeds.clone());
+        let source = &mut sources[place];
+        source.own.insert("format".into(), json!(format));
+        self.lets(source);
+        match format {
+            "xml" if self.chance(500) => {
+                source.own.insert("records".into(), json!(self.one(&["record", "all/record", "all/*"])));
+            }
+            "json" if self.chance(120) => {
+                source.own.insert("records".into(), json!("$.value[*]"));
+            }
+            _ => {}
+        }
+        if self.chance(60) {
+            source.own.insert("empty".into(), json!("nothing here"));
+        }
+        if format == "xml" && self.chance(150) {
+            source.own.insert("namespaces".into(), json!({ "n": "urn:n" }));
+        }
+        if self.chance(350) {
+            source.own.insert("gone".into(), json!("said == 'gone'"));
+        }
+        if self.chance(120) {
+            let mut accept = json!([{ "unless": "who != 'b'" }]);
+            if self.chance(700) {
+                accept[0]["do"] = json!(self.one(&["fail", "skip"]));
+            }
+            if self.chance(500) {
+                accept[0]["reason"] = json!("'refused ' + who");
+            }
+            source.own.insert("accept".into(), accept);
+        }
+        let replaces = self.chance(120);
+        let as_of = match self.random.below(10) {
+            _ if replaces => "meta.received",
+            0..7 => "at",
+            7 => "coalesce(at, meta.received)",
+            _ => "meta.received",
+        };
+        source.own.insert("as_of".into(), json!(as_of));
+        if replaces {
+            let mut own = json!({ "scope": self.one(&["'all'", "coalesce(who, 'none')"]) });
+            if self.chance(500) {
+                own["at"] = json!("coalesce(at, timestamp('2024-01-01T00:00:00Z'))");
+            }
+            if self.chance(400) {
+                own["most"] = json!(self.one(&["100%", "50%", "0%"]));
+            }
+            source.own.insert("replaces".into(), own);
+        }
+        if format == "json" && !replaces && self.chance(40) && source.own.get("records") == Some(&json!("$.value[*]")) {
+            let url = json!("http://127.0.0.1:9/Products");
+            let collect = json!({ "odata": { "one": url }, "window": "at", "page": 10, "lag": "15m", "since": "2026-01-01T00:00:00Z", "filter": "x eq 1", "credentials": "NOBODY" });
+            source.own.insert("collect".into(), collect);
+        }
+        let contributor = (!replaces && self.chance(250)).then(|| json!(self.one(&["{who}", "who", "{who}-x"])));
+        let maps: Vec<(usize, Option<Json>)> = feeds.iter().map(|feed| (*feed, self.map(source, &collections[*feed]))).collect();
+        // every member of the documents, as what reads it wants it
+        for (feed, map) in &maps {
+            let collection = &collections[*feed];
+            for field in collection.fields.iter().filter(|field| field.told) {
+                let rule = match map {
+                    Some(map) => map.get(&field.name).cloned(),
+                    None => Some(Json::Object(field.own.clone())),
+                };
+                let Some(rule) = rule else { continue };
+                for member in read_members(&rule, &field.name, format) {
+                    if source.members.iter().all(|(known, _)| *known != member) {
+                        source.members.push((member, field.ty.clone()));
+                    }
+                }
+            }
+        }
+        if maps.len() == 1 && self.chance(600) {
+            let (feed, map) = &maps[0];
+            source.own.insert("into".into(), json!(collections[*feed].name));
+            if let Some(contributor) = contributor {
+                source.own.insert("contributor".into(), contributor);
+            }
+            if let Some(map) = map {
+                // a map belongs to a feed
+                source.own.remove("into");
+                let contributor = source.own.remove("contributor");
+                let mut feed = json!({ "into": collections[*feed].name, "map": map });
+                if let Some(contributor) = contributor {
+                    feed["contributor"] = contributor;
+                }
+                source.own.insert("feeds".into(), json!([feed]));
+            }
+        } else {
+            let mut feeds = Vec::new();
+            for (feed, map) in &maps {
+                let mut own = json!({ "into": collections[*feed].name });
+                if let Some(contributor) = &contributor {
+                    own["contributor"] = contributor.clone();
+                }
+                if self.chance(200) {
+                    own["when"] = json!(self.one(&["who != 'x'", "who == null || who != 'a'"]));
+                }
+                if let Some(map) = map {
+                    own["map"] = map.clone();
+                }
+                feeds.push(own);
+            }
+            source.own.insert("feeds".into(), feeds.into());
+        }
+        self.asks(source, &name, collections, replaces);
+        let mut own = Map::new();
+        own.insert("format".into(), json!(format));
+        own.insert("let".into(), Json::Object(source.lets.clone()));
+        own.extend(source.own.clone());
+        own.into()
+    }
+
+    fn lets(&mut self, source: &mut Source) {
+        let path = |member: &str| json!(path(source.format, member, false));
+        let mut at = json!({ "path": path("at"), "type": "timestamp" });
+        if self.chance(150) {
+            at["format"] = json!(self.one(&["epoch", "epoch_ms", "%Y-%m-%dT%H:%M:%SZ"]));
+        }
+        let (said, who, pattern) = (path("said"), path("who"), self.name("p", 0));
+        source.lets.insert("at".into(), at);
+        source.lets.insert("said".into(), if source.format == "json" { said } else { json!({ "path": said }) });
+        source.lets.insert("who".into(), json!({ "path": who }));
+        if self.chance(200) {
+            source.lets.insert("parts".into(), json!({ "match": pattern, "of": "who" }));
+        }
+        if self.chance(150) {
+            let expression = self.one(&["coalesce(who, 'nobody')", "meta.name", "who + '!'", "meta.ordinal"]);
+            let ty = if expression == "meta.ordinal" { "integer" } else { "text" };
+            source.lets.insert("x".into(), json!({ "expr": expression, "type": ty }));
+        }
+    }
+
+    /// The map of a feed; nothing where the fields say it themselves.
+    fn map(&mut self, source: &Source, collection: &Collection) -> Option<Json> {
+        let own_rules = collection.format == source.format;
+        let by_name = matches!(source.format, "json" | "csv") && matches!(collection.format, "json" | "csv");
+        let no_rules = collection.fields.iter().all(|field| !field.told || field.own.keys().all(|word| !RULES.contains(&word.as_str())));
+        let key_is_named =
+            collection.fields[..collection.keys].iter().all(|field| matches!(source.format, "json" | "csv") || field.own.contains_key("path"));
+        // lists of structs are in json and xml
+        let flat = matches!(source.format, "csv" | "marc");
+        let fits = !flat || collection.fields.iter().all(|field| field.members().is_empty());
+        if fits && key_is_named && (own_rules || (by_name && no_rules)) && !self.chance(300) {
+            return None;
+        }
+        let lets: Vec<String> = source.lets.keys().cloned().collect();
+        let mut map = Map::new();
+        for (place, field) in collection.fields.iter().enumerate().filter(|(_, field)| field.told && (!flat || field.members().is_empty())) {
+            if place < collection.keys || field.own.contains_key("required") || self.chance(900) {
+                let rule = if place < collection.keys {
+                    json!(path(source.format, &field.name, false))
+                } else {
+                    self.rule(field, source.format, &lets, false)
+                };
+                map.insert(field.name.clone(), rule);
+            }
+        }
+        Some(map.into())
+    }
+
+    /// How a document gives a field.
+    fn rule(&mut self, field: &Field, format: &'static str, lets: &[String], bare: bool) -> Json {
+        let list = field.is_list();
+        let member = if self.chance(80) { "f9".to_owned() } else { field.name.clone() };
+        let own = json!(path(format, &member, list && self.chance(700)));
+        let structs = field.members();
+        if !structs.is_empty() && (format == "xml" || (format == "json" && self.chance(400))) {
+            let mut map = Map::new();
+            for (name, _) in &structs {
+                let inner = if format == "json" { format!("$.{name}") } else { name.clone() };
+                map.insert(name.clone(), json!(inner));
+            }
+            return json!({ "path": path(format, &member, format == "json"), "map": map });
+        }
+        if !structs.is_empty() {
+            return own;
+        }
+        let mut rule = match self.random.below(20) {
+            0..9 if !bare => return own,
+            0..10 => json!({ "path": own }),
+            10..12 => json!({ "first": [path(format, "f9", false), own] }),
+            12 if field.is("text") || field.is("integer") => {
+                json!({ "cases": [{ "if": path(format, "f9", false), "then": "7" }, { "if": own, "then": "1" }] })
+            }
+            13 if field.is("text") && lets.iter().any(|name| name == "who") => {
+                json!({ "expr": self.one(&["coalesce(who, 'nobody')", "who", "meta.name", "who + '.' + said"]) })
+            }
+            14 if field.is("json") && lets.iter().any(|name| name == "who") => json!({ "match": self.name("p", 0), "of": "who" }),
+            _ => json!({ "path": own }),
+        };
+        let from_paths = rule.get("path").is_some() || rule.get("first").is_some();
+        if self.chance(120) {
+            rule["on_error"] = json!(self.one(&["fail", "warn"]));
+        }
+        if from_paths && field.ty == "text" || field.ty == json!(["text"]) {
+            match self.random.below(8) {
+                0 => rule["clean"] = json!(self.one(&["trim", "squash"])),
+                1 => rule["lookup"] = json!(self.name("k", 0)),
+                2 if from_paths => {
+                    rule["join"] = json!(self.one(&["; ", ""]));
+                    if format == "marc" {
+                        rule["each"] = json!(self.one(&["field", "subfield"]));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if from_paths && field.is("timestamp") && self.chance(150) {
+            rule["format"] = json!("epoch_us");
+        }
+        if from_paths && field.is("duration") && self.chance(300) {
+            rule["format"] = json!(self.one(&["s", "ms", "d", "h", "m", "us"]));
+        }
+        if from_paths && field.is("date") && self.chance(200) {
+            rule["format"] = json!("%Y%m%d");
+        }
+        rule
+    }
+
+    /// Documents inside documents.
+    fn embeds(&mut self, sources: &[Source], collections: &[Collection], finished: &mut Map<String, Json>) {
+        for outer in 0..sources.len() {
+            for inner in 0..sources.len() {
+                let fits = |own: &Json| own.get("replaces").is_none() && own.get("asks").is_none();
+                // what is kept for tags is not in files
+                let ok = inner != outer && matches!(sources[inner].format, "xml" | "json") && matches!(sources[outer].format, "xml" | "json");
+                let free = fits(&finished[&sources[inner].name]) && finished[&sources[inner].name].get("embeds").is_none();
+                let taken = finished.values().any(|own| own["embeds"].get(&sources[outer].name).is_some());
+                if ok && free && !taken && collections.len() > 1 && self.chance(150) {
+                    let embed = json!({ "path": path(sources[outer].format, "inner", false), "name": "{who}.doc" });
+                    finished[&sources[outer].name]["embeds"] = json!({ &sources[inner].name: embed });
+                }
+            }
+        }
+    }
+
+    fn tags(&mut self, sources: &[Source], collections: &mut [Collection]) {
+        for collection in collections {
+            if !self.chance(150) {
+                continue;
+            }
+            let of_xml: Vec<String> =
+                sources.iter().filter(|source| source.format == "xml" && self.feeds(source, collection)).map(|source| source.name.clone()).collect();
+            if !of_xml.is_empty() && self.chance(500) {
+                collection.own.insert("raw".into(), json!("keep"));
+            }
+            let mut tags = json!({});
+            if self.chance(500) {
+                tags["attributes"] = json!({ "note": "text" });
+            }
+            if let Some(root) = of_xml.first().filter(|_| collection.own.get("raw") == Some(&json!("keep"))) {
+                tags["document"] = json!({ "root": root });
+                if self.chance(500) {
+                    tags["document"]["otherwise"] = json!("empty");
+                }
+                if let Some(part) = of_xml.get(1) {
+                    tags["document"]["parts"] = json!({ "part": part });
+                }
+                if self.chance(500) {
+                    tags["steps"] = json!(2_000);
+                }
+            }
+            collection.own.insert("tags".into(), tags);
+        }
+    }
+
+    fn asks(&mut self, source: &mut Source, name: &str, collections: &[Collection], replaces: bool) {
+        let collection = &collections[source.feeds[0]];
+        let alone = source.feeds.len() == 1 && source.own.get("contributor").is_none() && source.own.get("collect").is_none();
+        if replaces || !alone || !matches!(source.format, "json" | "xml") || !self.chance(60) {
+            return;
+        }
+        let told: Vec<&Field> = collection.fields.iter().filter(|field| field.told && field.is("text") && says_itself(collection, field)).collect();
+        let Some(field) = told.first() else { return };
+        let takes = self.one(&["value", "pattern", "list"]);
+        let mut arg = json!({ "field": field.name, "takes": takes });
+        if self.chance(300) {
+            arg["shape"] = json!("^k");
+        }
+        if self.chance(300) {
+            arg["required"] = json!(true);
+        }
+        let mut args = json!({ "q": arg });
+        if let Some(time) = collection.fields.iter().find(|field| field.told && field.is("timestamp") && says_itself(collection, field)) {
+            args["since"] = json!({ "field": time.name, "takes": self.one(&["from", "to"]), "as": self.one(&["epoch", "text"]) });
+        }
+        if let Some(other) = told.get(1) {
+            args["z"] = json!({ "field": other.name, "default": "z" });
+        }
+        let page = match (source.format, self.random.below(3)) {
+            ("json", 0) => json!({ "next": "@odata.nextLink" }),
+            ("xml", 0) => json!({ "token": "resumptionToken", "argument": "token" }),
+            _ => json!({ "offset": "offset", "limit": "limit", "size": 10 }),
+        };
+        let calls = json!({ "all": { "get": "/all", "args": args, "page": page, "cost": 2 } });
+        source.own.insert("asks".into(), json!({ "service": format!("{name}w"), "calls": calls }));
+        source.own.insert("as_of".into(), json!("meta.received"));
+        if let Some(feeds) = source.own.get_mut("feeds").and_then(Json::as_array_mut) {
+            for feed in feeds {
+                if let Some(feed) = feed.as_object_mut() {
+                    feed.remove("contributor");
+                }
+            }
+        }
+    }
+
+    fn service(&mut self) -> Json {
+        json!({
+            "url": "http://127.0.0.1:9/api", "timeout": "1s", "deadline": "1s", "parallel": 1, "rate": 10, "attempts": 1, "most_bytes": "1MiB",
+            "ttl": "1h", "ttl_empty": "20s", "ttl_failed": "10s", "ahead": "0s", "wildcard": "%", "credentials": "NOBODY"
+        })
+    }
+
+    // --- what stands around -------------------------------------------------------------------------------------------------
+
+    fn around(&mut self, definition: &mut Json, sources: &[Source], collections: &[Collection]) {
+        if self.chance(300) {
+            let mut profile = json!({ "source": sources[0].name });
+            if self.chance(700) {
+                profile["matched"] = json!(self.one(&["update", "skip", "fail", "withdraw"]));
+                profile["unmatched"] = json!(self.one(&["create", "skip", "fail"]));
+            }
+            definition["profiles"] = json!({ self.name("q", 0): profile });
+        }
+        if self.chance(100) {
+            definition["tenants"] = json!({ format!("{}t", self.prefix): { "weight": 3, "most_running": 2 }, "else": { "weight": 1 } });
+        }
+        let first = &collections[0];
+        if self.chance(150) {
+            let mut word = json!({ "tests": { &first.name: "f0" } });
+            if self.chance(500) {
+                word = json!({ "select": first.name, "tests": [{ "shape": "^k", &first.name: "f0" }, { &first.name: "key" }] });
+            }
+            definition["words"] = json!({ self.name("w", 0): word });
+        }
+        if self.chance(150) {
+            definition["serve"] = json!({ "error": "description" });
+        }
+        self.routes(definition, collections);
+    }
+
+    fn routes(&mut self, definition: &mut Json, collections: &[Collection]) {
+        if !self.chance(150) {
+            return;
+        }
+        let first = &collections[0];
+        let (key, prefix) = (&first.fields[0], self.prefix.clone());
+        let mut one = json!({
+            "get": format!("/{prefix}/one/{{ref}}"), "params": { "ref": "text" }, "one": first.name, "where": { "key": "params.ref" },
+            "missing": "There is none.", "fields": { "ref": "f0", "kind": "'B'" }
+        });
+        let indexed = |kinds: &[&str]| {
+            let mut all = first.fields.iter().filter(|field| field.told && field.is("text") && says_itself(first, field));
+            all.find(|field| field.own.get("index").and_then(Json::as_str).is_some_and(|kind| kinds.contains(&kind))).map(|field| field.name.clone())
+        };
+        if let Some(text) = indexed(&["equal", "prefix"]) {
+            let mut more = json!({ "list": first.name, "where": { &text: text } });
+            if says_itself(first, key) {
+                more["sort"] = json!([key.name.clone() + "-"]);
+            }
+            if self.chance(500) {
+                more["include"] = json!({ "again": { "one": first.name, "where": { "key": "key" }, "fields": { "r": "f0" } } });
+            }
+            one["include"] = json!({ "more": more });
+            if self.chance(500) {
+                one["include"]["more"]["required"] = self.one(&[json!(true), json!({ "400": "It has none." })]);
+            }
+        }
+        let conditions = match (indexed(&["equal", "prefix"]), indexed(&["contains"])) {
+            (Some(field), _) if self.chance(500) => json!({ field: { "prefix": "params.ref" } }),
+            (_, Some(field)) => json!({ field: { "contains": "params.ref" } }),
+            _ => json!({ "key": "params.ref" }),
+        };
+        let list = json!({
+            "post": format!("/{prefix}/list"),
+            "params": {
+                "ref": { "type": "text", "in": "query", "required": "say which", "default": "k1" },
+                "page": { "type": "integer", "default": 1, "min": 1, "max": 9 },
+                "size": { "type": "integer", "default": 5, "one_of": [1, 5], "min": 1, "max": 5 },
+                "most": { "type": "integer", "default": 3, "min": 1, "max": 9, "required": false }
+            },
+            "list": first.name, "where": conditions, "distinct": true,
+            "page": { "number": "params.page", "size": "params.size", "most": "params.most" }, "answer": { "rows": "rows", "total": "total" }
+        });
+        let mut sorted = json!({
+            "post": format!("/{prefix}/sorted"), "params": { "ref": { "type": "text", "in": "body" } }, "list": first.name, "where": { "key": "params.ref" },
+            "fields": { "r": "f0" }
+        });
+        if says_itself(first, key) {
+            sorted["sort"] = json!([key.name]);
+        }
+        let mut routes = vec![one, list, sorted];
+        if first.own.contains_key("transitions") {
+            let method = self.one(&["put", "patch", "delete"]);
+            routes.push(json!({
+                method: format!("/{prefix}/back/{{ref}}"), "params": { "ref": "text" }, "transition": "back", "of": first.name, "key": "{ref}"
+            }));
+            routes.push(json!({
+                "post": format!("/{prefix}/go/{{ref}}"), "params": { "ref": "text", "n": "integer" }, "transition": "go", "of": first.name, "key": "{ref}",
+                "args": { "n": "params.n" }
+            }));
+        }
+        routes.push(json!({
+            "get": format!("/{prefix}/ask"), "params": { "input": { "type": "text", "required": true }, "idx": "integer", "limit": "integer", "pid": "text" },
+            "ask": { "query": "input", "offset": "idx", "limit": "limit", "ticket": "pid", "by_source": true },
+            "answer": { "status": "status", "nresults": "total", "data": "rows", "reason": "reason", "at": "at", "seconds": "seconds", "query": "query", "parsed": "parsed", "cached": "cached", "services": "services" }
+        }));
+        definition["routes"] = routes.into();
+    }
+}
+
+const RULES: [&str; 12] = ["path", "first", "cases", "expr", "match", "of", "each", "join", "clean", "format", "map", "lookup"];
+
+/// Whether a link of a collection is one of a list.
+fn leads_to_several(collection: &Collection, link: &str) -> bool {
+    let own = &collection.own["links"][link];
+    let is_list = |name: &str| collection.fields.iter().any(|field| field.name == name && field.is_list());
+    let by_key = own["key"].as_str().is_some_and(is_list);
+    let same = own["same"].as_object().into_iter().flat_map(Map::keys).any(|name| is_list(name));
+    let named = own["same"].as_array().into_iter().flatten().filter_map(Json::as_str).any(is_list);
+    by_key || ((same || named) && own.get("overlap").is_none())
+}
+
+/// Whether a golden value is of the field's own type.
+fn says_itself(collection: &Collection, field: &Field) -> bool {
+    field.own.get("survivorship").or(collection.own.get("survivorship")) != Some(&json!("by_contributor"))
+}
+
+fn element_of_struct(grammar: &mut Grammar<'_>) -> Json {
+    json!(grammar.one(&["integer", "float", "boolean", "timestamp", "date", "duration", "size", "uuid"]))
+}
+
+fn json_type(ty: &str) -> Json {
+    match ty.strip_prefix('[') {
+        Some(element) => json!([element.trim_end_matches(']')]),
+        None => json!(ty),
+    }
+}
+
+/// The path of a member of a document, in the language of a format.
+pub fn path(format: &str, member: &str, each: bool) -> String {
+    match format {
+        "json" if each => format!("$.{member}[*]"),
+        "json" => format!("$.{member}"),
+        "marc" => format!("{}$a", tag(member)),
+        _ => member.to_owned(),
+    }
+}
+
+/// The MARC field that stands for a member.
+pub fn tag(member: &str) -> String {
+    match member {
+        "at" => "980".into(),
+        "who" => "981".into(),
+        "said" => "982".into(),
+        "inner" => "983".into(),
+        other => format!("90{}", other.trim_start_matches('f')),
+    }
+}
+
+/// The members that a rule reads.
+fn read_members(rule: &Json, field: &str, format: &str) -> Vec<String> {
+    let member = |path: &str| match format {
+        "json" => path.trim_start_matches("$.").trim_end_matches("[*]").to_owned(),
+        "marc" => format!("f{}", path.trim_end_matches("$a").trim_start_matches("90")),
+        _ => path.to_owned(),
+    };
+    match rule {
+        Json::String(path) => vec![member(path)],
+        rule => {
+            let mut paths: Vec<&str> = rule["path"].as_str().into_iter().collect();
+            paths.extend(rule["first"].as_array().into_iter().flatten().filter_map(Json::as_str));
+            paths.extend(rule["cases"].as_array().into_iter().flatten().filter_map(|case| case["if"].as_str()));
+            let named = rule.get("expr").is_some() || rule.get("match").is_some();
+            if paths.is_empty() && !named { vec![field.to_owned()] } else { paths.into_iter().map(member).collect() }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What callers of the API ask and change; answers without what differs from store to store.
+
+use super::case::Case;
+use super::run::RUNTIME;
+use super::stores::Place;
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use serde_json::{Map, Value as Json, json};
+use stook_store::Tenant;
+use tower_service::Service;
+
+type Answer = Result<(u16, Json), String>;
+
+/// A key in a path.
+pub fn segment(text: &str) -> String {
+    text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+fn ask(place: &Place, request: Request<Body>) -> Answer {
+    let shown = format!("{} {}", request.method(), request.uri());
+    let answer = RUNTIME.block_on(async {
+        let response = place.router.clone().call(request).await.map_err(|_| "no answer".to_owned())?;
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body(), 64 << 20).await.map_err(|error| error.to_string())?;
+        Ok::<_, String>((status, bytes))
+    });
+    let (status, bytes) = answer.map_err(|error| format!("{}: {shown}: {error}", place.kind))?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if status >= 500 {
+        return Err(format!("{}: {shown} is answered {status}: {text}", place.kind));
+    }
+    Ok((status, serde_json::from_str(&text).unwrap_or(Json::String(text))))
+}
+
+fn request(place: &Place, method: &str, path: &str, body: Option<&Json>) -> Answer {
+    request_as(place, &place.token, method, path, body)
+}
+
+fn request_as(place: &Place, token: &str, method: &str, path: &str, body: Option<&Json>) -> Answer {
+    let builder = Request::builder().method(method).uri(path).header("host", "localhost").header("authorization", format!("Bearer {token}"));
+    let request = match body {
+        Some(body) => builder.header("content-type", "application/json").body(Body::from(body.to_string())),
+        None => builder.body(Body::empty()),
+    };
+    ask(place, request.map_err(|error| error.to_string())?)
+}
+
+/// A change of a record, by its path behind the tenant.
+pub fn change(place: &Place, tenant: &Tenant, method: &str, path: &str, body: &Json) -> Answer {
+    request(place, method, &format!("/v1/{tenant}/{path}"), (method != "DELETE").then_some(body))
+}
+
+fn get(place: &Place, tenant: &Tenant, path: &str) -> Result<Json, String> {
+    let (status, body) = request(place, "GET", &format!("/v1/{tenant}/{path}"), None)?;
+    Ok(json!([status, plain(body)]))
+}
+
+/// An answer without what each store has of its own: its clock and its counters.
+fn plain(answer: Json) -> Json {
+    match answer {
+        Json::Object(entries) => {
+            let own = ["revision", "job", "seconds", "touch", "id", "created_by_job"];
+            // of documents that say the same, the one that came first is kept as the origin
+            let is_own = |name: &str, value: &Json| own.contains(&name) || (matches!(name, "at" | "document") && value.is_number());
+            Json::Object(entries.into_iter().filter(|(name, value)| !is_own(name, value)).map(|(name, value)| (name, plain(value))).collect())
+        }
+        Json::Array(items) => items.into_iter().map(plain).collect(),
+        Json::String(text)
+            if text.len() >= 20 && text.as_bytes()[4] == b'-' && text.as_bytes()[10] == b'T' && &text[..4] >= "2026" && text.ends_with('Z') =>
+        {
+            json!("now")
+        }
+        Json::String(text) if text.strip_prefix("job ").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) => json!("job"),
+        other => other,
+    }
+}
+
+/// The entries of a log that people made: imports change a record once or more often, as their documents happen to come together.
+fn log(mut answer: Json) -> Json {
+    if let Some(entries) = answer[1]["entries"].as_array_mut() {
+        entries.retain(|entry| entry["caller"].as_str().is_some_and(|caller| caller != "job"));
+    }
+    answer
+}
+
+/// What is asked of a case's records: everything, or only what may have changed with them.
+pub fn questions(place: &Place, tenant: &Tenant, case: &Case, (seen, all): (&Json, bool)) -> Result<Vec<(String, Json)>, String> {
+    let mut told = Vec::new();
+    let mut ask = |path: String| -> Result<(), String> {
+        let answer = get(place, tenant, &path)?;
+        let answer = if path.ends_with("/log") { log(answer) } else { answer };
+        told.push((path, answer));
+        Ok(())
+    };
+    for (name, collection) in case.definition["collections"].as_object().into_iter().flatten() {
+        let keys: Vec<&String> = seen[name].as_object().into_iter().flat_map(Map::keys).take(2).collect();
+        for key in &keys {
+            let key = segment(key);
+            ask(format!("{name}/{key}"))?;
+            ask(format!("{name}/{key}/explain"))?;
+        }
+        if let Some(key) = keys.first() {
+            ask(format!("{name}?key={}", segment(key)))?;
+            ask(format!("{name}/{}/document", segment(key)))?;
+            ask(format!("{name}/{}/log", segment(key)))?;
+        }
+        if !all {
+            continue;
+        }
+        ask(format!("export/{name}?format=ndjson"))?;
+        ask(format!("export/{name}?format=csv"))?;
+        for query in queries(name, collection, &seen[name]) {
+            ask(format!("query?ask=never&total=true&q={}", segment(&query)))?;
+        }
+        ask(format!("query/facets?q={}", segment(name)))?;
+        for (coverage, _) in collection["coverage"].as_object().into_iter().flatten() {
+            ask(format!("query?ask=never&q={}", segment(&format!("{name}.{coverage}"))))?;
+            if let Some(key) = keys.first() {
+                ask(format!("coverage/children?collection={name}.{coverage}&parent={}", segment(key)))?;
+            }
+        }
+    }
+    Ok(told)
+}
+
+/// Queries about a collection's records: of everything, and of values that are there.
+fn queries(name: &str, collection: &Json, records: &Json) -> Vec<String> {
+    let mut queries = vec![name.to_owned()];
+    let fields: Vec<(&String, &Json)> = collection["fields"].as_object().into_iter().flatten().collect();
+    let first = records.as_object().and_then(|records| records.values().next()).cloned().unwrap_or_default();
+    for (field, own) in fields.iter().take(8) {
+        let ty = own.get("type").unwrap_or(own);
+        match ty.as_str() {
+            Some("text") => {
+                let value = first.get(*field).and_then(Json::as_str).unwrap_or("a").replace(['\'', '\\'], "");
+                queries.push(format!("{name} {field}='{value}'"));
+                queries.push(format!("{name} {field}!='{value}' | grep {field} | sort {field}-"));
+                queries.push(format!("{name} {field}=*a* | unique | grep {field}"));
+            }
+            Some("integer" | "size" | "float") => {
+                queries.push(format!("{name} {field}>=1 | sort {field}"));
+                queries.push(format!("{name} | sum({field}), max({field}), median({field})"));
+            }
+            Some("timestamp") => queries.push(format!("{name} {field}=2024-01-02 | sort {field}-")),
+            Some("boolean") => queries.push(format!("{name} {field}=true")),
+            Some("ranges") => queries.push(format!("{name} {field}=3 | count({field})")),
+            None if ty[0] == "text" => queries.push(format!("{name} {field}=a | grep {field} | unique")),
+            None if ty[0].is_object() => queries.push(format!("{name} | each {field} | grep {field}.a, {field}.b")),
+            _ => {}
+        }
+        if own["compare"] == true {
+            queries.push(format!("{name} conflict={field}"));
+        }
+    }
+    for (link, _) in collection["links"].as_object().into_iter().flatten() {
+        queries.push(format!("{name} {link}=k1 | grep key, {link}"));
+        queries.push(format!("{name} | count({link})"));
+    }
+    queries
+}
+
+/// What callers of declared routes, look-ups and words of queries get.
+pub fn served(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
+    let mut told = Vec::new();
+    for (name, _) in case.definition["collections"].as_object().into_iter().flatten() {
+        let keys: Vec<&String> = seen[name].as_object().into_iter().flat_map(Map::keys).take(3).collect();
+        let body = json!({ "collection": name, "keys": keys.iter().map(|key| json!(key)).chain([json!("nobody")]).collect::<Vec<_>>() });
+        let (status, answer) = request(place, "POST", &format!("/v1/{tenant}/lookup"), Some(&body))?;
+        told.push((format!("a look-up of {name}"), json!([status, plain(answer)])));
+        for word in case.definition["words"].as_object().into_iter().flat_map(Map::keys) {
+            for query in [format!("{word}=k1"), format!("{name} {word}=k1"), format!("records {word}=k1")] {
+                let answer = get(place, tenant, &format!("query?ask=never&total=true&q={}", segment(&query)))?;
+                told.push((query, answer));
+            }
+        }
+    }
+    let routes: Vec<&Json> = case.definition["routes"].as_array().into_iter().flatten().collect();
+    if routes.is_empty() {
+        return Ok(told);
+    }
+    // declared routes are asked by who has a token of the tenant
+    let (_, made) = request(place, "POST", &format!("/v1/{tenant}/tokens"), Some(&json!({ "role": "write", "name": "test" })))?;
+    let token = made["token"].as_str().ok_or_else(|| format!("{}: no token is made: {made}", place.kind))?.to_owned();
+    let first = |collection: &Json| seen[collection.as_str().unwrap_or_default()].as_object().and_then(|records| records.keys().next()).cloned();
+    for route in routes {
+        let named = ["get", "post", "put", "patch", "delete"].into_iter().find_map(|method| Some((method, route[method].as_str()?)));
+        let Some((method, path)) = named else { continue };
+        let key = ["one", "list", "of"].iter().find_map(|word| first(&route[*word])).unwrap_or_else(|| "k1".into());
+        let mut sent = path.replace("{ref}", &segment(&key));
+        let mut body = Map::new();
+        for (name, param) in route["params"].as_object().into_iter().flatten().filter(|(name, _)| !path.contains(&format!("{{{name}}}"))) {
+            let ty = param.get("type").unwrap_or(param);
+            let value = match (name.as_str(), ty.as_str()) {
+                ("input", _) => json!(format!("{} f0=k1", case.first_collection())),
+                ("pid", _) => continue,
+                ("idx", _) => json!(0),
+                (_, Some("integer")) => json!(1),
+                _ => json!(key),
+            };
+            if param["in"] == "query" || (param["in"] != "body" && matches!(method, "get" | "delete")) {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                sent += &format!("{}{name}={}", if sent.contains('?') { '&' } else { '?' }, segment(&text));
+            } else {
+                body.insert(name.clone(), value);
+            }
+        }
+        let (path, body) = (sent, (!body.is_empty()).then(|| Json::from(body)));
+        let (status, answer) = request_as(place, &token, &method.to_uppercase(), &path, body.as_ref())?;
+        told.push((format!("{method} {path}"), json!([status, plain(answer)])));
+    }
+    Ok(told)
+}
+
+/// The tags that are made of a collection: one by hand, one that is a query, and one that asks documents if they are kept.
+pub fn make_tags(place: &Place, tenant: &Tenant, case: &Case) -> Result<Vec<(String, Json)>, String> {
+    let mut told = Vec::new();
+    for (name, collection) in case.tagged_collections() {
+        let path = format!("/v1/{tenant}/tags/{name}");
+        let mut tags = vec![json!({ "name": "blue", "comment": "by hand" }), json!({ "name": "red", "query": "f0=1" })];
+        tags.extend(collection["tags"].get("document").map(|_| json!({ "name": "deep", "xpath": "//f0 = 'k1' or //f1" })));
+        for tag in tags {
+            let (status, answer) = request(place, "POST", &path, Some(&tag))?;
+            told.push((format!("the tag {tag} of {name}"), json!([status, plain(answer)])));
+        }
+    }
+    Ok(told)
+}
+
+/// Gives the first record of each collection its tag.
+pub fn give_tags(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
+    let mut told = Vec::new();
+    for (name, _) in case.tagged_collections() {
+        let Some(key) = seen[name].as_object().and_then(|records| records.keys().next()) else { continue };
+        let body = json!({ "add": [key, "nobody"] });
+        let (status, answer) = request(place, "POST", &format!("/v1/{tenant}/tags/{name}/blue/records"), Some(&body))?;
+        told.push((format!("blue for {key} of {name}"), json!([status, plain(answer)])));
+    }
+    Ok(told)
+}
+
+/// Which records carry which tags.
+pub fn tagged(place: &Place, tenant: &Tenant, case: &Case, tags: &[&str]) -> Result<Vec<(String, Json)>, String> {
+    let mut told = Vec::new();
+    for (name, _) in case.tagged_collections() {
+        for tag in tags {
+            let query = format!("{name} tag={tag} | grep key");
+            told.push((query.clone(), get(place, tenant, &format!("query?ask=never&q={}", segment(&query)))?));
+        }
+    }
+    Ok(told)
+}
+
+/// Transitions of the first record, twice: what is refused the second time is told.
+pub fn transitions(place: &Place, tenant: &Tenant, case: &Case, seen: &Json) -> Result<Vec<(String, Json)>, String> {
+    let mut told = Vec::new();
+    for (name, collection) in case.definition["collections"].as_object().into_iter().flatten() {
+        let Some(key) = seen[name].as_object().and_then(|records| records.keys().next()) else { continue };
+        let names: Vec<&String> = collection["transitions"].as_object().into_iter().flat_map(Map::keys).collect();
+        for transition in names.iter().chain(&names) {
+            let body = if *transition == "go" { json!({ "n": 7 }) } else { json!({}) };
+            let (status, answer) = change(place, tenant, "POST", &format!("{name}/{}/{transition}", segment(key)), &body)?;
+            told.push((format!("{transition} of {name} {key}"), json!([status, plain(answer)])));
+        }
+        if !names.is_empty() {
+            let body = json!({ "query": name, "transition": names[0], "args": { "n": 1 } });
+            let (status, answer) = request(place, "POST", &format!("/v1/{tenant}/pick"), Some(&body))?;
+            told.push((format!("pick of {name}"), json!([status, plain(answer)])));
+        }
+    }
+    Ok(told)
+}

@@ -1,0 +1,132 @@
+//! Makes a failing case small: whatever can be left out is left out, as long as the case stays sound and still fails.
+
+use super::case::Case;
+use serde_json::{Value as Json, json};
+use std::time::{Duration, Instant};
+
+/// How long a case is made smaller.
+const TIME: Duration = Duration::from_secs(90);
+
+/// The smallest case found for which `fails` still holds.
+pub fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
+    let began = Instant::now();
+    let mut best = case.clone();
+    loop {
+        let before = best.clone();
+        let mut place = 0;
+        // a smaller case begins where the last one was: what came before could not be left out
+        while let Some(smaller) = smaller(&best, place) {
+            if began.elapsed() > TIME {
+                return best;
+            }
+            if smaller != best && fails(&smaller) {
+                best = smaller;
+            } else {
+                place += 1;
+            }
+        }
+        if best == before {
+            return best;
+        }
+    }
+}
+
+/// The case with its `place`th part left out or made simpler; nothing behind the last one.
+fn smaller(case: &Case, place: usize) -> Option<Case> {
+    let mut left = place;
+    for list in 0..2 {
+        let length = if list == 0 { case.deliveries.len() } else { case.edits.len() };
+        if left < length {
+            let mut smaller = case.clone();
+            if list == 0 {
+                smaller.deliveries.remove(left);
+            } else {
+                smaller.edits.remove(left);
+            }
+            return Some(smaller);
+        }
+        left -= length;
+    }
+    for part in ["collections", "sources"] {
+        let names: Vec<&String> = case.definition[part].as_object().into_iter().flat_map(|named| named.keys()).collect();
+        if left < names.len() {
+            return Some(without(case, part, names[left]));
+        }
+        left -= names.len();
+    }
+    let mut smaller = case.clone();
+    for delivery in &mut smaller.deliveries {
+        let mut documents = json!(delivery.documents);
+        if simpler(&mut documents, &mut left) {
+            delivery.documents = documents.as_array().cloned().unwrap_or_default();
+            return Some(smaller);
+        }
+    }
+    for edit in &mut smaller.edits {
+        if simpler(&mut edit.body, &mut left) {
+            return Some(smaller);
+        }
+    }
+    simpler(&mut smaller.definition, &mut left).then_some(smaller)
+}
+
+/// The case without a collection or source, and without what feeds it, comes from it or changes it.
+fn without(case: &Case, part: &str, name: &str) -> Case {
+    let mut smaller = case.clone();
+    let remove = |tree: &mut Json, name: &str| {
+        if let Some(entries) = tree.as_object_mut() {
+            entries.shift_remove(name);
+        }
+    };
+    remove(&mut smaller.definition[part], name);
+    if part == "sources" {
+        smaller.deliveries.retain(|delivery| delivery.source != name);
+        return smaller;
+    }
+    smaller.edits.retain(|edit| edit.collection != name);
+    for source in smaller.definition["sources"].as_object_mut().into_iter().flat_map(|sources| sources.values_mut()) {
+        if let Some(feeds) = source["feeds"].as_array_mut() {
+            feeds.retain(|feed| feed["into"] != name);
+        }
+    }
+    smaller
+}
+
+/// Leaves out one member or element; larger parts first.
+fn simpler(tree: &mut Json, left: &mut usize) -> bool {
+    match tree {
+        Json::Object(entries) => {
+            let names: Vec<String> = entries.keys().cloned().collect();
+            for name in &names {
+                if *left == 0 {
+                    entries.shift_remove(name);
+                    return true;
+                }
+                *left -= 1;
+            }
+            // `{ type: T }` says no more than T, nor `{ path: P }` than P
+            if let [(word, value)] = entries.iter().collect::<Vec<_>>().as_slice()
+                && (*word == "type" || *word == "path")
+            {
+                if *left == 0 {
+                    *tree = (*value).clone();
+                    return true;
+                }
+                *left -= 1;
+            }
+            let Json::Object(entries) = tree else { return false };
+            entries.iter_mut().any(|(_, value)| simpler(value, left))
+        }
+        Json::Array(items) => {
+            for place in 0..items.len() {
+                if *left == 0 {
+                    items.remove(place);
+                    return true;
+                }
+                *left -= 1;
+            }
+            items.iter_mut().any(|item| simpler(item, left))
+        }
+        _ => false,
+    }
+}

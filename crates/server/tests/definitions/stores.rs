@@ -1,0 +1,92 @@
+//! Stores of both kinds for definitions that live as long as a test: a file in memory, a schema of the tests' server.
+
+use axum::Router;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use stook_catalogue::definition::Catalogue;
+use stook_engine::settle::Rules;
+use stook_lab::postgres::Server;
+use stook_server::access::new_token;
+use stook_server::{App, Logged, Options, router};
+use stook_store::Store;
+use stook_store::access::Role;
+use stook_store::postgres::{self, PostgresStore};
+use stook_store::sqlite::{self, SqliteStore};
+
+/// An opened store with everything that uses it.
+pub struct Place {
+    pub kind: &'static str,
+    pub catalogue: Arc<Catalogue>,
+    pub store: Arc<dyn Store>,
+    pub rules: Arc<Rules>,
+    pub router: Router,
+    /// A token of an admin of all tenants.
+    pub token: String,
+    /// What is removed with it.
+    folder: Option<PathBuf>,
+}
+
+fn next() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::SeqCst)
+}
+
+/// Where files of this process are, in memory where that is possible; what processes left that are gone is removed.
+fn folder() -> PathBuf {
+    let folders = stook_lab::memory::folder();
+    let prefix = "stook-definitions-";
+    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let process = file.to_str().and_then(|file| file.strip_prefix(prefix)).and_then(|rest| rest.split('-').next().map(str::to_owned));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let folder = folders.join(format!("{prefix}{}-{}", std::process::id(), next()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+impl Place {
+    fn new(kind: &'static str, catalogue: &Arc<Catalogue>, store: Arc<dyn Store>) -> Result<Self, String> {
+        let (token, new) = new_token(None, Role::Admin, "test".into()).map_err(|error| error.to_string())?;
+        store.create_token(new).map_err(|error| format!("{kind}: {error}"))?;
+        let options = Options { log: Logged::Nothing, cache: 1 << 20, ..Options::default() };
+        let app = App::new(catalogue.clone(), store.clone(), options).map_err(|error| format!("{kind}: {error}"))?;
+        let rules = Arc::new(Rules::new(catalogue));
+        Ok(Self { kind, catalogue: catalogue.clone(), store, rules, router: router(&app), token, folder: None })
+    }
+
+    /// A new store on a file.
+    pub fn on_a_file(catalogue: &Arc<Catalogue>) -> Result<Self, String> {
+        let folder = folder();
+        let opened = SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::Options::default());
+        let store = opened.map_err(|error| format!("a file is not opened: {error}"))?;
+        let mut place = Self::new("file", catalogue, Arc::new(store))?;
+        place.folder = Some(folder);
+        Ok(place)
+    }
+
+    /// A new schema of the server; nothing where PostgreSQL is not installed. It stays: the server goes with the process.
+    pub fn on_a_server(catalogue: &Arc<Catalogue>) -> Option<Result<Self, String>> {
+        let server = Server::shared()?;
+        let schema = format!("definitions{}", next());
+        let url = format!("{}?schema={schema}", server.url("postgres"));
+        let options = postgres::Options { connections: 4, ..postgres::Options::default() };
+        let opened = PostgresStore::open(&url, catalogue.clone(), &options);
+        let store = match opened {
+            Ok(store) => store,
+            Err(error) => return Some(Err(format!("a schema is not opened: {error}"))),
+        };
+        Some(Self::new("server", catalogue, Arc::new(store)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}

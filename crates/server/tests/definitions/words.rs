@@ -1,0 +1,92 @@
+//! Which words of the language a definition uses, found with the language's own schema.
+
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+
+/// Every word and every constant of the schema, as `OBJECT.word` and `OBJECT.word=constant`.
+pub fn all(schema: &Json) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    every(schema, "catalogue", &mut found);
+    for (name, part) in schema["$defs"].as_object().into_iter().flatten() {
+        every(part, name, &mut found);
+    }
+    found
+}
+
+fn every(part: &Json, place: &str, found: &mut BTreeSet<String>) {
+    for (word, value) in part["properties"].as_object().into_iter().flatten() {
+        let own = format!("{place}.{word}");
+        constants(value, &own, found);
+        found.insert(own);
+    }
+    if part["properties"].is_null() {
+        constants(part, place, found);
+    }
+}
+
+fn constants(part: &Json, place: &str, found: &mut BTreeSet<String>) {
+    for constant in part["enum"].as_array().into_iter().flatten() {
+        found.insert(format!("{place}={}", constant.as_str().unwrap_or_default()));
+    }
+    for inner in part["oneOf"].as_array().into_iter().flatten().chain([&part["additionalProperties"], &part["items"]]) {
+        if inner.is_object() {
+            constants(inner, place, found);
+        }
+    }
+}
+
+/// Adds the words that a definition uses.
+pub fn used(schema: &Json, definition: &Json, found: &mut BTreeSet<String>) {
+    visit(schema, schema, "catalogue", definition, found);
+}
+
+fn visit(schema: &Json, part: &Json, place: &str, value: &Json, found: &mut BTreeSet<String>) {
+    if let Some(name) = part["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/$defs/")) {
+        return visit(schema, &schema["$defs"][name], name, value, found);
+    }
+    for constant in part["enum"].as_array().into_iter().flatten().filter(|constant| *constant == value) {
+        found.insert(format!("{place}={}", constant.as_str().unwrap_or_default()));
+    }
+    for choice in part["oneOf"].as_array().into_iter().flatten() {
+        if fits(schema, choice, value) {
+            visit(schema, choice, place, value, found);
+        }
+    }
+    match value {
+        Json::Object(entries) => {
+            for (name, value) in entries {
+                let own = &part["properties"][name];
+                if own.is_object() {
+                    let word = format!("{place}.{name}");
+                    visit(schema, own, &word, value, found);
+                    found.insert(word);
+                } else if part["additionalProperties"].is_object() {
+                    visit(schema, &part["additionalProperties"], place, value, found);
+                }
+            }
+        }
+        Json::Array(items) if part["items"].is_object() => items.iter().for_each(|item| visit(schema, &part["items"], place, item, found)),
+        _ => {}
+    }
+}
+
+/// Whether a choice of the schema is meant for a value, by its shape.
+fn fits(schema: &Json, part: &Json, value: &Json) -> bool {
+    if let Some(name) = part["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/$defs/")) {
+        return fits(schema, &schema["$defs"][name], value);
+    }
+    if let Some(choices) = part["oneOf"].as_array() {
+        return choices.iter().any(|choice| fits(schema, choice, value));
+    }
+    if let Some(constants) = part["enum"].as_array() {
+        return constants.contains(value);
+    }
+    match value {
+        Json::Object(entries) => {
+            let known = |name: &String| part["properties"].is_null() || part["properties"].get(name).is_some();
+            part["type"] == "object" && entries.keys().all(known)
+        }
+        Json::Array(items) => part["type"] == "array" && items.iter().all(|item| part["items"].is_null() || fits(schema, &part["items"], item)),
+        _ => part["type"] != "object" && part["type"] != "array",
+    }
+}
