@@ -246,8 +246,8 @@ fn show_all(store: &dyn Store, all: &Everywhere, arguments: &Query) -> Outcome {
     if arguments.explain || arguments.by_source {
         return Err(Failure::new("records of several collections have no --explain and no --by-source"));
     }
-    let rows = all.find(store, arguments.idx, (arguments.limit > 0).then_some(arguments.limit))?;
-    let total = if arguments.format == QueryFormat::Table { Some(all.count(store)?) } else { None };
+    let counts = arguments.format == QueryFormat::Table;
+    let (rows, total) = all.find(store, arguments.idx, (arguments.limit > 0).then_some(arguments.limit), counts)?;
     show_rows(&Everywhere::headings(), rows, arguments.format, total, began)
 }
 
@@ -360,12 +360,18 @@ pub fn withdraw(place: &Place, source: &str, collection: Option<&str>, key: Opti
     failures.include(settled.failures);
     crate::settle::warn(&failures);
     if as_json {
-        say!("{}", json!({"records": done.records, "gone": done.gone, "held": done.held, "fails": failures.first, "more_fail": failures.more}));
+        say!(
+            "{}",
+            json!({
+                "records": done.records, "gone": done.gone, "held": done.held, "refused": done.refused, "fails": failures.first, "more_fail": failures.more,
+            })
+        );
     } else {
         say!("withdrew {source} from {} in {}", count(done.records, "record"), seconds(began.elapsed()));
         say!("  {} do not exist any more, {} of them keep a state that transitions have set", number(done.gone), number(done.held));
     }
-    Ok(0)
+    done.refused.iter().for_each(|reason| eprintln!("not withdrawn: {reason}"));
+    Ok(if done.refused.is_empty() { 0 } else { 2 })
 }
 
 pub fn export(place: &Place, collection: &str, format: ExportFormat, output: Option<&Path>, tenant: &str) -> Outcome {

@@ -80,26 +80,36 @@ impl Everywhere {
         ["collection", "key"].map(|name| Heading { name: name.into(), ty: FieldType::Text })
     }
 
-    /// The rows of a page: collection and key.
+    /// The rows of a page: collection and key; and how many there are without it, if `counts`. What is said of one collection is of one moment.
     ///
     /// # Errors
     /// When the store fails.
     ///
-    /// Cost: a page of each collection until there are enough, and the number of records of those that are left out whole.
-    pub fn find(&self, store: &dyn Store, offset: u64, limit: Option<u64>) -> Result<Vec<Vec<Value>>> {
-        let (mut skipped, mut found) = (offset, Vec::new());
+    /// Cost: a page of each collection until there are enough, and the number of records of those before it, or of all.
+    pub fn find(&self, store: &dyn Store, offset: u64, limit: Option<u64>, counts: bool) -> Result<(Vec<Vec<Value>>, Option<u64>)> {
+        let (mut skipped, mut found, mut total) = (offset, Vec::new(), 0);
         for (name, plan) in &self.plans {
             let left = limit.map(|limit| limit.saturating_sub(found.len() as u64));
-            if left == Some(0) {
-                break;
+            match (left, counts) {
+                (Some(0), false) => break,
+                (Some(0), true) => {
+                    total += store.count(plan)?;
+                    continue;
+                }
+                _ => {}
             }
-            let rows = store.find(&Plan { offset: skipped, limit: left, ..plan.clone() })?.rows;
-            if skipped > 0 {
-                skipped = if rows.is_empty() { skipped.saturating_sub(store.count(plan)?) } else { 0 };
-            }
+            let page = Plan { offset: skipped, limit: left, ..plan.clone() };
+            let rows = if counts || skipped > 0 {
+                let (found, count) = store.find_and_count(&page)?;
+                total += count;
+                skipped = skipped.saturating_sub(count);
+                found.rows
+            } else {
+                store.find(&page)?.rows
+            };
             found.extend(rows.into_iter().map(|key| row(name, key)));
         }
-        Ok(found)
+        Ok((found, counts.then_some(total)))
     }
 
     /// Calls `visit` with every row. Memory does not grow with their number.
@@ -108,13 +118,5 @@ impl Everywhere {
     /// When the store fails, or what `visit` says.
     pub fn visit(&self, store: &dyn Store, visit: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<()> {
         self.plans.iter().try_for_each(|(name, plan)| store.visit(plan, &mut |key| visit(row(name, key))))
-    }
-
-    /// How many records there are.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub fn count(&self, store: &dyn Store) -> Result<u64> {
-        self.plans.iter().map(|(_, plan)| store.count(plan)).sum()
     }
 }

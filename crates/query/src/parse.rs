@@ -89,6 +89,17 @@ impl ValueText {
             _ => None,
         }
     }
+
+    /// Whether a text is the pieces, with anything at the wildcards between them.
+    pub fn covers(&self, text: &str) -> bool {
+        let [first, between @ .., last] = self.pieces.as_slice() else { return self.literal() == Some(text) };
+        let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };
+        for piece in between {
+            let Some((_, behind)) = rest.split_once(piece.as_str()) else { return false };
+            rest = behind;
+        }
+        rest.ends_with(last.as_str())
+    }
 }
 
 /// A part between two `|`.

@@ -36,15 +36,18 @@ impl Query {
     /// When such a tag is asked for otherwise than by `=`, or is defined by itself.
     pub fn expand_tags(&mut self, queries: &TagQueries) -> Result<(), Diagnostic> {
         let mut conditions = std::mem::take(&mut self.lookup.conditions);
-        for stage in &mut self.stages {
+        // tags are of records: others stay where they are, behind `each` they are about its rows
+        let mut stages = std::mem::take(&mut self.stages);
+        for stage in &mut stages {
             let Stage::Grep(items) = stage else { continue };
             for item in std::mem::take(items) {
                 match item {
-                    Item::Condition(condition) => conditions.push(condition),
-                    column @ Item::Column(_) => items.push(column),
+                    Item::Condition(condition) if is_tag(self, &condition) => conditions.push(condition),
+                    other => items.push(other),
                 }
             }
         }
+        self.stages = stages;
         self.stages.retain(|stage| !matches!(stage, Stage::Grep(items) if items.is_empty()));
         for _ in 0..=MOST_DEPTH {
             let mut expanded = Vec::with_capacity(conditions.len());
@@ -75,9 +78,12 @@ impl Query {
         if !is_tag(self, condition) {
             return Ok(None);
         }
-        let found = |value: &crate::ValueText| value.literal().and_then(|name| queries.get_key_value(name));
+        let found = |value: &crate::ValueText| match value.literal() {
+            Some(name) => queries.get_key_value(name),
+            None => queries.iter().find(|(name, _)| value.covers(name)),
+        };
         let Some((name, text)) = condition.values.iter().find_map(found) else { return Ok(None) };
-        if condition.operator != Operator::Equal {
+        if condition.operator != Operator::Equal || condition.values.iter().any(|value| value.literal().is_none()) {
             let problem = Diagnostic::new(condition.span.clone(), format!("the tag `{name}` is a query; it can only be asked for with ="));
             return Err(problem.help(format!("ask for the opposite of its conditions: {text}")));
         }

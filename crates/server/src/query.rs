@@ -154,8 +154,7 @@ async fn of_all(ctx: &Ctx, page: &Page) -> Answer<Option<Response>> {
     ctx.reaches_store();
     let app = ctx.app.clone();
     let (idx, limit, total) = (page.idx, page.limit, page.total);
-    let read = move || Ok::<_, StoreError>((all.find(&*app.store, idx, Some(limit))?, if total { Some(all.count(&*app.store)?) } else { None }));
-    let (rows, total) = reading(read).await?;
+    let (rows, total) = reading(move || all.find(&*app.store, idx, Some(limit), total)).await?;
     let headings = Everywhere::headings();
     if let Some(lines) = as_lines(page.form, &headings, &rows) {
         return Ok(Some((StatusCode::OK, lines).into_response()));

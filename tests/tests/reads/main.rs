@@ -100,6 +100,7 @@ fn check(place: &Place, seed: u64, until: Option<Instant>) {
     place.ok(&["import", &file, "--source", "shops"]);
     let served = [Served::new(place, &["--workers", "0"]), Served::new(place, &["--workers", "0", "--cache", "0"])];
     let clients: Vec<Client> = served.iter().map(|served| served.client(None)).collect();
+    clients[0].call("POST", "/v1/main/tags/item", &json!({ "name": "big", "query": "size>=1000" })).with(201);
     let mut dice = Dice::new(seed + 7);
     let movers = MOVERS.map(|id| Mover::new(&mut dice, id));
     for mover in &movers {

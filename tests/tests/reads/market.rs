@@ -27,6 +27,9 @@ collections:
       ratio:  float
       flag:   { type: boolean, index: equal }
       note:   text
+      lots:   { type: [{ place: text, amount: integer }], index: { place: equal } }
+    state: { status: { type: text, seed: \"flag == true ? 'open' : 'shut'\", index: equal } }
+    tags: {}
 routes:
   - get: /r/items
     params: &paged
@@ -97,6 +100,7 @@ pub const KINDS: [&str; 7] = ["common", "usual", "some", "few", "com", "Common",
 pub const WORDS: [&str; 8] = ["Alpha", "alpha", "ALPHA beta", "alphabet", "Beta", "beta gamma", "gamma*", "delta"];
 pub const LABELS: [&str; 6] = ["most", "many", "mo", "red", "blue", "lone"];
 pub const TOWNS: [&str; 4] = ["metropolis", "village", "town", "ghost town"];
+pub const PLACES: [&str; 4] = ["yard", "hall", "yacht", "shed"];
 pub const NOTES: [&str; 5] = ["plain note", "a note*", "noted", "something else", "x"];
 
 const ITEMS: usize = 13_500;
@@ -115,27 +119,46 @@ pub struct Item {
     pub ratio: Option<f64>,
     pub flag: Option<bool>,
     pub note: Option<String>,
+    pub lots: Vec<Lot>,
+}
+
+/// What there is of an item in a place; something is said of each.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Lot {
+    pub place: Option<String>,
+    pub amount: Option<i64>,
+}
+
+impl Lot {
+    fn shown(&self) -> Json {
+        let mut all = json!({ "place": self.place, "amount": self.amount });
+        all.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        all
+    }
+
+    pub fn value(&self, name: &str) -> Json {
+        match name {
+            "lots.place" => json!(self.place),
+            "lots.amount" => json!(self.amount),
+            other => panic!("{other}"),
+        }
+    }
 }
 
 impl Item {
     /// As a document: what it has not is left out.
     pub fn document(&self) -> Json {
-        let mut all = self.shown();
-        let members = all.as_object_mut().unwrap();
-        members.retain(|_, value| !value.is_null());
-        all
+        let names = ["id", "kind", "word", "labels", "shop", "rank", "size", "ratio", "flag", "note", "lots"];
+        let all = names.into_iter().map(|name| (name.to_owned(), self.value(name)));
+        all.filter(|(_, value)| !value.is_null()).collect()
     }
 
     /// As a record is answered.
     pub fn record(&self) -> Json {
         let mut all = self.document();
         all["key"] = json!(self.id);
+        all["status"] = self.value("status");
         all
-    }
-
-    pub fn shown(&self) -> Json {
-        let names = ["id", "kind", "word", "labels", "shop", "rank", "size", "ratio", "flag", "note"];
-        names.into_iter().map(|name| (name.to_owned(), self.value(name))).collect()
     }
 
     pub fn value(&self, name: &str) -> Json {
@@ -151,6 +174,10 @@ impl Item {
             "ratio" => json!(self.ratio),
             "flag" => json!(self.flag),
             "note" => json!(self.note),
+            "status" => json!(if self.flag == Some(true) { "open" } else { "shut" }),
+            "lots" if self.lots.is_empty() => Json::Null,
+            "lots" => self.lots.iter().map(Lot::shown).collect(),
+            "lots.place" | "lots.amount" => self.lots.iter().map(|lot| lot.value(name)).filter(|value| !value.is_null()).collect(),
             other => panic!("{other}"),
         }
     }
@@ -176,6 +203,12 @@ fn skewed(dice: &mut Dice, all: &[&str], most: u64, none: u64) -> Option<String>
 
 pub fn shop_id(dice: &mut Dice) -> String {
     format!("s{:03}", dice.below(SHOPS as u64))
+}
+
+fn lot(dice: &mut Dice) -> Lot {
+    let place = skewed(dice, &PLACES, 70, 8);
+    let amount = (place.is_none() || dice.below(6) > 0).then(|| if dice.below(2) == 0 { 1 } else { dice.below(50) as i64 });
+    Lot { place, amount }
 }
 
 /// A record whose values are about as those of others.
@@ -208,6 +241,7 @@ pub fn item(dice: &mut Dice, id: String) -> Item {
         ratio: (dice.below(10) > 0).then(|| dice.below(64) as f64 / 4.0 - 8.0),
         flag: (dice.below(50) > 0).then(|| dice.below(10) > 0),
         note: skewed(dice, &NOTES, 50, 10),
+        lots: (0..[0, 0, 1, 1, 2, 3][dice.below(6) as usize]).map(|_| lot(dice)).collect(),
     }
 }
 

@@ -89,8 +89,11 @@ impl Condition {
     }
 
     pub fn holds(&self, item: &Item) -> bool {
-        let own = item.value(self.field);
-        let any = match &own {
+        self.holds_for(&item.value(self.field))
+    }
+
+    fn holds_for(&self, own: &Json) -> bool {
+        let any = match own {
             Json::Null => false,
             Json::Array(elements) => elements.iter().any(|element| self.holds_of(&form(self.field, element))),
             value => self.holds_of(&form(self.field, value)),
@@ -148,6 +151,20 @@ impl Query {
         let mut rows: Vec<Json> = found.iter().map(row).collect();
         rows.dedup();
         rows
+    }
+
+    /// A row for each lot of each item that is found, and of which conditions on lots hold.
+    pub fn lots(&self, world: &World<'_>, of_lots: &[Condition], sort: Option<(&str, bool)>) -> Vec<Json> {
+        let mut rows: Vec<(Json, Json)> = Vec::new();
+        for item in self.found(world) {
+            for lot in item.lots.iter().filter(|lot| of_lots.iter().all(|own| own.holds_for(&lot.value(own.field)))) {
+                let sorted = sort.map_or(Json::Null, |(field, _)| if field.starts_with("lots.") { lot.value(field) } else { item.value(field) });
+                rows.push((sorted, json!({ "id": item.id, "lots.place": lot.place, "lots.amount": lot.amount })));
+            }
+        }
+        let descends = sort.is_some_and(|(_, descends)| descends);
+        rows.sort_by(|(one, _), (other, _)| if descends { compare(other, one) } else { compare(one, other) });
+        rows.into_iter().map(|(_, row)| row).collect()
     }
 
     /// Values of a column, elements one by one.

@@ -1,6 +1,6 @@
 //! Random requests of every kind that reads, and whether they are answered as one of the worlds that there were meanwhile.
 
-use crate::market::{self, Item, KINDS, LABELS, NOTES, SHOPS, TOWNS, WORDS};
+use crate::market::{self, Item, KINDS, LABELS, NOTES, PLACES, SHOPS, TOWNS, WORDS};
 use crate::naive::{Condition, Params, Query, Test, World, shop, words};
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
@@ -74,6 +74,8 @@ fn known_text(dice: &mut Dice, field: &str) -> String {
         "shop" if dice.below(3) == 0 => "s000".into(),
         "shop" => market::shop_id(dice),
         "note" => one_of(dice, &NOTES).to_owned(),
+        "status" => one_of(dice, &["open", "shut", "gone"]).to_owned(),
+        "lots.place" => one_of(dice, &PLACES).to_owned(),
         "id" => format!("i{:05}", dice.below(14_000)),
         other => panic!("{other}"),
     }
@@ -81,9 +83,9 @@ fn known_text(dice: &mut Dice, field: &str) -> String {
 
 /// A condition and how it is written.
 fn condition(dice: &mut Dice) -> (Condition, String) {
-    let texts = ["kind", "kind", "word", "labels", "shop", "note", "id"];
-    let numbers = ["rank", "size", "ratio"];
-    match dice.below(10) {
+    let texts = ["kind", "kind", "word", "labels", "shop", "note", "id", "status", "lots.place"];
+    let numbers = ["rank", "size", "ratio", "lots.amount"];
+    match dice.below(11) {
         0..6 => {
             let field = one_of(dice, &texts);
             let text = known_text(dice, field);
@@ -113,6 +115,7 @@ fn condition(dice: &mut Dice) -> (Condition, String) {
                 "rank" => json!(dice.below(400) as i64 - 200),
                 "size" if dice.below(2) == 0 => json!(7),
                 "size" => json!(dice.below(2_000)),
+                "lots.amount" => json!(dice.below(50)),
                 _ => json!(dice.below(64) as f64 / 4.0 - 8.0),
             };
             let (test, sign) = match dice.below(6) {
@@ -125,6 +128,8 @@ fn condition(dice: &mut Dice) -> (Condition, String) {
             };
             (Condition { field, test }, format!("{field}{sign}{number}"))
         }
+        // a tag that is a query
+        9 => (Condition { field: "size", test: Test::AtLeast(json!(1_000)) }, "tag=big".into()),
         _ => {
             let wanted = dice.below(2) == 0;
             (Condition { field: "flag", test: Test::Equal(json!(wanted)) }, format!("flag={wanted}"))
@@ -132,7 +137,7 @@ fn condition(dice: &mut Dice) -> (Condition, String) {
     }
 }
 
-const SCALARS: [&str; 9] = ["id", "kind", "word", "shop", "rank", "size", "ratio", "flag", "note"];
+const SCALARS: [&str; 10] = ["id", "kind", "word", "shop", "rank", "size", "ratio", "flag", "note", "status"];
 
 /// Conditions of a query, and the query as far as they go.
 fn lookup(dice: &mut Dice) -> (Query, String) {
@@ -193,6 +198,67 @@ fn page_of_query(dice: &mut Dice) -> Request {
             let count = rows.len();
             let page: Vec<Json> = rows.into_iter().skip(idx).take(limit).collect();
             if total { json!({ "rows": page, "total": count }) } else { json!({ "rows": page }) }
+        });
+        is_one_of(&shown, wanted)
+    };
+    Request { method: "GET", path, body: Json::Null, check: Box::new(check) }
+}
+
+/// Rows of the structs that items have.
+fn lots(dice: &mut Dice) -> Request {
+    let (query, mut text) = lookup(dice);
+    let sort = (dice.below(2) == 0).then(|| (one_of(dice, &["lots.amount", "lots.place", "rank", "kind"]), dice.below(2) == 0));
+    text = format!("{text} | each lots | grep id, lots.place, lots.amount");
+    let mut of_lots = Vec::new();
+    if dice.below(3) == 0 {
+        let place = known_text(dice, "lots.place");
+        text = format!("{text}, lots.place={}", quoted(&place));
+        of_lots.push(Condition { field: "lots.place", test: Test::Equal(json!(place)) });
+    }
+    if dice.below(3) == 0 {
+        let amount = dice.below(50);
+        text = format!("{text}, lots.amount>={amount}");
+        of_lots.push(Condition { field: "lots.amount", test: Test::AtLeast(json!(amount)) });
+    }
+    if let Some((field, down)) = sort {
+        text = format!("{text} | sort {field}{}", if down { "-" } else { "" });
+    }
+    let (limit, idx) = ([10, 1_000, 10_000][dice.below(3) as usize], if dice.below(2) == 0 { 0 } else { dice.below(6_000) as usize });
+    let path = format!("/v1/main/query?q={}&limit={limit}&idx={idx}&total=true", encoded(&text));
+    let check = move |reply: &Reply, worlds: &[World<'_>]| {
+        let found = json_of(reply)?;
+        let shown = json!({ "rows": found["rows"], "total": found["total"] });
+        let wanted = worlds.iter().map(|world| {
+            let rows = query.lots(world, &of_lots, sort);
+            let count = rows.len();
+            json!({ "rows": rows.into_iter().skip(idx).take(limit).collect::<Vec<_>>(), "total": count })
+        });
+        is_one_of(&shown, wanted)
+    };
+    Request { method: "GET", path, body: Json::Null, check: Box::new(check) }
+}
+
+/// Records of all collections of which conditions can be asked.
+fn everywhere(dice: &mut Dice) -> Request {
+    let (field, value) = match dice.below(3) {
+        0 => ("id", if dice.below(2) == 0 { known_text(dice, "id") } else { market::shop_id(dice) }),
+        1 => ("town", one_of(dice, &TOWNS).to_owned()),
+        _ => ("kind", known_text(dice, "kind")),
+    };
+    let path = format!("/v1/main/query?q={}&limit=100&total=true", encoded(&format!("records {field}={}", quoted(&value))));
+    let check = move |reply: &Reply, worlds: &[World<'_>]| {
+        let found = json_of(reply)?;
+        let shown = json!({ "rows": found["rows"], "total": found["total"] });
+        let wanted = worlds.iter().map(|world| {
+            let shops = world.shops.iter().filter(|shop| match field {
+                "id" => shop.id == value,
+                "town" => shop.town.as_ref() == Some(&value),
+                _ => false,
+            });
+            let items = world.items.iter().filter(|item| field != "town" && item.value(field) == json!(value));
+            let rows = shops.map(|shop| json!({ "collection": "shop", "key": shop.id }));
+            let rows: Vec<Json> = rows.chain(items.map(|item| json!({ "collection": "item", "key": item.id }))).collect();
+            json!({ "rows": rows.iter().take(100).collect::<Vec<_>>(), "total": rows.len() })
         });
         is_one_of(&shown, wanted)
     };
@@ -405,7 +471,9 @@ fn shops(dice: &mut Dice) -> Request {
 
 /// A request of any kind; `movers` are the keys of records that somebody changes.
 pub fn any(dice: &mut Dice, movers: &[&str]) -> Request {
-    match dice.below(20) {
+    match dice.below(23) {
+        20..22 => lots(dice),
+        22 => everywhere(dice),
         0..5 => page_of_query(dice),
         5..7 => aggregates(dice),
         7 => facets(dice),

@@ -1283,7 +1283,7 @@ pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) 
         [&|| desk.store.count(&long).map(drop), &|| desk.store.find(&sorted).map(drop), &|| desk.store.find_and_count(&sorted).map(drop), &|| {
             desk.store.aggregate(&long, &[sum]).map(drop)
         }];
-    for ask in asks {
+    let given_up = |ask: &(dyn Fn() -> Result<()> + Sync)| {
         let wanted = wanted::Wanted::default();
         let ended = std::thread::scope(|scope| {
             let asked = scope.spawn(|| wanted.during(ask));
@@ -1295,8 +1295,14 @@ pub fn what_nobody_waits_for_is_given_up_and_others_are_answered(place: &Place) 
             wanted.end();
             asked.join().expect("no panic")
         });
-        assert!(matches!(ended, Err(StoreError::Unwanted)), "{ended:?}");
         assert!(matches!(wanted.during(ask), Err(StoreError::Unwanted)), "nothing is begun either");
+        ended
+    };
+    for ask in asks {
+        // on a busy machine it may be answered before it is given up
+        let mut ended = (0..20).map(|_| given_up(ask)).skip_while(Result::is_ok);
+        let ended = ended.next();
+        assert!(matches!(ended, Some(Err(StoreError::Unwanted))), "{ended:?}");
         assert_eq!(desk.store.count(&desk.plan(vec![])).expect("others are answered"), 3_000);
     }
     let wanted = wanted::Wanted::default();
