@@ -8,7 +8,7 @@ use crate::expr::{Evaluator, Expression};
 use crate::links::{Derivation, keyed};
 use crate::parts;
 use crate::record::{Contribution, Hash, Retired, Said, put_value};
-use crate::value::{FieldType, Member, Value, member_of};
+use crate::value::{FieldType, Member, Value, among, member_of};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -227,7 +227,7 @@ impl<'c> Consolidator<'c> {
         match &field.derive {
             Some(Derivation::Own(expression)) => {
                 let found = self.evaluator.value_of(expression, &field.ty, self.collection, values);
-                found.unwrap_or_else(|error| {
+                found.and_then(|value| among(value, &field.ty, &field.one_of)).unwrap_or_else(|error| {
                     self.evaluator.note(&format!("field `{}`", field.name), expression, &error);
                     Value::Null
                 })

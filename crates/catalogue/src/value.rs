@@ -480,6 +480,18 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
     }
 }
 
+/// The value, if it is one of those that are allowed, and each of its elements is; no choices allow all.
+///
+/// # Errors
+/// What is allowed.
+pub fn among(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, String> {
+    if one_of.is_empty() || value.elements().iter().all(|element| element.is_null() || one_of.contains(element)) {
+        return Ok(value);
+    }
+    let choices: Vec<String> = one_of.iter().map(|choice| choice.show(ty)).collect();
+    Err(format!("{:?} is not one of {}", value.show(ty), choices.join(", ")))
+}
+
 /// Converts a JSON value to a type; a scalar becomes a list of one where a list is asked for.
 ///
 /// # Errors

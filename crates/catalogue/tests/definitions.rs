@@ -277,6 +277,49 @@ fn a_source_feeds_something() {
     assert!(errors(text).contains("this source feeds no collection"));
 }
 
+/// A collection `x` with these fields, links, and a source with these words.
+fn fed(source: &str, fields: &str, more: &str) -> String {
+    format!(
+        "catalogue: a\nsources: {{ s: {{ format: json, as_of: meta.received, {source} }} }}\ncollections:\n  x: {{ key: k, fields: {{ k: text{fields} }}{more} }}\n  \
+         y: {{ key: k, fields: {{ k: text, name: text, of: text }}, links: {{ l: {{ to: x, key: of }} }} }}\n"
+    )
+}
+
+#[test]
+fn words_that_would_do_nothing_are_refused() {
+    let both = "feeds: [{ into: x }, { into: y }]";
+    assert!(parse(&fed(both, "", "")).is_ok(), "{}", errors(&fed(both, "", "")));
+    for (source, fields, more, expected) in [
+        ("feeds: [{ into: x, map: { k: { path: $.k, klean: trim } } }, { into: y }]", "", "", "klean"),
+        ("feeds: [{ into: x, map: { k: { path: $.k, required: true } } }, { into: y }]", "", "", "required"),
+        ("feeds: [{ into: x }, { into: y }], let: { a: { path: $.a, on_eror: fail } }", "", "", "on_eror"),
+        ("feeds: [{ into: x }, { into: y }], map: { k: $.k }", "", "", "in a source with `feeds`, `map` stands in each of them"),
+        ("feeds: [{ into: x }, { into: y }], when: 'true'", "", "", "when"),
+        ("feeds: [{ into: x }, { into: y }], contributor: '{who}'", "", "", "there is no `let` value `who`"),
+        (both, ", u: { type: text, survivorship: by_contributor, index: equal }", "", "`u` is kept by contributor"),
+        (both, ", u: { type: text, derive: m.name, unique: true }", ", links: { m: { to: y, key: k } }", "`u` follows from other records"),
+    ] {
+        let found = errors(&fed(source, fields, more));
+        assert!(found.contains(expected), "{source} {fields}: {found}");
+    }
+}
+
+#[test]
+fn records_that_create_each_other_by_their_keys_alone_are_refused() {
+    let with = |there: &str, back: &str| {
+        format!(
+            "catalogue: a\nsources: {{ s: {{ format: json, as_of: meta.received, feeds: [{{ into: x }}, {{ into: y }}] }} }}\ncollections:\n  \
+             x: {{ key: k, fields: {{ k: text, of: text }}, links: {{ l: {{ to: y, {there} }} }} }}\n  \
+             y: {{ key: k, fields: {{ k: text, of: text }}, links: {{ l: {{ to: x, {back} }} }} }}\n"
+        )
+    };
+    for (there, back) in [("key: k, create: true", "key: k"), ("key: k, create: true", "key: of, create: true"), ("key: k", "key: k")] {
+        assert!(parse(&with(there, back)).is_ok(), "{there} {back}");
+    }
+    let found = errors(&with("key: k, create: true", "key: k, create: true"));
+    assert!(found.contains("link `l` of `x` creates records that, by their key alone, create records of `x` again"), "{found}");
+}
+
 #[test]
 fn cel_is_cel() {
     let text = "catalogue: a\ncollections: { x: { key: k, fields: { k: text, a: { type: text, derive: \"k ?? 'x'\" } } } }";

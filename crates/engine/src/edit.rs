@@ -311,9 +311,13 @@ impl Desk {
         let own = contributions.iter().find(|own| &*own.contributor == API_NAME);
         let Some(Said::Values(said)) = own.map(|own| &own.said) else { return Vec::new() };
         let lost = |index: usize| {
-            let spoken = self.said[index].as_ref().is_some_and(|value| !value.is_null()) && !collection.fields[index].survivorship.combines();
-            let wanted = if said[index] == Value::Cleared { &Value::Null } else { &said[index] };
-            spoken && golden.values[index] != *wanted
+            let spoken = self.said[index].as_ref().is_some_and(|value| !value.is_null());
+            match (&said[index], collection.fields[index].survivorship.combines()) {
+                (Value::Cleared, _) => spoken && !golden.values[index].is_null(),
+                // what all say is there, this among it
+                (_, true) => false,
+                (wanted, false) => spoken && golden.values[index] != *wanted,
+            }
         };
         if !(0..said.len()).any(lost) {
             return Vec::new();
@@ -326,6 +330,9 @@ impl Desk {
                 Some(from) if !from.contains(&Speaker::Api) => {
                     let from: Vec<&str> = from.iter().map(|own| self.rules.catalogue.speaker_name(*own)).collect();
                     format!("the API has no say in it: the definition takes it from {}", from.join(", "))
+                }
+                _ if field.survivorship.combines() => {
+                    format!("by the rule `{}` what others say is there, too: {}", rule_name(&self.rules.catalogue, field), first.join(", "))
                 }
                 _ => format!("by the rule `{}` the value of {} comes first", rule_name(&self.rules.catalogue, field), first.join(", ")),
             };

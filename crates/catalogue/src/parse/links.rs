@@ -71,6 +71,12 @@ impl Reader<'_> {
             self.settling_is_acyclic(collections, nodes, &links);
             self.created_records_end(collections, nodes, &links);
         }
+        for (collection, (_, _, node)) in collections.iter().zip(nodes) {
+            for field in collection.fields.iter().filter(|field| field.unique && field.is_settled()) {
+                let message = format!("`{}` follows from other records, which ask nobody whether it is unique; leave `unique` out", field.name);
+                self.problem(node, message);
+            }
+        }
         for link in links.iter().filter(|link| link.is_only_read()) {
             let index = &mut collections[link.from].fields[link.field].index;
             match link.many {

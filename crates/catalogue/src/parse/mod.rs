@@ -964,6 +964,7 @@ impl<'t> Reader<'t> {
                 None => Some(FieldType::Text),
             };
             let Some(ty) = ty else { continue };
+            self.is_a_rule(rule_node);
             if let Some(rule) = self.rule(rule_node, &ty, None, &scope) {
                 types.insert(let_name.to_owned(), self.type_of_let(&rule, context.patterns, &types));
                 lets.push(Let { name: let_name.to_owned(), rule });
@@ -1130,6 +1131,11 @@ impl<'t> Reader<'t> {
                 }
             }
             (None, Some(list)) => {
+                for word in ["map", "when"] {
+                    if let Some(value) = node.get(word) {
+                        self.problem(value, format!("in a source with `feeds`, `{word}` stands in each of them"));
+                    }
+                }
                 if matches!(&list.kind, Kind::List(items) if items.is_empty()) {
                     self.problem(list, "this source feeds no collection: name one, `feeds: [{ into: COLLECTION }]`");
                 }
@@ -1163,7 +1169,8 @@ impl<'t> Reader<'t> {
     ) -> Option<Feed> {
         let let_names: Vec<&str> = lets.0.iter().map(|known| known.name.as_str()).chain(["meta"]).collect();
         let when = node.get("when").and_then(|node| self.cel_of(node, lets.1, Wanted::Condition));
-        let contributor = match node.get("contributor") {
+        // the source's own is every feed's
+        let contributor = match node.get("contributor").or(source.get("contributor")) {
             None => None,
             Some(template_node) => {
                 let text = self.text_of(template_node, "a contributor")?.to_owned();
@@ -1214,6 +1221,7 @@ impl<'t> Reader<'t> {
                     if fields[index].derive.is_some() {
                         self.problem(name_node, format!("`{}` is derived, documents do not give it", fields[index].name));
                     }
+                    self.is_a_rule(rule);
                     rules.push((index, rule.clone()));
                 }
             }
@@ -1279,6 +1287,13 @@ impl<'t> Reader<'t> {
                     self.problem(name_node, format!("the key `{}` gets no value from source `{}`", collection.fields[index].name, source.name));
                 }
             }
+        }
+    }
+
+    /// The words of a rule that stands in `let` or `map`; the others of a field stand at the field.
+    fn is_a_rule(&mut self, node: &Node) {
+        if matches!(node.kind, Kind::Map(_)) {
+            self.section(node, "a rule", &[words::RULE]);
         }
     }
 

@@ -20,7 +20,7 @@ use stook_catalogue::record::{
     self, Before, Contribution, Damaged, Found, MAX_CONTRIBUTORS, Origin, Retired, Said, Unread, keep_newest, pack, pack_raw, unpack,
 };
 use stook_catalogue::survivorship::{Consolidator, Golden};
-use stook_catalogue::value::Value;
+use stook_catalogue::value::{Value, among};
 use stook_store::damage::Part;
 use stook_store::journal::Outcome;
 use stook_store::queue::JobId;
@@ -487,6 +487,7 @@ pub fn effective_state(collection: &Collection, evaluator: &Evaluator, golden: &
         let state = &collection.states[index];
         let seed = state.seed.as_ref()?;
         let found = evaluator.value_of(seed, &state.ty, collection, golden);
+        let found = found.and_then(|value| among(value, &state.ty, &state.one_of));
         found.map_err(|error| evaluator.note(&format!("state field `{}`", state.name), seed, &error)).ok()
     };
     let value = |index: usize| match set.iter().find(|(set, _)| *set == index) {

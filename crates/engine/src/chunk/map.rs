@@ -15,8 +15,8 @@ use stook_catalogue::fold::squash;
 use stook_catalogue::key::Key;
 use stook_catalogue::path::Path;
 use stook_catalogue::plain::{Lean, Words};
-use stook_catalogue::record::{Hash, Raw, Said, UNKNOWN_TIME, put_bytes, put_value};
-use stook_catalogue::value::{FieldType, SmolStr, Value, from_json, from_text, ranges, ranges_of, show_timestamp, struct_of};
+use stook_catalogue::record::{Hash, Raw, Said, put_bytes, put_value};
+use stook_catalogue::value::{FieldType, SmolStr, Value, among, from_json, from_text, ranges, ranges_of, show_timestamp, struct_of};
 use stook_formats::{Document, Head, Selected, Syntax, places, select, select_from};
 
 /// How far ahead of the store's clock a document may be: one of 2099 would block its record for ever.
@@ -675,7 +675,8 @@ impl<'c> Mapper<'c> {
                 scope.value_of(self.evaluator, expression, &FieldType::Timestamp).map_err(|error| format!("`as_of`: {error}"))?
             }
         };
-        let as_of = value.as_int().unwrap_or(UNKNOWN_TIME);
+        // what does not say when it was true was true when it was delivered
+        let as_of = value.as_int().unwrap_or(scope.meta.received);
         if as_of > scope.meta.now.saturating_add(MOST_AHEAD) {
             return Err(format!("the document's time {} is more than a day ahead", show_timestamp(as_of)));
         }
@@ -905,11 +906,7 @@ pub fn check(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, St
     if value.elements().iter().any(has_nul) {
         return Err(format!("{:?} has a NUL character", value.show(ty)));
     }
-    if one_of.is_empty() || value.elements().iter().all(|element| one_of.contains(element)) {
-        return Ok(value);
-    }
-    let choices: Vec<String> = one_of.iter().map(|choice| choice.show(ty)).collect();
-    Err(format!("{:?} is not one of {}", value.show(ty), choices.join(", ")))
+    among(value, ty, one_of)
 }
 
 /// The hash of what a document says: of its bytes where they are kept, else of its values, those of the envelope left out; and of

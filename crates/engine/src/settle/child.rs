@@ -11,7 +11,7 @@ use stook_catalogue::expr::{Evaluator, Expression, from_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::links::{Derivation, Link, LinkRule, Overlap, in_order, keyed, members_of};
 use stook_catalogue::plain::Lean;
-use stook_catalogue::value::{FieldType, SmolStr, Value};
+use stook_catalogue::value::{FieldType, SmolStr, Value, among};
 use stook_store::{Detail, Edge, Inside, ReadRange, Reliance, Result, Store, StoredRecord, Tenant};
 
 impl Work<'_> {
@@ -147,7 +147,7 @@ fn value_through<'d>(
         _ => None,
     });
     if let Some(value) = plain.and_then(|plain| plain.into_value(ty)) {
-        return Ok(value);
+        return among(value, ty, &field.one_of).map_err(|error| (expression, error));
     }
     let found = evaluator.evaluate(expression, |name| match linked_by(name) {
         Some((own, members)) => {
@@ -159,7 +159,8 @@ fn value_through<'d>(
         }
         None => definition.field(name).map_or(cel::Value::Null, |(index, field)| to_cel(&values[index], field.golden_type())),
     });
-    found.and_then(|found| from_cel(&found, ty).map_err(|error| error.to_string())).map_err(|error| (expression, error))
+    let found = found.and_then(|found| from_cel(&found, ty).map_err(|error| error.to_string()));
+    found.and_then(|value| among(value, ty, &field.one_of)).map_err(|error| (expression, error))
 }
 
 /// Why a settled field of a record has no value, where its expression fails on the record and what it is linked to now.

@@ -208,14 +208,14 @@ impl Reader<'_> {
         };
         let as_of = match source["as_of"].as_str().unwrap_or_default() {
             "meta.received" => Some(received),
-            text => match (lets.get("at"), text.starts_with("coalesce")) {
-                (Some(Said::Value(time)), _) => seconds(time),
-                (Some(Said::Nothing), true) => Some(received),
-                (Some(Said::Nothing), false) => None,
+            // what does not say when it was true was true when it was delivered
+            _ => match lets.get("at") {
+                Some(Said::Value(time)) => seconds(time),
+                Some(Said::Nothing) => Some(received),
                 _ => return Err(Outcome::Unknown),
             },
         };
-        let contributor = match feed["contributor"].as_str() {
+        let contributor = match feed["contributor"].as_str().or(source["contributor"].as_str()) {
             None => delivery.source.clone(),
             Some(template) => {
                 let braced = if template.contains('{') { template.to_owned() } else { format!("{{{template}}}") };
@@ -492,7 +492,11 @@ fn from_json(value: &Json, ty: &Json, format: Option<&str>) -> Said {
         ("text", Json::Number(number)) if number.is_i64() => Said::Value(json!(number.to_string())),
         ("text", Json::Bool(value)) => Said::Value(json!(value.to_string())),
         ("integer" | "size", Json::Number(number)) if number.is_i64() => Said::Value(value.clone()),
-        ("integer" | "size", Json::Number(_)) => Said::Unreadable,
+        // a number without a fraction is whole, however it is written
+        ("integer" | "size", Json::Number(number)) => {
+            let whole = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9.0e15);
+            whole.map_or(Said::Unreadable, |number| Said::Value(json!(number as i64)))
+        }
         ("float", Json::Number(number)) => number.as_f64().map_or(Said::Unknown, |number| Said::Value(json!(number))),
         ("boolean", Json::Bool(_)) => Said::Value(value.clone()),
         ("ranges", _) => Said::Unknown,
