@@ -124,6 +124,9 @@ fn what_fails_is_told_to_whoever_asks_edits_withdraws_or_settles() {
         place.run(&["import", &place.file("again.csv", "id,size\nx,0\n"), "--source", "boxes", "--detach"]).exits(0);
         let worked = place.run(&["work", "--drain"]).exits(0);
         assert!(worked.err.contains("item fine: field `share`: `whole / in_box.size`: a division by zero"), "{}", worked.err);
+        place.import(&[&place.file("mended.csv", "id,size\nx,3\n"), "--source", "boxes"]);
+        let imported = place.run(&["import", &place.file("zero.csv", "id,size\nx,0\n"), "--source", "boxes"]).exits(0);
+        assert!(imported.err.contains("item fine: field `share`: `whole / in_box.size`: a division by zero"), "{}", imported.err);
     }
 }
 

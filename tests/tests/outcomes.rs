@@ -260,7 +260,7 @@ fn withdrawing_a_source_restores_what_was_there_before() {
     let explained = place.json(&["get", "thing", "a", "--explain", "--format", "json"]);
     assert_eq!(explained["fields"]["name"]["from"], json!(["staff"]));
     assert_eq!(explained["fields"]["name"]["lost"][0]["value"], "from the list");
-    let withdrawn = json!({"records": 2, "gone": 1, "held": 0, "fails": [], "more_fail": false});
+    let withdrawn = json!({"records": 2, "gone": 1, "held": 0, "refused": [], "fails": [], "more_fail": false});
     assert_eq!(place.json(&["withdraw", "staff", "--json"]), withdrawn);
     assert!(place.export("thing", "ndjson") == before);
     assert_eq!(place.json(&["withdraw", "staff", "--json"])["records"], 0, "a second time there is nothing to take back");

@@ -101,3 +101,94 @@ fn a_file_that_lacks_most_of_the_one_before_retires_nothing_until_somebody_allow
         place.ok(&["check", "--deep"]);
     }
 }
+
+const TIMES: &str = "\
+catalogue: times
+sources:
+  list:
+    format: json
+    let: { at: { path: $.at, type: timestamp }, who: { path: $.who, type: text } }
+    as_of: at
+    contributor: \"{who}\"
+    feeds: [{ into: item, map: { id: $.id, n: $.n, colour: $.colour } }]
+collections:
+  item:
+    key: id
+    fields:
+      id: text
+      n: integer
+      colour: { type: text, survivorship: by_contributor }
+      kind: { type: text, one_of: [few, many], derive: \"n > 100 ? 'many' : n > 9 ? 'some' : 'few'\" }
+";
+
+#[test]
+fn a_document_without_a_time_has_that_of_its_delivery() {
+    for place in Place::both(TIMES) {
+        let deliver = |day: u32, n: u32| {
+            let file = place.file("list.ndjson", format!("{{\"id\":\"a\",\"who\":\"x\",\"n\":{n},\"colour\":\"c{n}\"}}\n"));
+            place.import(&[&file, "--source", "list", "--as-of", &format!("2026-05-{day:02}T00:00:00Z")])
+        };
+        deliver(2, 2);
+        let counts = deliver(4, 4)["counts"].clone();
+        assert_eq!(counts["updated"], 1, "{counts}");
+        let counts = deliver(3, 3)["counts"].clone();
+        assert_eq!(counts["superseded"], 1, "{counts}");
+        let record = place.get("item", "a");
+        assert_eq!((&record["n"], &record["colour"], &record["kind"]), (&json!(4), &json!({ "x": "c4" }), &json!("few")), "{record}");
+        // what is not among the values that are allowed is left out, and said
+        let job = deliver(5, 50);
+        assert_eq!(place.get("item", "a")["kind"], Json::Null);
+        let troubles = place.troubles(job["id"].as_u64().unwrap());
+        assert!(troubles[0].to_string().contains("is not one of few, many"), "{troubles:?}");
+    }
+}
+
+const UNIQUE: &str = "\
+catalogue: unique
+sources:
+  x: { format: json, as_of: meta.received, into: item }
+  y: { format: json, as_of: meta.received, into: item }
+collections:
+  item: { key: id, fields: { id: text, u: { type: text, unique: true } } }
+";
+
+#[test]
+fn a_withdrawal_names_what_it_leaves_because_another_record_has_the_value() {
+    for place in Place::both(UNIQUE) {
+        for (number, (source, document)) in
+            [("x", r#"{"id":"b","u":"old"}"#), ("y", r#"{"id":"b","u":"new"}"#), ("x", r#"{"id":"a","u":"old"}"#)].into_iter().enumerate()
+        {
+            let file = place.file("one.ndjson", document);
+            place.import(&[&file, "--source", source, "--as-of", &format!("2026-05-0{}T00:00:00Z", number + 1)]);
+        }
+        let answer = place.run(&["withdraw", "y", "--json"]).exits(2).complains(&["not withdrawn: item b: `u` is unique", "\"a\""]);
+        let told = answer.json();
+        assert_eq!((&told["records"], told["refused"].as_array().map(Vec::len)), (&json!(0), Some(1)), "{told}");
+        assert_eq!(place.get("item", "b")["u"], "new");
+    }
+}
+
+const SPANS: &str = "\
+catalogue: spans
+sources: { s: { format: json, as_of: meta.received, feeds: [{ into: item, when: \"k == 'i'\" }, { into: own, when: \"k == 'o'\" }], let: { k: $.k } } }
+collections:
+  item: { key: id, fields: { id: text, o: text, g: text, a: timestamp, b: timestamp }, links: { link: { to: own, key: o, span: [a, b] } } }
+  own:
+    key: id
+    fields: { id: text, cnt: { type: integer, rollup: { over: item.link, count: true } } }
+    coverage: { run: { over: item.link, runs: { value: g, max_gap: 1h } } }
+";
+
+#[test]
+fn an_interval_that_ends_before_it_begins_is_no_run() {
+    for place in Place::both(SPANS) {
+        let item = |id: &str, a: u32, b: u32| {
+            format!("{{\"k\":\"i\",\"id\":\"{id}\",\"o\":\"p\",\"a\":\"2020-01-01T0{a}:00:00Z\",\"b\":\"2020-01-01T0{b}:00:00Z\",\"g\":\"x\"}}\n")
+        };
+        let text = "{\"k\":\"o\",\"id\":\"p\"}\n".to_owned() + &item("i0", 5, 3) + &item("i1", 5, 6);
+        place.import(&[&place.file("all.ndjson", text), "--source", "s"]);
+        assert_eq!(place.get("own", "p")["cnt"], 2);
+        assert_eq!(place.json(&["query", "own.run", "--format", "json"]).as_array().map(Vec::len), Some(1));
+        place.ok(&["check", "--deep"]);
+    }
+}

@@ -8,10 +8,12 @@ use crate::{Failure, Outcome};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value as Json, json};
 use std::io::Write;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use stook_catalogue::definition::Catalogue;
+use stook_catalogue::expr::Failures;
 use stook_catalogue::value::{FieldType, Value, from_text, show_timestamp};
-use stook_engine::import::{self, Moment, Preview, Request, Wanted};
+use stook_engine::import::{self, Moment, News, Preview, Request, Wanted};
 use stook_engine::settle::snapshot::{self, Replacement};
 use stook_store::Store;
 use stook_store::journal::{Counts, OUTCOMES, Outcome as Became};
@@ -73,8 +75,19 @@ pub fn import(place: &Place, arguments: &Import) -> Outcome {
         return Ok(0);
     }
     let workers = threads(arguments.workers);
-    let run = import::run(&catalogue, &*store, id, (workers, arguments.wait == Wait::Settled), &stop, &|moment| show(&bar, moment));
+    let failures = Mutex::new(Failures::default());
+    let tell = |news| match news {
+        News::Progress(moment) => show(&bar, moment),
+        News::Settled(stage) => {
+            bar.suspend(|| stage.damaged.iter().for_each(|reason| eprintln!("warning: not settled: {reason}")));
+            if let Ok(mut failures) = failures.lock() {
+                failures.include(stage.failures);
+            }
+        }
+    };
+    let run = import::run(&catalogue, &*store, id, (workers, arguments.wait == Wait::Settled), &stop, &tell);
     bar.finish_and_clear();
+    crate::settle::warn(&failures.into_inner().unwrap_or_default());
     let job = ended(&*store, id, run)?;
     report((&catalogue, &*store), &job, documents_before, began.elapsed(), arguments.json)?;
     if !job.state.is_final() {

@@ -26,6 +26,8 @@ pub fn drain(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<Passed, Fa
 }
 
 /// Settles everything again if the store was settled by other rules.
+///
+/// Marks that were left by somebody who was stopped while he did the same are answered, too.
 pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Failure> {
     let rules = Arc::new(Rules::new(catalogue));
     let marked = settle::bring_up(store, &rules, &|_| ())?;
@@ -35,6 +37,10 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Fai
         let passed = settle::drain(store, &pass, &AtomicBool::new(false))?;
         warn(&passed.failures);
         eprintln!("note: {} changed", count(passed.rows, "record"));
+    } else if !store.owing()?.is_empty() {
+        let passed = drain(catalogue, store)?;
+        warn(&passed.failures);
+        eprintln!("note: what had been left to be settled is settled: {} changed", count(passed.rows, "record"));
     }
     Ok(())
 }

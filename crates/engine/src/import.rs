@@ -6,7 +6,7 @@ use crate::settle::snapshot::{self, Replacement};
 use crate::settle::{self, Rules};
 use crate::split::{CHUNK_DOCUMENTS, SHARED_CHUNK, SHORT_CHUNK};
 use crate::tags;
-use crate::work::{Crew, Event, LEASE_SECONDS, Options};
+use crate::work::{Crew, Event, LEASE_SECONDS, Options, Stage};
 use crate::{EngineError, Result, split};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
@@ -59,6 +59,15 @@ pub struct Moment {
     pub cut: u64,
     /// Whether all files have been cut.
     pub complete: bool,
+}
+
+/// What an import tells while it runs.
+#[derive(Debug)]
+pub enum News {
+    /// How far it is.
+    Progress(Moment),
+    /// What a pass has settled.
+    Settled(Stage),
 }
 
 impl Moment {
@@ -323,7 +332,7 @@ pub fn run(
     job: JobId,
     (workers, settles): (usize, bool),
     stop: &AtomicBool,
-    show: &(dyn Fn(Moment) + Sync),
+    show: &(dyn Fn(News) + Sync),
 ) -> Result<Job> {
     let start = store.job(job)?;
     if start.state.is_final() && start.state != JobState::Failed {
@@ -334,17 +343,18 @@ pub fn run(
         return Ok(start);
     }
     if tags::is_rebuild(&start.source).is_some() {
-        return tags::run(catalogue, store, job, workers, stop, &|records| show(Moment::of(&start.files, start.progress, records)));
+        return tags::run(catalogue, store, job, workers, stop, &|records| show(News::Progress(Moment::of(&start.files, start.progress, records))));
     }
     let (_, source) = catalogue.source(&start.source).ok_or_else(|| no_source(&start.source))?;
     store.take_over(job)?;
     let progress = Mutex::new(start.progress);
     let now = || progress.lock().map(|progress| *progress).unwrap_or_default();
     let before = start.counts.documents.max(0) as u64;
-    let tell = |event| {
-        if let Event::Committed(documents) = event {
-            show(Moment::of(&start.files, now(), before + documents));
-        }
+    let tell = |event| match event {
+        Event::Committed(documents) => show(News::Progress(Moment::of(&start.files, now(), before + documents))),
+        // what fails in chunks is in the journal
+        Event::Stage(stage) if stage.job.is_none() => show(News::Settled(stage)),
+        Event::Stage(_) | Event::Ended(_) | Event::Trouble(_) => {}
     };
     let options = Options { workers, lease_seconds: LEASE_SECONDS, drain: false, settles };
     let crew = Crew::new(catalogue, store, Some(job), &options, stop, &tell);

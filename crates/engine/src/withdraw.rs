@@ -29,6 +29,8 @@ pub struct Withdrawn {
     pub held: u64,
     /// Expressions that fail on them without it.
     pub failures: Failures,
+    /// Records that stay as they are, because without it they would have a unique value that another one has: which, in sentences.
+    pub refused: Vec<String>,
 }
 
 impl Withdrawn {
@@ -37,6 +39,7 @@ impl Withdrawn {
         self.gone += other.gone;
         self.held += other.held;
         self.failures.include(other.failures);
+        self.refused.extend(other.refused);
     }
 }
 
@@ -223,6 +226,22 @@ impl Unit for WithdrawUnit {
             }
         }
         Ok(writes)
+    }
+
+    fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
+        self.logged.remove(key);
+        self.followed.remove(key);
+        if let Some(tagger) = &mut self.tagger {
+            tagger.forget(collection, key);
+        }
+        let definition = &self.rules.catalogue.collections[collection];
+        if let Ok(mut counted) = self.counted.lock() {
+            let (counted, failures) = &mut *counted;
+            counted.records = counted.records.saturating_sub(1);
+            failures.remove(key);
+            let field = &definition.fields[field].name;
+            counted.refused.push(format!("{} {key}: `{field}` is unique, and record {holder:?} has the value that it would have", definition.name));
+        }
     }
 
     fn settling(&mut self) -> Settling {

@@ -615,7 +615,9 @@ fn measure(measure: &Measure, children: &[&Child]) -> i64 {
 
 /// The runs of what children say, which may be of several groups.
 fn observed(children: &[(SmolStr, SmolStr, Child)], condition: usize, told: usize, max_gap: i64) -> Vec<Run> {
-    let said = children.iter().filter(|(.., child)| child.meets(condition));
+    // an interval that ends before it begins is none
+    let is_one = |child: &Child| child.span.is_some_and(|(start, stop)| start <= stop);
+    let said = children.iter().filter(|(.., child)| child.meets(condition) && is_one(child));
     let mut seen: Vec<(i64, i64, &str, Value)> =
         said.filter_map(|(_, key, child)| Some((child.span?.0, child.span?.1, key.as_str(), child.told[told].clone()))).collect();
     seen.sort_by(|a, b| (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
