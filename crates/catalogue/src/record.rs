@@ -157,6 +157,11 @@ impl Contribution {
         self.contributor.split(':').next().unwrap_or(&self.contributor)
     }
 
+    /// Whether a link with `create` says that the record exists: it is called COLLECTION.LINK, and no source has a dot in its name.
+    pub fn is_of_a_link(&self) -> bool {
+        self.source().contains('.')
+    }
+
     /// Whether it counts.
     pub fn is_heard(&self) -> bool {
         self.retired == Retired::No

@@ -665,6 +665,34 @@ fn named_by(designs: [Design; 2]) {
 }
 
 #[test]
+fn what_a_source_has_said_stays_when_it_leaves_the_definition() {
+    let created = Design { create: true, rolls: false, ..plain(Rule::Template) };
+    let after = Design { rule: Rule::One, ..created }.text().replace("  person: { <<: *source, into: person }\n", "");
+    let (before, after) = (definition(&created.text()), definition(&after));
+    let folder = support::folder("left").join(number().to_string());
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let tenant = tenant();
+    let open = |catalogue: &Arc<Catalogue>| desk(catalogue.clone(), support::on_a_file(&folder, catalogue, 1));
+    let desk = open(&before);
+    for (source, document) in [
+        ("person", json!({ "id": "r:a", "name": "said", "made": "2026-01-01T00:00:00Z" })),
+        ("work", json!({ "id": "w", "names": ["a", "b"], "name": "c", "side": "r", "made": "2026-01-01T00:00:00Z" })),
+    ] {
+        support::job(&before, &*desk.stores[0], &tenant, source, (&folder.join(source), &document.to_string()), 10);
+    }
+    let options = Options { workers: 1, lease_seconds: 60, drain: true, settles: true };
+    work::run(&before, &*desk.stores[0], &options, &AtomicBool::new(false), &|_| ()).expect("it works");
+    assert_eq!(desk.see(&tenant)["person"].keys().collect::<Vec<_>>(), ["r:a", "r:b"]);
+    drop(desk);
+    let desk = open(&after);
+    settle::bring_up(&*desk.stores[0], &Arc::new(Rules::new(&after)), &|_| ()).expect("it is marked");
+    desk.settle(0);
+    let people = desk.see(&tenant)["person"].clone();
+    assert_eq!(people.keys().collect::<Vec<_>>(), ["c", "r:a"], "who existed because of the link alone is gone");
+    assert_eq!(people["r:a"]["name"], "said");
+}
+
+#[test]
 fn who_existed_because_of_a_link_goes_with_it() {
     let created = Design { create: true, rolls: false, ..plain(Rule::Template) };
     named_by([created, Design { rule: Rule::One, ..created }]);

@@ -236,7 +236,7 @@ impl Work<'_> {
         let names: Vec<SmolStr> = links.iter().map(name_of).collect();
         if is_all {
             // links that were there once
-            contributions.retain(|own| self.rules.catalogue.voice(own.source()).is_some() || names.contains(&own.contributor));
+            contributions.retain(|own| !own.is_of_a_link() || names.contains(&own.contributor));
         }
         let mut asks_all = false;
         for (link, contributor) in links.iter().zip(names) {
