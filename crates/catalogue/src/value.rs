@@ -485,7 +485,7 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
 /// # Errors
 /// What is allowed.
 pub fn among(value: Value, ty: &FieldType, one_of: &[Value]) -> Result<Value, String> {
-    if one_of.is_empty() || value.elements().iter().all(|element| element.is_null() || one_of.contains(element)) {
+    if one_of.is_empty() || value.elements().iter().all(|element| one_of.contains(element)) {
         return Ok(value);
     }
     let choices: Vec<String> = one_of.iter().map(|choice| choice.show(ty)).collect();

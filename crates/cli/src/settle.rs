@@ -33,15 +33,15 @@ pub fn bring_up(catalogue: &Arc<Catalogue>, store: &dyn Store) -> Result<(), Fai
     let marked = settle::bring_up(store, &rules, &|_| ())?;
     if marked > 0 {
         eprintln!("note: links or rules about them have changed, so what follows from {} is settled again", count(marked, "record"));
-        let pass: Arc<dyn Pass> = rules;
-        let passed = settle::drain(store, &pass, &AtomicBool::new(false))?;
-        warn(&passed.failures);
-        eprintln!("note: {} changed", count(passed.rows, "record"));
-    } else if !store.owing()?.is_empty() {
-        let passed = drain(catalogue, store)?;
-        warn(&passed.failures);
-        eprintln!("note: what had been left to be settled is settled: {} changed", count(passed.rows, "record"));
+    } else if store.owing()?.is_empty() {
+        return Ok(());
+    } else {
+        eprintln!("note: what somebody has left to be settled is settled now");
     }
+    let pass: Arc<dyn Pass> = rules;
+    let passed = settle::drain(store, &pass, &AtomicBool::new(false))?;
+    warn(&passed.failures);
+    eprintln!("note: {} changed", count(passed.rows, "record"));
     Ok(())
 }
 

@@ -29,7 +29,7 @@ pub struct Withdrawn {
     pub held: u64,
     /// Expressions that fail on them without it.
     pub failures: Failures,
-    /// Records that stay as they are, because without it they would have a unique value that another one has: which, in sentences.
+    /// Records that keep it, because without it they would have a unique value that another record has; a sentence for each.
     pub refused: Vec<String>,
 }
 

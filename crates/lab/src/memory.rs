@@ -12,6 +12,26 @@ pub fn folder() -> PathBuf {
     if free(memory).is_some_and(|free| free >= ENOUGH) { memory.to_owned() } else { std::env::temp_dir() }
 }
 
+/// A folder of this process in that place. Nothing is dropped at the end of a process: the next one clears away what those that are gone
+/// have left.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn folder_of_process(name: &str) -> std::io::Result<PathBuf> {
+    let folders = folder();
+    let prefix = format!("stook-{name}-");
+    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let process = file.to_str().and_then(|file| file.strip_prefix(&prefix));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let folder = folders.join(format!("{prefix}{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
 fn free(folder: &Path) -> Option<u64> {
     let told = Command::new("df").args(["--output=avail", "-B1"]).arg(folder).output().ok()?;
     String::from_utf8(told.stdout).ok()?.lines().nth(1)?.trim().parse().ok()

@@ -85,7 +85,11 @@ impl Query {
         let Some((name, text)) = condition.values.iter().find_map(found) else { return Ok(None) };
         if condition.operator != Operator::Equal || condition.values.iter().any(|value| value.literal().is_none()) {
             let problem = Diagnostic::new(condition.span.clone(), format!("the tag `{name}` is a query; it can only be asked for with ="));
-            return Err(problem.help(format!("ask for the opposite of its conditions: {text}")));
+            let help = match condition.operator {
+                Operator::Equal => format!("by its whole name: tag={name}"),
+                _ => format!("ask for the opposite of its conditions: {text}"),
+            };
+            return Err(problem.help(help));
         }
         Ok(Some(text))
     }

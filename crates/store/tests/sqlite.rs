@@ -784,6 +784,15 @@ fn readers_that_come_and_go_do_not_keep_the_log_from_beginning_anew_and_at_rest_
     assert_sound(&path);
 }
 
+/// Whoever is refused has the log copied and given back: after a while there is room.
+fn assert_has_room(store: &dyn Store, catalogue: &Catalogue, name: &str) {
+    let tries = (0..20).find(|_| {
+        let written = counted_unit(store, catalogue, name, 5);
+        written.as_ref().inspect_err(|_| std::thread::sleep(Duration::from_millis(200))).is_ok()
+    });
+    assert!(tries.is_some(), "there is no room for {name}");
+}
+
 #[test]
 fn a_disk_that_the_log_has_filled_has_room_again() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -841,12 +850,7 @@ fn a_disk_that_the_log_has_filled_has_room_again() {
     assert!(full > 0, "the log has not filled the disk: the test is too small");
     drop(reader);
     for name in ["a", "b", "c"] {
-        // whoever is refused has the log copied and given back
-        let tries = (0..20).find(|_| {
-            let written = counted_unit(&*store, &catalogue, name, 5);
-            written.as_ref().inspect_err(|_| std::thread::sleep(Duration::from_millis(200))).is_ok()
-        });
-        assert!(tries.is_some(), "there is no room for {name}");
+        assert_has_room(&*store, &catalogue, name);
     }
     drop(store);
     assert_sound(&path);
@@ -877,11 +881,7 @@ fn a_disk_that_new_records_have_filled_beside_a_reader_has_room_again() {
     assert!(matches!(refused, Some(StoreError::Full)), "{refused:?}");
     assert!(written > 3, "the disk was full after {written} units");
     drop(reader);
-    let tries = (0..20).find(|_| {
-        let written = counted_unit(&*store, &catalogue, "again", 5);
-        written.as_ref().inspect_err(|_| std::thread::sleep(Duration::from_millis(200))).is_ok()
-    });
-    assert!(tries.is_some(), "there is no room again");
+    assert_has_room(&*store, &catalogue, "again");
     drop(store);
     assert_sound(&path);
     let store = open(&path, &catalogue, Options::default()).expect("the store opens again");

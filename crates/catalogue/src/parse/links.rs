@@ -73,7 +73,7 @@ impl Reader<'_> {
         }
         for (collection, (_, _, node)) in collections.iter().zip(nodes) {
             for field in collection.fields.iter().filter(|field| field.unique && field.is_settled()) {
-                let message = format!("`{}` follows from other records, which ask nobody whether it is unique; leave `unique` out", field.name);
+                let message = format!("`{}` follows from other records, so nothing keeps it unique; leave `unique` out", field.name);
                 self.problem(node, message);
             }
         }

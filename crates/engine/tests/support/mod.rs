@@ -12,22 +12,9 @@ use stook_store::queue::{JobFile, JobId, NewJob, Progress};
 use stook_store::sqlite::{self, SqliteStore};
 use stook_store::{Store, Tenant};
 
-/// A folder of this process, in memory where that is possible. Nothing is dropped at the end of a process: the next one clears
-/// away what those that are gone have left.
+/// A folder of this process, in memory where that is possible.
 pub fn folder(name: &str) -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    let folders = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let prefix = format!("stook-{name}-");
-    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
-        let file = entry.file_name();
-        let process = file.to_str().and_then(|file| file.strip_prefix(&prefix));
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-    let folder = folders.join(format!("{prefix}{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
+    stook_lab::memory::folder_of_process(name).expect("a folder")
 }
 
 /// A store on a file in a folder, opened several times.

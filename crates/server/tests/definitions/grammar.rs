@@ -67,9 +67,6 @@ struct Source {
     members: Vec<(String, Json)>,
 }
 
-/// Whether `api` stands wherever a source can.
-const API_STANDS: bool = true;
-
 const SCALARS: [&str; 10] = ["text", "integer", "float", "boolean", "timestamp", "date", "duration", "size", "uuid", "json"];
 
 /// Makes definitions.
@@ -234,7 +231,7 @@ impl Grammar<'_> {
 
     /// Some sources in any order, `api` among them.
     fn some_sources(&mut self, names: &[String]) -> Json {
-        let mut left: Vec<&str> = names.iter().map(String::as_str).chain(["api", "api"].into_iter().filter(|_| API_STANDS)).collect();
+        let mut left: Vec<&str> = names.iter().map(String::as_str).chain(["api", "api"]).collect();
         let mut some: Vec<&str> = Vec::new();
         for _ in 0..self.random.between(1, 3).min(left.len() as u64) {
             let place = self.random.below(left.len() as u64) as usize;

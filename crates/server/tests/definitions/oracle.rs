@@ -9,9 +9,6 @@ use super::reading::{Outcome, Said, Statement, evaluate, filled, statements};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether a field that the newest document of a contributor does not give in a readable form has the value of an older one.
-pub const READS_OLDER: bool = true;
-
 /// A record as it must be.
 #[derive(Debug, Clone, Default)]
 struct Record {
@@ -259,7 +256,7 @@ impl<'c> Oracle<'c> {
             if is_unread && is_tied {
                 return Record::default();
             }
-            if READS_OLDER && newest.scope.is_some() && said.iter().any(|own| own.values.values().any(|said| *said == Said::Unreadable)) {
+            if newest.scope.is_some() && said.iter().any(|own| own.values.values().any(|said| *said == Said::Unreadable)) {
                 return Record::default();
             }
             if !newest.retired {
@@ -640,14 +637,11 @@ fn heard<'s>(field: &str, own: &Json, voices: &[Voice<'s>]) -> Vec<Heard<'s>> {
         if from.is_some_and(|names| !names.contains(&json!(voice.newest.source))) {
             continue;
         }
-        let mut said = voice.newest;
-        if READS_OLDER {
-            let readable = |own: &Statement| own.gone || own.values.get(field) != Some(&Said::Unreadable);
-            match std::iter::once(voice.newest).chain(voice.older.iter().copied()).find(|own| readable(own)) {
-                Some(found) if !found.gone => said = found,
-                _ => continue,
-            }
-        }
+        // what the newest does not give in a readable form has the value of an older one
+        let readable = |own: &&Statement| own.gone || own.values.get(field) != Some(&Said::Unreadable);
+        let Some(said) = std::iter::once(voice.newest).chain(voice.older.iter().copied()).find(readable).filter(|found| !found.gone) else {
+            continue;
+        };
         let value = match said.values.get(field) {
             None | Some(Said::Nothing | Said::Unreadable) => continue,
             Some(value) => value.clone(),

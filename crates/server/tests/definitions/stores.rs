@@ -1,7 +1,7 @@
 //! Stores of both kinds for definitions that live as long as a test: a file in memory, a schema of the tests' server.
 
 use axum::Router;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stook_catalogue::definition::Catalogue;
@@ -32,22 +32,6 @@ fn next() -> u64 {
     NEXT.fetch_add(1, Ordering::SeqCst)
 }
 
-/// Where files of this process are, in memory where that is possible; what processes left that are gone is removed.
-fn folder() -> PathBuf {
-    let folders = stook_lab::memory::folder();
-    let prefix = "stook-definitions-";
-    for entry in std::fs::read_dir(&folders).into_iter().flatten().flatten() {
-        let file = entry.file_name();
-        let process = file.to_str().and_then(|file| file.strip_prefix(prefix)).and_then(|rest| rest.split('-').next().map(str::to_owned));
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-    let folder = folders.join(format!("{prefix}{}-{}", std::process::id(), next()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
 impl Place {
     fn new(kind: &'static str, catalogue: &Arc<Catalogue>, store: Arc<dyn Store>) -> Result<Self, String> {
         let (token, new) = new_token(None, Role::Admin, "test".into()).map_err(|error| error.to_string())?;
@@ -60,7 +44,8 @@ impl Place {
 
     /// A new store on a file.
     pub fn on_a_file(catalogue: &Arc<Catalogue>) -> Result<Self, String> {
-        let folder = folder();
+        let folder = stook_lab::memory::folder_of_process("definitions").map_err(|error| error.to_string())?.join(next().to_string());
+        std::fs::create_dir_all(&folder).expect("a folder");
         let opened = SqliteStore::open(&folder.join("store"), catalogue.clone(), sqlite::Options::default());
         let store = opened.map_err(|error| format!("a file is not opened: {error}"))?;
         let mut place = Self::new("file", catalogue, Arc::new(store))?;
