@@ -8,12 +8,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
-use stook_catalogue::key::Key;
 use stook_store::journal::ChunkJournal;
 use stook_store::postgres::PostgresStore;
 use stook_store::queue::{JobFile, NewChunk, NewJob, Progress, Slice};
 use stook_store::sqlite::{Options, SqliteStore};
-use stook_store::{Conflict, DEFAULT_TENANT, Fence, RecordWrite, Store, StoreError, Tenant, Unit};
+use stook_store::{Conflict, DEFAULT_TENANT, Fence, RecordWrite, Refused, Store, StoreError, Tenant, Unit};
 
 const DEFINITION: &str = "
 catalogue: queue
@@ -40,7 +39,7 @@ impl Unit for Nothing {
     fn resolve(&mut self, _: Vec<Conflict>) -> std::result::Result<Vec<RecordWrite>, StoreError> {
         Ok(Vec::new())
     }
-    fn refused(&mut self, _: usize, _: &Key, _: usize, _: &str) {}
+    fn refused(&mut self, _: Refused) {}
     fn journal(&mut self) -> Option<&ChunkJournal> {
         Some(&self.journal)
     }

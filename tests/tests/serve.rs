@@ -80,6 +80,35 @@ fn a_server_whose_store_was_prepared_for_another_definition_is_not_ready_and_say
 }
 
 #[test]
+fn a_server_whose_workers_fail_is_not_ready_until_they_work_again() {
+    let place = Place::new(THINGS);
+    let stook = Served::new(&place, &[]);
+    stook.call("POST", "/v1/main/thing", &json!({ "code": "a", "title": "A" })).with(201);
+    assert_eq!(stook.get("/readyz").status, 200);
+    let rename = |from: &str, to: &str| {
+        let database = rusqlite::Connection::open(place.store()).unwrap();
+        database.busy_timeout(std::time::Duration::from_secs(20)).unwrap();
+        database.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}")).unwrap();
+    };
+    let wait = |status: u16, detail: &str| {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        loop {
+            let answer = stook.get("/readyz");
+            if answer.status == status && answer.text().contains(detail) {
+                return;
+            }
+            assert!(std::time::Instant::now() < until, "not {status} within a minute: {}", answer.text());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    rename("chunks", "gone");
+    wait(503, "the import workers have ended");
+    rename("gone", "chunks");
+    wait(200, "ready");
+    assert_eq!(stook.end(), Some(0));
+}
+
+#[test]
 fn documents_are_delivered_at_once_and_told_what_became_of_them() {
     for place in places(THINGS) {
         let admin = place.ok(&["token", "create", "--role", "admin", "--name", "ann"]).trim().to_owned();
@@ -186,6 +215,11 @@ fn records_are_edited_as_contributions_of_the_api() {
         let explained = stook.get("/v1/main/thing/a%2Fb/explain").with(200);
         assert_eq!(explained["fields"]["title"]["from"], json!(["api"]));
         assert_eq!(explained["fields"]["title"]["lost"][0]["contributor"], "files");
+        // what clears a field has won, and who said something else has not
+        let size = &explained["fields"]["size"];
+        assert_eq!((&size["from"], &size["lost"][0]["contributor"]), (&json!(["api"]), &json!("files")), "{size}");
+        let both = stook.call("PATCH", "/v1/main/thing/a%2Fb?clear=size", &json!({"size": 3})).with(400);
+        assert!(both["detail"].as_str().unwrap().contains("`size` is given a value and cleared"), "{both}");
         // mistakes, all at once
         let wrong = stook.call("PATCH", "/v1/main/thing/a%2Fb", &json!({"size": "big", "colour": 1, "long": "x", "status": "free"})).with(422);
         assert_eq!(wrong["errors"].as_array().unwrap().len(), 4, "{wrong}");

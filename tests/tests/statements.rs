@@ -192,3 +192,125 @@ fn an_interval_that_ends_before_it_begins_is_no_run() {
         place.ok(&["check", "--deep"]);
     }
 }
+
+#[test]
+fn a_file_of_the_same_time_as_another_says_what_it_does_not_retire() {
+    for place in Place::both(REPLACED) {
+        let (whole, few) = (place.file("whole.csv", plan(0..100)), place.file("few.csv", plan(0..2)));
+        let time = ["--as-of", "2026-05-01T00:00:00Z"];
+        replaced(&place, &whole, &time);
+        let done = replaced(&place, &few, &time);
+        assert_eq!(
+            (&done["retired"], &done["files"][0]["counts"], &done["files"][0]["same_time"]["missing"]),
+            (&json!(0), &json!(true), &json!(98)),
+            "{done}"
+        );
+        assert!(done["files"][0]["reason"].as_str().is_some_and(|reason| reason.contains("98 of the 100 keys")), "{done}");
+        let shown = place.run(&[&["import", few.as_str(), "--source", "plan", "--dry-run"], &time[..]].concat()).exits(0);
+        assert!(format!("{}{}", shown.text(), shown.err).contains("98 of the 100 keys"), "{}{}", shown.text(), shown.err);
+        assert_eq!(count(&place), 100);
+        // the same file again lacks nothing
+        let done = replaced(&place, &whole, &time);
+        assert_eq!((&done["files"][0]["reason"], &done["files"][0]["same_time"]["missing"]), (&Json::Null, &json!(0)), "{done}");
+        // a later one retires what both name
+        let done = replaced(&place, &few, &["--as-of", "2026-05-02T00:00:00Z", "--retire-all"]);
+        assert_eq!((&done["retired"], count(&place)), (&json!(98), 2), "{done}");
+    }
+}
+
+const UNIQUE_IN_PLACE: &str = "\
+catalogue: unique
+sources:
+  plan: { format: csv, as_of: meta.received, into: item, replaces: { scope: \"'all'\", most: 100% } }
+  y: { format: json, as_of: meta.received, into: item }
+collections:
+  item: { key: id, survivorship: { prefer: [plan] }, fields: { id: text, u: { type: text, unique: true } } }
+";
+
+#[test]
+fn a_record_that_a_newer_file_would_give_a_value_of_another_one_stays_and_is_counted() {
+    for place in Place::both(UNIQUE_IN_PLACE) {
+        let deliver = |day: u32, source: &str, name: &str, text: &str| {
+            let file = place.file(name, text);
+            place.import(&[&file, "--source", source, "--as-of", &format!("2026-05-0{day}T00:00:00Z")])
+        };
+        deliver(1, "y", "y.ndjson", r#"{"id":"b","u":"old"}"#);
+        deliver(2, "plan", "first.csv", "id,u\nb,new\nc,other\n");
+        deliver(3, "y", "y.ndjson", r#"{"id":"a","u":"old"}"#);
+        // `b` would be "old" again, which `a` has by now; `c` goes
+        let file = place.file("second.csv", "id,u\nd,fourth\n");
+        let shown = place.run(&["import", &file, "--source", "plan", "--as-of", "2026-05-04T00:00:00Z"]);
+        let told = format!("{}{}", shown.text(), shown.err);
+        assert!(told.contains("1 record stays as it was") && told.contains("1 record of older files was retired"), "{told}");
+        let jobs = place.json(&["jobs", "--json"]);
+        let replaced = place.run(&["journal", &jobs[0]["id"].to_string()]).exits(0);
+        assert!(format!("{}{}", replaced.text(), replaced.err).contains("1 record stays as it was"), "{}", replaced.text());
+        let mut found: Vec<String> = place.records("item").iter().map(|record| format!("{} {}", record["id"], record["u"])).collect();
+        found.sort();
+        assert_eq!(found, ["\"a\" \"old\"", "\"b\" \"new\"", "\"d\" \"fourth\""]);
+        place.ok(&["check", "--deep"]);
+    }
+}
+
+const LONG: &str = "\
+catalogue: long
+sources: { s: { format: json, as_of: meta.received, feeds: [{ into: item, when: \"k == 'i'\" }, { into: own, when: \"k == 'o'\" }], let: { k: $.k } } }
+collections:
+  item: { key: id, fields: { id: text, o: text, g: text, n: integer, f: float }, links: { link: { to: own, key: o, group: g } } }
+  own:
+    key: id
+    fields:
+      id: text
+      sum: { type: integer, rollup: { over: item.link, sum: n } }
+      exact: { type: float, rollup: { over: item.link, sum: f } }
+    coverage: { part: { over: item.link, cases: [{ measure: count }] } }
+";
+
+#[test]
+fn rows_of_long_groups_are_kept_and_a_sum_that_cannot_be_kept_says_so() {
+    for place in Place::both(LONG) {
+        let (long, group) = ("p".repeat(300), "g".repeat(400));
+        let item = |id: &str, group: &str, n: i64, f: f64| json!({ "k": "i", "id": id, "o": long, "g": group, "n": n, "f": f }).to_string() + "\n";
+        let text =
+            json!({ "k": "o", "id": long }).to_string() + "\n" + &item("a", &group, i64::MAX, 0.1) + &item("b", &(group.clone() + "h"), 0, 1e300);
+        let rest = item("c", "short", 0, -1e300) + &item("d", &group, 0, 0.2);
+        place.import(&[&place.file("all.ndjson", text + &rest), "--source", "s"]);
+        let rows = place.json(&["query", "own.part", "--format", "json"]);
+        let mut found: Vec<(usize, u64)> =
+            rows.as_array().unwrap().iter().map(|row| (row["group"].as_str().unwrap().len(), row["value"].as_u64().unwrap())).collect();
+        found.sort_unstable();
+        assert_eq!(found, [(5, 1), (400, 2), (401, 1)], "{rows}");
+        let record = place.get("own", &long);
+        assert_eq!((&record["sum"], &record["exact"]), (&json!(i64::MAX), &json!(0.1 + 0.2)), "{record}");
+        // one more does not fit
+        let file = place.file("more.ndjson", item("e", &group, 1, 0.0));
+        let shown = place.run(&["import", &file, "--source", "s"]);
+        assert!(format!("{}{}", shown.text(), shown.err).contains("the sum does not fit 64 bits"), "{}{}", shown.text(), shown.err);
+        assert_eq!(place.get("own", &long)["sum"], Json::Null);
+        place.ok(&["check", "--deep"]);
+    }
+}
+
+const DIGITS: &str = "\
+catalogue: digits
+sources: { s: { format: json, as_of: meta.received, into: item } }
+collections: { item: { key: id, fields: { id: text, n: integer, at: { type: timestamp, format: epoch_us }, all: json } } }
+";
+
+#[test]
+fn numbers_and_times_at_the_limits_are_kept_or_named() {
+    for place in Place::both(DIGITS) {
+        let text = "{\"id\":12345678901234567890123,\"n\":1,\"at\":253402300799999999}\n{\"id\":12345678901234567890124,\"all\":[1,98765432109876543210]}\n\
+                    {\"id\":\"c\",\"n\":9223372036854775808,\"at\":253402300800000000}\n";
+        let job = place.import(&[&place.file("all.ndjson", text), "--source", "s"]);
+        let first = place.get("item", "12345678901234567890123");
+        assert_eq!((&first["n"], &first["at"]), (&json!(1), &json!("9999-12-31T23:59:59.999999Z")), "{first}");
+        assert_eq!(place.get("item", "12345678901234567890124")["all"], json!([1, "98765432109876543210"]));
+        let troubles = place.troubles(job["id"].as_u64().unwrap());
+        let told = troubles.iter().map(Json::to_string).collect::<String>();
+        assert!(troubles.len() == 1 && told.contains("9223372036854775808") && told.contains("253402300800000000"), "{told}");
+        let served = Served::new(&place, &[]);
+        let edited = served.call("PATCH", "/v1/main/item/c", &json!({ "all": 1 })).with(200);
+        assert_eq!((&edited["n"], &edited["at"]), (&Json::Null, &Json::Null), "{edited}");
+    }
+}

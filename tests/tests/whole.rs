@@ -102,10 +102,14 @@ fn a_list_of_nothing_is_a_job_without_documents() {
         ("xml", ", records: item", "<items/>"),
         ("xml", ", records: list/item", "<list></list>"),
         ("xml", ", records: item, empty: '^<none'", "<none/>"),
+        // what says that there is nothing may be of another format
+        ("csv", ", empty: '^<none'", "<none/>"),
+        ("marc", ", empty: 'no records'", "no records match"),
+        ("json", ", records: '$.rows[*]', empty: '<p>nothing'", "<html><p>nothing</p></html>"),
         ("xml", ", records: 'list/*'", "<list/>"),
     ] {
         let place = Place::new(&definition(format, more));
-        let job = place.import(&[&place.file("list", bytes)]);
+        let job = place.import(&[&place.file("list", bytes), "--source", "list"]);
         assert_eq!((&job["state"], &job["counts"]["documents"]), (&json!("completed"), &json!(0)), "{format}{more}: {bytes}");
     }
 }

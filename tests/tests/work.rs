@@ -204,10 +204,10 @@ fn assert_last_words(place: &Place, said: &str) {
     assert!(said.contains("job 1 was interrupted: "), "{said}");
     let numbers = if job["progress"]["complete"] == true {
         assert!(said.contains("workers go on with them (`stook work`"), "{said}");
-        format!("{} of {} documents are in the store", spaced(done), spaced(planned))
+        format!("{} of {} documents are done", spaced(done), spaced(planned))
     } else {
         assert!(said.contains("only this reads the rest of the files"), "{said}");
-        format!("{} documents are in the store, of {} in the files as far as they were read", spaced(done), spaced(planned))
+        format!("{} documents are done, of {} in the files as far as they were read", spaced(done), spaced(planned))
     };
     for words in [&numbers, "stook import --resume 1", "stook cancel 1"] {
         assert!(said.contains(words), "{words} is missing in {said}");
@@ -284,7 +284,7 @@ fn an_import_that_somebody_else_cancels_says_that_and_not_that_it_can_go_on() {
             (answer.code == 0).then_some((place, answer, output))
         });
         let (place, answer, output) = cancelled.expect("it was always done too soon");
-        assert!(answer.text().starts_with("job 1 is cancelled: ") && answer.text().contains("are in the store and stay there"), "{answer:?}");
+        assert!(answer.text().starts_with("job 1 is cancelled: ") && answer.text().contains("are done, and what came of them stays"), "{answer:?}");
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("job 1: cancelled") && !said.contains("can go on") && !said.contains("--resume"), "{said}");

@@ -12,6 +12,9 @@ use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Most elements that one evaluation goes through, of all lists together: lists inside lists multiply.
+const MOST_STEPS: u64 = 1_000_000;
+
 /// A macro of CEL, of which the parser has made a loop.
 pub(crate) struct Macro<'e> {
     /// What is gone through.
@@ -62,6 +65,8 @@ pub(crate) struct Walk<'e> {
     pub variables: Vec<(&'e str, Cel)>,
     /// Elements of the lists that are gone through, the innermost last.
     pub elements: Vec<(&'e str, Cel)>,
+    /// Elements that were gone through, of all lists together.
+    pub steps: u64,
 }
 
 impl<'e> Walk<'e> {
@@ -203,6 +208,10 @@ impl<'e> Walk<'e> {
         };
         let (mut made, mut unknown, mut fault, mut held) = (Vec::new(), false, None, 0);
         for item in items {
+            self.steps += 1;
+            if self.steps > MOST_STEPS {
+                return Err(functions::failed(format!("its loops take more than {MOST_STEPS} steps")));
+            }
             self.elements.push((own.name, item));
             let ended = match own.kind {
                 MacroKind::Map(condition, element) => {

@@ -93,13 +93,7 @@ impl Expression {
     /// # Errors
     /// The byte at which it is wrong, and why.
     pub fn compile(source: &str, names: &[&str]) -> Result<Self, (usize, String)> {
-        let program = Program::compile(source).map_err(|errors| match errors.errors.first() {
-            Some(error) => (column_to_byte(source, error.pos), clean(&error.msg)),
-            None => (0, errors.to_string()),
-        })?;
-        if depth(program.expression()) > MOST_DEPTH {
-            return Err((0, format!("an expression has at most {MOST_DEPTH} levels")));
-        }
+        let program = parsed(source)?;
         let place = |id: u64| program.source_info().offset_for(id).map_or(0, |(start, _)| (start as usize).min(source.len()));
         let mut found = Names::default();
         found.collect(program.expression(), &mut Vec::new());
@@ -161,6 +155,12 @@ impl Expression {
 
 /// Deepest expression.
 const MOST_DEPTH: usize = 200;
+/// Longest text of an expression.
+const MOST_BYTES: usize = 16 << 10;
+/// Texts so short that the parser's calls fit every thread's stack, whatever they say.
+const SHORT: usize = 512;
+/// Stack for a text of [`MOST_BYTES`] that opens a level with each byte; only what is used of it is memory.
+const MOST_STACK: usize = 1 << 30;
 
 fn parts(expression: &Expr) -> Vec<&IdedExpr> {
     match expression {
@@ -178,6 +178,30 @@ fn parts(expression: &Expr) -> Vec<&IdedExpr> {
         Expr::Comprehension(fold) => vec![&fold.iter_range, &fold.accu_init, &fold.loop_cond, &fold.loop_step, &fold.result],
         Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
     }
+}
+
+/// Parses an expression. The parser calls itself for each level, before anybody can count them: what may have many is parsed on a stack
+/// that is large enough for all that the text can hold.
+fn parsed(source: &str) -> Result<Program, (usize, String)> {
+    if source.len() > MOST_BYTES {
+        return Err((0, format!("an expression has at most {MOST_BYTES} bytes; put long lists into a table (`lookups`)")));
+    }
+    let parse = || {
+        let program = Program::compile(source).map_err(|errors| match errors.errors.first() {
+            Some(error) => (column_to_byte(source, error.pos), clean(&error.msg)),
+            None => (0, errors.to_string()),
+        })?;
+        // one that is too deep ends here, on the large stack
+        if depth(program.expression()) > MOST_DEPTH { Err((0, format!("an expression has at most {MOST_DEPTH} levels"))) } else { Ok(program) }
+    };
+    if source.len() < SHORT {
+        return parse();
+    }
+    std::thread::scope(|scope| {
+        let parsing = std::thread::Builder::new().stack_size(MOST_STACK).spawn_scoped(scope, parse);
+        let parsing = parsing.map_err(|error| (0, format!("there is no memory to parse an expression of {} bytes: {error}", source.len())))?;
+        parsing.join().unwrap_or_else(|_| Err((0, "it cannot be parsed".into())))
+    })
 }
 
 fn depth(expression: &IdedExpr) -> usize {
@@ -355,7 +379,7 @@ impl Evaluator {
     /// Why it has none.
     pub fn find(&self, expression: &Expression, mut variable: impl FnMut(&str) -> Cel) -> Result<Cel, Fault> {
         let variables = expression.variables.iter().map(|name| (name.as_str(), variable(name))).collect();
-        Walk { tables: &self.tables, variables, elements: Vec::new() }.value(expression.root())
+        Walk { tables: &self.tables, variables, elements: Vec::new(), steps: 0 }.value(expression.root())
     }
 
     /// Evaluates a condition: true, or anything else for false; null is false.
@@ -472,7 +496,9 @@ fn cel_to_json(value: &Cel) -> Json {
 pub fn from_cel(cel: &Cel, ty: &FieldType) -> Result<Value, crate::value::ConvertError> {
     match (cel, ty.element()) {
         (Cel::Null, _) => Ok(Value::Null),
-        (Cel::Timestamp(time), FieldType::Timestamp) if !ty.is_list() => Ok(Value::Int(time.timestamp_micros())),
+        (Cel::Timestamp(time), FieldType::Timestamp) if !ty.is_list() => crate::time::in_range(time.timestamp_micros())
+            .map(Value::Int)
+            .ok_or_else(|| crate::value::ConvertError::new("this time", "a time in the years -9999 to 9999")),
         (Cel::Duration(duration), FieldType::Duration) if !ty.is_list() => {
             duration.num_microseconds().map(Value::Int).ok_or_else(|| crate::value::ConvertError::new("this length", "a duration that can be kept"))
         }
@@ -673,6 +699,23 @@ mod tests {
     fn absent_is_null_and_null_is_false() {
         assert_eq!(evaluate("a == null ? 'absent' : 'there'", &[("a", Cel::Null)]), Ok(Value::text("absent")));
         assert_eq!(evaluate("a == 'x' ? 'x' : 'not x'", &[("a", Cel::Null)]), Ok(Value::text("not x")));
+    }
+
+    #[test]
+    fn expressions_of_any_depth_are_refused_and_loops_have_an_end() {
+        for level in ["(", "[", "!", "-", "1 + ", "a ? b : ", "{1: "] {
+            for length in [500, 511, 513, 5_000, MOST_BYTES] {
+                let source = level.repeat(length / level.len());
+                assert!(Expression::compile(&source, &["a", "b"]).is_err(), "{length} of {level}");
+            }
+        }
+        let sum = |terms: usize| vec!["1"; terms].join("+");
+        assert!(Expression::compile(&sum(100), &[]).is_ok());
+        assert!(Expression::compile(&sum(8_000), &[]).is_err_and(|(_, message)| message.contains("levels")));
+        assert!(Expression::compile(&sum(12_000), &[]).is_err_and(|(_, message)| message.contains("bytes")));
+        let nested = (0..8).fold("true".to_owned(), |inner, level| format!("l.all(x{level}, {inner})"));
+        let numbers = Cel::List(Arc::new((0..100).map(Cel::Int).collect()));
+        assert!(evaluate(&nested, &[("l", numbers)]).is_err_and(|message| message.contains("steps")));
     }
 
     #[test]

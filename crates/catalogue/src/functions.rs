@@ -158,7 +158,7 @@ pub const RULES: [&str; 5] = [
     "A condition that is null does not hold: `a ? b : c` is c then. Beside null, `false && ...` is false and `true || ...` is true; else they are null.",
     "Types are those of fields; dates and UUIDs are texts, sizes are integers, ranges are lists of pairs. Integers and floats mix; `a / b` of durations is a float, and a duration can be multiplied and divided by a number. JSON may be anything, and its type is not checked.",
     "`stook check` refuses what cannot be: operators and functions on values of other types, comparisons of values that are never equal, members that are not there, conditions that are not true or false, values that do not fit their field, keys that may be null.",
-    "What only a document can tell fails when it comes: a division by zero, a text that is no number or time, a number that is too large, JSON that is something else. The value is left out, with a warning that names field, expression and document.",
+    "What only a document can tell fails when it comes: a division by zero, a text that is no number or time, a number that is too large, a time outside of the years -9999 to 9999, JSON that is something else, loops of more than 1 000 000 steps. The value is left out, with a warning that names field, expression and document.",
 ];
 
 /// The function called `name`.
@@ -187,7 +187,7 @@ impl Fault {
 /// A value, or why there is none.
 pub(crate) type Found = Result<Cel, Fault>;
 
-fn failed(message: impl Into<String>) -> Fault {
+pub(crate) fn failed(message: impl Into<String>) -> Fault {
     Fault::Failed(message.into())
 }
 

@@ -245,7 +245,8 @@ impl<'c> Consolidator<'c> {
             let said: Vec<(&Contribution, &Value)> = self.heard(index, field, &voices).collect();
             let value = &golden.values[index];
             let combines = field.survivorship.combines();
-            let (won, lost) = said.into_iter().partition(|(_, said)| combines || *said == value);
+            let is_value = |said: &Value| said == value || value.is_null() && *said == Value::Cleared;
+            let (won, lost) = said.into_iter().partition(|(_, said)| combines || is_value(said));
             Explanation { field: index, won, lost }
         };
         self.collection.fields.iter().enumerate().map(explain_field).collect()

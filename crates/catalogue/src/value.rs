@@ -1,9 +1,10 @@
 //! The values of fields: their types, and the conversions from what documents hold.
 
+pub use crate::time::show_timestamp;
+use crate::time::timestamp_from_text;
+use jiff::SignedDuration;
 use jiff::civil;
 use jiff::fmt::strtime::BrokenDownTime;
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 use std::cmp::Ordering;
 use std::fmt;
@@ -366,11 +367,6 @@ fn show_int(number: i64, ty: &FieldType) -> String {
     }
 }
 
-/// RFC 3339 in UTC with as many fractional digits as the value needs.
-pub fn show_timestamp(micros: i64) -> String {
-    Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |time| time.to_string())
-}
-
 fn show_date(days: i64) -> String {
     let date = i32::try_from(days).ok().and_then(|days| {
         let epoch = civil::date(1970, 1, 1);
@@ -449,7 +445,7 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
     match ty {
         FieldType::Text | FieldType::List(_) => Ok(Value::text(text)),
         FieldType::Ranges => ranges_from_text(trimmed).map(ranges_of).ok_or_else(|| wrong("a set of integers (1-5, 8)")),
-        FieldType::Struct(_) => match serde_json::from_str(trimmed) {
+        FieldType::Struct(_) => match crate::json::parse(trimmed.as_bytes()) {
             Ok(json @ Json::Object(_)) => from_json(&json, ty, format),
             _ => Err(wrong("a JSON object")),
         },
@@ -476,7 +472,7 @@ pub fn from_text(text: &str, ty: &FieldType, format: Option<&str>) -> Result<Val
         }
         FieldType::Size => size_from_text(trimmed).map(Value::Int).ok_or_else(|| wrong("a size (1234, 10 kB, 1.5 GiB)")),
         FieldType::Uuid => uuid::Uuid::try_parse(trimmed).map(|id| Value::Uuid(id.as_u128())).map_err(|_| wrong("a UUID")),
-        FieldType::Json => serde_json::from_str(trimmed).map(|json| Value::Json(Arc::new(json))).map_err(|_| wrong("JSON")),
+        FieldType::Json => crate::json::parse(trimmed.as_bytes()).map(|json| Value::Json(Arc::new(json))).map_err(|_| wrong("JSON")),
     }
 }
 
@@ -545,43 +541,6 @@ fn depth(json: &Json) -> usize {
         Json::Object(entries) => 1 + entries.values().map(depth).max().unwrap_or(0),
         _ => 1,
     }
-}
-
-fn timestamp_from_text(text: &str, format: Option<&str>) -> Option<i64> {
-    match format {
-        Some("epoch") => scaled_decimal(text, 1_000_000),
-        Some("epoch_ms") => scaled_decimal(text, 1_000),
-        Some("epoch_us") => text.parse().ok(),
-        Some(pattern) => {
-            let parsed = BrokenDownTime::parse(pattern, text).ok()?;
-            if parsed.offset().is_some() {
-                return Some(parsed.to_timestamp().ok()?.as_microsecond());
-            }
-            let moment = parsed.to_datetime().or_else(|_| parsed.to_date().map(|date| date.at(0, 0, 0, 0))).ok()?;
-            Some(moment.to_zoned(TimeZone::UTC).ok()?.timestamp().as_microsecond())
-        }
-        None => {
-            if let Ok(time) = text.parse::<Timestamp>() {
-                return Some(time.as_microsecond());
-            }
-            let moment: civil::DateTime = text.parse().ok()?;
-            Some(moment.to_zoned(TimeZone::UTC).ok()?.timestamp().as_microsecond())
-        }
-    }
-}
-
-/// A decimal number times `scale`, cut to an integer, without passing through a float.
-fn scaled_decimal(text: &str, scale: i64) -> Option<i64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let negative = whole.starts_with('-');
-    let whole: i64 = whole.parse().ok()?;
-    let digits = scale.ilog10() as usize;
-    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let padded: String = fraction.chars().chain(std::iter::repeat('0')).take(digits).collect();
-    let fraction: i64 = if padded.is_empty() { 0 } else { padded.parse().ok()? };
-    whole.checked_mul(scale)?.checked_add(if negative { -fraction } else { fraction })
 }
 
 fn date_from_text(text: &str, format: Option<&str>) -> Option<i64> {

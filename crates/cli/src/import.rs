@@ -111,11 +111,11 @@ fn left(job: &Job) -> String {
     let (id, done) = (job.id, number(job.done()));
     let planned = number(job.planned());
     let (stands, goes_on) = if job.progress.complete {
-        let stands = format!("{done} of {planned} documents are in the store, the others are in the queue");
+        let stands = format!("{done} of {planned} documents are done, the others are in the queue");
         let goes_on = format!("workers go on with them (`stook work`, or a running `stook serve`), or: stook import --resume {id}");
         (stands, goes_on)
     } else {
-        let stands = format!("{done} documents are in the store, of {planned} in the files as far as they were read");
+        let stands = format!("{done} documents are done, of {planned} in the files as far as they were read");
         let goes_on = match job.chunks_left {
             0 => format!("only this reads the rest of the files: stook import --resume {id}"),
             _ => format!(
@@ -326,7 +326,7 @@ pub fn cancel(place: &Place, job: u64, as_json: bool) -> Outcome {
     if as_json {
         say!("{}", to_json(&job)?);
     } else {
-        say!("job {} is cancelled: {} of its documents are in the store and stay there", job.id, done_of(&job));
+        say!("job {} is cancelled: {} of its documents are done, and what came of them stays", job.id, done_of(&job));
     }
     Ok(0)
 }

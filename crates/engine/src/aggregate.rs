@@ -116,14 +116,14 @@ struct Sum {
     function: Function,
     count: i64,
     whole: i128,
-    float: f64,
+    float: FloatSum,
     /// The smallest, the largest, or all that a median is of.
     kept: Vec<Value>,
 }
 
 impl Sum {
     fn new(function: Function) -> Self {
-        Self { function, count: 0, whole: 0, float: 0.0, kept: Vec::new() }
+        Self { function, count: 0, whole: 0, float: FloatSum::default(), kept: Vec::new() }
     }
 
     fn add(&mut self, value: &Value) {
@@ -131,7 +131,7 @@ impl Sum {
             Value::Null | Value::Cleared => return,
             Value::List(elements) => return elements.iter().for_each(|element| self.add(element)),
             Value::Int(number) => self.whole += i128::from(*number),
-            Value::Float(number) => self.float += number,
+            Value::Float(number) => self.float.add(*number),
             _ => {}
         }
         self.count += 1;
@@ -146,12 +146,13 @@ impl Sum {
 
     fn end(mut self, ty: &FieldType) -> Result<Value> {
         let is_float = *ty == FieldType::Float;
+        let float = || self.float.end().ok_or_else(|| wrong("the sum is too large for a float"));
         Ok(match self.function {
             Function::Count => Value::Int(self.count),
             _ if self.count == 0 => Value::Null,
             Function::Min | Function::Max => self.kept.pop().unwrap_or_default(),
-            Function::Sum if is_float => Value::Float(finite(self.float)?),
-            Function::Avg if is_float => Value::Float(finite(self.float)? / self.count as f64),
+            Function::Sum if is_float => Value::float(float()?),
+            Function::Avg if is_float => Value::float(float()? / self.count as f64),
             Function::Sum => Value::Int(i64::try_from(self.whole).map_err(|_| wrong("the sum does not fit 64 bits"))?),
             Function::Avg => mean_of(self.whole, i128::from(self.count), ty),
             Function::Median => {
@@ -162,6 +163,23 @@ impl Sum {
     }
 }
 
-fn finite(sum: f64) -> Result<f64> {
-    if sum.is_finite() { Ok(sum) } else { Err(wrong("the sum is too large for a float")) }
+/// A sum of floats that remembers what rounding has taken from it (Neumaier), as SQLite's does.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FloatSum {
+    sum: f64,
+    lost: f64,
+}
+
+impl FloatSum {
+    /// Adds a number.
+    pub fn add(&mut self, number: f64) {
+        let sum = self.sum + number;
+        self.lost += if self.sum.abs() >= number.abs() { (self.sum - sum) + number } else { (number - sum) + self.sum };
+        self.sum = sum;
+    }
+
+    /// The sum; nothing where it is no number that can be kept.
+    pub fn end(self) -> Option<f64> {
+        Some(self.sum + self.lost).filter(|sum| sum.is_finite())
+    }
 }

@@ -20,7 +20,7 @@ use stook_catalogue::record::{Contribution, Hash, Origin, Retired, Said, keep_ne
 use stook_catalogue::survivorship::{Consolidator, Golden};
 use stook_catalogue::value::Value;
 use stook_store::tag::{Tagging, Tags};
-use stook_store::{Change, Conflict, Content, Detail, Logged, RecordWrite, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::{Change, Conflict, Content, Detail, Logged, RecordWrite, Refused, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What an edit does to what `api` says of a record.
 #[derive(Debug, Clone, PartialEq)]
@@ -517,9 +517,9 @@ impl Unit for EditUnit {
         Ok(self.take(decision))
     }
 
-    fn refused(&mut self, _collection: usize, _key: &Key, field: usize, holder: &str) {
-        let field = self.desk.rules.catalogue.collections[self.desk.edit.collection].fields[field].name.clone();
-        self.end(Ended { edited: Edited::Taken { field, holder: holder.to_owned() }, ..Ended::default() });
+    fn refused(&mut self, refused: Refused) {
+        let field = self.desk.rules.catalogue.collections[self.desk.edit.collection].fields[refused.field].name.clone();
+        self.end(Ended { edited: Edited::Taken { field, holder: refused.holder }, ..Ended::default() });
     }
 
     fn settling(&mut self) -> Settling {

@@ -25,7 +25,7 @@ use stook_store::damage::OfRecord;
 use stook_store::journal::{Counts, Trouble};
 use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::queue::{Job, JobFile, JobId, JobState, NewJob, Progress, Slice};
-use stook_store::{Change, Detail, Pass, Store, StoredRecord, Tenant, Unit, Version};
+use stook_store::{Change, Detail, Pass, Refused, Store, StoredRecord, Tenant, Unit, Version};
 
 /// What to import, and how.
 #[derive(Debug, Clone)]
@@ -463,7 +463,7 @@ impl Trial<'_> {
         for (collection, key, decision) in mapped.planned() {
             let Some((version, change)) = &decision.write else { continue };
             match self.reserve(collection, key, change)? {
-                Some((field, holder)) => refused.push((collection, key.clone(), field, holder)),
+                Some((field, holder)) => refused.push(Refused { collection, key: key.clone(), field, holder: holder.as_str().into() }),
                 None => {
                     let place = (collection, key.clone());
                     let before = read.remove(&place);
@@ -472,9 +472,7 @@ impl Trial<'_> {
                 }
             }
         }
-        for (collection, key, field, holder) in refused {
-            mapped.refused(collection, &key, field, holder.as_str());
-        }
+        refused.into_iter().for_each(|refused| mapped.refused(refused));
         let journal = mapped.preview();
         if let (Some(replaced), Some((part, said))) = (&mut self.replaced, mapped.part()) {
             let failed = journal.troubles.iter().filter(|trouble| trouble.failed).map(|trouble| trouble.record.to_string());

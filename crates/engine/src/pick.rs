@@ -14,7 +14,7 @@ use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_store::plan::{Column, Condition, Plan, Test};
-use stook_store::{Call, Conflict, Detail, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::{Call, Conflict, Detail, RecordWrite, Refused, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// Records that are looked at together.
 const LOOKED_AT: usize = 4;
@@ -281,5 +281,5 @@ impl Unit for Probe {
         Ok(Vec::new())
     }
 
-    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
+    fn refused(&mut self, _refused: Refused) {}
 }

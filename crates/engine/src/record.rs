@@ -143,7 +143,7 @@ impl WholeRecord<'_> {
                     entry.insert("rule".into(), json!(rule_name(catalogue, field)));
                     let who: Vec<&str> = explanation.won.iter().map(|(contribution, _)| &*contribution.contributor).collect();
                     entry.insert("from".into(), json!(who));
-                    let said = explanation.won.iter().filter(|(_, said)| *said != value);
+                    let said = explanation.won.iter().filter(|(_, said)| *said != value && **said != Value::Cleared);
                     let said: Map<String, Json> = said.map(|(own, value)| (own.contributor.to_string(), value.to_json(&field.ty))).collect();
                     if !said.is_empty() {
                         entry.insert("said".into(), said.into());

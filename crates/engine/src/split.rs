@@ -52,6 +52,9 @@ pub fn inspect(path: &Path, source: &Source) -> Result<JobFile> {
 /// more than nothing.
 pub(crate) fn fitting(opened: &Opened, source: &Source, name: &str) -> Result<Option<Syntax>> {
     let wanted = source.family;
+    if opened.syntax.is_none_or(|found| found.as_family(wanted).is_none()) && says_empty(source, &opened.beginning) {
+        return Ok(None);
+    }
     let Some(found) = opened.syntax else {
         let is_list = wanted == Family::Xml || source.records.is_some();
         return if is_list { Err(no_document(name, &opened.beginning, "it is empty")) } else { Ok(None) };
@@ -84,8 +87,12 @@ fn no_document(name: &str, beginning: &[u8], missing: &str) -> EngineError {
 /// When neither that was there nor what the definition says of an empty file.
 pub(crate) fn check_list(missing: Option<String>, source: &Source, name: &str, beginning: &[u8]) -> Result<bool> {
     let Some(missing) = missing else { return Ok(true) };
-    let is_empty = source.empty.as_ref().is_some_and(|empty| empty.is_match(&String::from_utf8_lossy(beginning)));
-    if is_empty { Ok(false) } else { Err(no_document(name, beginning, &missing)) }
+    if says_empty(source, beginning) { Ok(false) } else { Err(no_document(name, beginning, &missing)) }
+}
+
+/// Whether a file or an answer says that it has no documents, as the definition describes it.
+fn says_empty(source: &Source, beginning: &[u8]) -> bool {
+    source.empty.as_ref().is_some_and(|empty| empty.is_match(&String::from_utf8_lossy(beginning)))
 }
 
 fn modified(metadata: &std::fs::Metadata) -> i64 {

@@ -13,7 +13,9 @@ use stook_catalogue::definition::{Argument, Catalogue, Collection, Refusal, Tran
 use stook_catalogue::expr::{Evaluator, Expression, from_cel, json_to_cel, text_to_cel, to_cel};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::{FieldType, Value, from_json};
-use stook_store::{Call, Change, Conflict, Detail, Logged, Pending, Receipt, RecordWrite, Store, StoreError, StoredRecord, Tenant, Unit, Urgency};
+use stook_store::{
+    Call, Change, Conflict, Detail, Logged, Pending, Receipt, RecordWrite, Refused, Store, StoreError, StoredRecord, Tenant, Unit, Urgency,
+};
 
 /// Who asks for a transition of which record.
 #[derive(Debug, Clone)]
@@ -385,7 +387,7 @@ impl Unit for TransitionUnit {
         Ok(writes)
     }
 
-    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
+    fn refused(&mut self, _refused: Refused) {}
 
     fn log(&mut self) -> Vec<Logged> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).logged.iter().cloned().collect()

@@ -2,7 +2,7 @@
 
 use crate::chunk::consolidate::{Decider, Policy, golden_change};
 use crate::record::find_collection;
-use crate::settle::{Followed, Rules, Telling};
+use crate::settle::{self, Followed, Rules, Telling};
 use crate::tags::{Tagger, document};
 use crate::{EngineError, Result};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::record::Contribution;
 use stook_catalogue::survivorship::Consolidator;
 use stook_store::tag::{Tagging, Tags};
-use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Result as StoreResult, Settling, Store, StoredRecord, Tenant, Unit};
+use stook_store::{Change, Conflict, Detail, Logged, RecordWrite, Refused, Result as StoreResult, Settling, Store, StoredRecord, Tenant, Unit};
 
 /// Records changed at once.
 pub(crate) const PAGE: usize = 1_000;
@@ -228,19 +228,18 @@ impl Unit for WithdrawUnit {
         Ok(writes)
     }
 
-    fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
+    fn refused(&mut self, refused: Refused) {
+        let key = &refused.key;
         self.logged.remove(key);
         self.followed.remove(key);
         if let Some(tagger) = &mut self.tagger {
-            tagger.forget(collection, key);
+            tagger.forget(refused.collection, key);
         }
-        let definition = &self.rules.catalogue.collections[collection];
         if let Ok(mut counted) = self.counted.lock() {
             let (counted, failures) = &mut *counted;
             counted.records = counted.records.saturating_sub(1);
             failures.remove(key);
-            let field = &definition.fields[field].name;
-            counted.refused.push(format!("{} {key}: `{field}` is unique, and record {holder:?} has the value that it would have", definition.name));
+            counted.refused.push(settle::why_refused(&self.rules.catalogue, &refused));
         }
     }
 

@@ -26,7 +26,7 @@ use stook_engine::work::{self, Options};
 use stook_store::plan::{Column, Plan};
 use stook_store::queue::JobId;
 use stook_store::sqlite::{self, SqliteStore};
-use stook_store::{Change, Detail, Pass, RecordWrite, Store, Tenant, Unit};
+use stook_store::{Change, Detail, Pass, RecordWrite, Refused, Store, Tenant, Unit};
 
 const DEFINITION: &str = "\
 catalogue: damage
@@ -108,6 +108,10 @@ impl Unit for Writes {
 
     fn writes(&self) -> &[RecordWrite] {
         &self.1
+    }
+
+    fn refused(&mut self, refused: Refused) {
+        panic!("{refused:?}")
     }
 }
 

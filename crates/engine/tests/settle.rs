@@ -19,7 +19,7 @@ use stook_engine::split;
 use stook_engine::work::{self, Options};
 use stook_store::plan::{Column, Plan};
 use stook_store::queue::{NewJob, Progress};
-use stook_store::{Inside, Mark, Pass, Settled, Settling, Store, Tenant, lane_of};
+use stook_store::{Inside, Mark, Pass, Refused, Settled, Settling, Store, Tenant, lane_of};
 
 const DEFINITION: &str = "\
 catalogue: settling
@@ -642,7 +642,7 @@ impl Pass for Hold {
         1
     }
 
-    fn run(&self, _tenant: &Tenant, marks: &[Mark], _desk: &mut dyn Inside) -> stook_store::Result<Settled> {
+    fn run(&self, _tenant: &Tenant, marks: &[Mark], _refused: &[Refused], _desk: &mut dyn Inside) -> stook_store::Result<Settled> {
         if marks.iter().all(|mark| mark.rule == self.rule) {
             self.holds.store(true, Ordering::SeqCst);
             wait("the lane is held too long", || self.let_go.load(Ordering::SeqCst));

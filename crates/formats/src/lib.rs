@@ -220,7 +220,7 @@ impl<'d> Document<'d> {
 }
 
 fn parse_json(bytes: &[u8]) -> Result<serde_json::Value, DocumentError> {
-    serde_json::from_slice(bytes).map_err(|error| DocumentError::Json(error.to_string()))
+    stook_catalogue::json::parse(bytes).map_err(|error| DocumentError::Json(error.to_string()))
 }
 
 /// The values of one row. What follows a closing quote up to the delimiter belongs to the value, as a quote inside one does.

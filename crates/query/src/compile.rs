@@ -99,6 +99,13 @@ pub fn compile(query: &Query, catalogue: &Catalogue, tenant: &Tenant, now: i64) 
             Stage::Aggregates(wanted) => {
                 for (function, path) in wanted {
                     let (column, ty) = resolver.resolve(path)?;
+                    if let (Column::Field(field), Some(list)) = (column, plan.each)
+                        && field == list
+                    {
+                        let name = resolver.short(path);
+                        let problem = Diagnostic::new(path.span.clone(), format!("a row is one element of `{name}` here, not the list"));
+                        return Err(problem.help(format!("count(key) counts the rows, count({name}.MEMBER) those that have a value")));
+                    }
                     aggregates.push(Aggregate { function: *function, column });
                     let name = function.name();
                     let ty = resolver.aggregate_type(*function, path, ty)?;

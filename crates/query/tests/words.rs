@@ -102,6 +102,7 @@ fn what_a_word_cannot_mean_is_an_error() {
         ("block replica=T1_X", "`replica` is of type", "its members can: replica.site"),
         ("file lumis.lumi=a", "is not an integer", "for example: 42"),
         ("file | sum(lumis.lumi)", "not a number", "count("),
+        ("file | each lumis | count(lumis)", "a row is one element of `lumis` here", "count(key)"),
         ("file | sort lumis.lumi", "which has no order", ""),
         ("file dataset=/a/b/c | grep file.nosuch", "`file` has no field `nosuch`", ""),
     ] {

@@ -16,8 +16,8 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use stook_catalogue::diagnostic::did_you_mean;
 use stook_store::access::Role;
@@ -273,6 +273,9 @@ pub async fn healthy() -> &'static str {
 pub async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     if app.ending.load(Ordering::SeqCst) {
         return Err(Problem::busy("the server is ending"));
+    }
+    if let Some(reason) = app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        return Err(Problem::busy(reason));
     }
     // who could only answer that the definition is another one is not ready
     let asked = tokio::task::spawn_blocking(move || app.store.check_definition().and_then(|()| app.store.jobs(None, 1)));

@@ -14,8 +14,9 @@ use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
 use std::io::{Read, Write};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 use stook_catalogue::value::{FieldType, from_text, show_timestamp};
 use stook_engine::import::{self, Request, UPLOADED, Upload, Wanted};
 use stook_engine::queue;
@@ -23,6 +24,11 @@ use stook_engine::settle::snapshot;
 use stook_store::StoreError;
 use stook_store::access::Role;
 use stook_store::queue::{ChunkId, ChunkState, Job, JobId, JobState};
+
+/// How long workers that have failed wait before they begin again, the first time; then twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// How long at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A job as it is shown.
 fn shown(job: &Job, now: i64) -> Json {
@@ -439,7 +445,8 @@ pub async fn events(ctx: Ctx) -> Answer {
     Ok(events::watch(ctx.app, look))
 }
 
-/// Import workers of a server: they serve the queue until `stop` says otherwise.
+/// Import workers of a server: they serve the queue until `stop` says otherwise. Where they fail they begin again after a pause, until then
+/// the server is not ready.
 pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::Options, stop: &AtomicBool) -> stook_engine::Result<()> {
     let tell = |event| {
         if let stook_engine::work::Event::Stage(stage) = &event {
@@ -447,9 +454,22 @@ pub fn work(app: &Arc<crate::App>, options: &stook_engine::work::Options, stop: 
         }
         crate::log::worked(&event);
     };
-    let worked = stook_engine::work::run(&app.catalogue, &*app.store, options, stop, &tell);
-    if let Err(error) = &worked {
-        crate::log::write("work", [("error", format!("the import workers have ended: {error}").into())]);
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let began = Instant::now();
+        let worked = stook_engine::work::run(&app.catalogue, &*app.store, options, stop, &tell);
+        let Err(error) = &worked else { return worked };
+        let reason = format!("the import workers have ended: {error}");
+        *app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.clone());
+        pause = if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        let again = Instant::now() + pause;
+        crate::log::write("work", [("error", format!("{reason}; they begin again in {} s", pause.as_secs()).into())]);
+        while Instant::now() < again {
+            if stop.load(Ordering::SeqCst) {
+                return worked;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        *app.workers_failed.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
-    worked
 }

@@ -49,8 +49,8 @@ use metrics::Metrics;
 use reads::Reads;
 use request::Ctx;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stook_catalogue::definition::{Catalogue, Collection};
 use stook_catalogue::expr::Evaluator;
@@ -145,6 +145,8 @@ pub struct App {
     pub(crate) lookers: Arc<Semaphore>,
     /// Set when no new work is taken.
     pub(crate) ending: AtomicBool,
+    /// Why the import workers do nothing at the moment.
+    pub(crate) workers_failed: Mutex<Option<String>>,
     pub(crate) requests: guard::RequestIds,
 }
 
@@ -180,6 +182,7 @@ impl App {
             openapi,
             lookers: Arc::new(Semaphore::new(2 * std::thread::available_parallelism().map_or(2, usize::from))),
             ending: AtomicBool::new(false),
+            workers_failed: Mutex::default(),
             requests: guard::RequestIds::default(),
         }))
     }

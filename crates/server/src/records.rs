@@ -391,7 +391,11 @@ async fn change(mut ctx: Ctx, collection: usize, key: Option<Key>, body: Option<
         Some((body, media)) => {
             let clear = ctx.params.all("clear");
             ctx.params.end()?;
-            Fields { values: ctx.object(body, media).await?, clear }
+            let values = ctx.object(body, media).await?;
+            if let Some(name) = clear.iter().find(|name| values.contains_key(*name)) {
+                return Err(Problem::bad(format!("`{name}` is given a value and cleared in one request")));
+            }
+            Fields { values, clear }
         }
         None => {
             ctx.params.end()?;

@@ -112,7 +112,7 @@ impl Ctx {
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send {}, this is {sent:?}", media.join(" or "))));
         }
         let bytes = self.bytes(body).await?;
-        serde_json::from_slice(&bytes).map_err(|error| Problem::bad(format!("the body is not JSON: {error}")))
+        stook_catalogue::json::parse(&bytes).map_err(|error| Problem::bad(format!("the body is not JSON: {error}")))
     }
 
     /// The whole body, which the guard has read.

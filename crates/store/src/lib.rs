@@ -330,11 +330,12 @@ pub trait Pass: Send + Sync {
         None
     }
     /// What follows from marks, which are all of one stratum and rule. What it reads is what was committed before, or by the
-    /// marks' own transactions; nobody else answers marks of their lane meanwhile.
+    /// marks' own transactions; nobody else answers marks of their lane meanwhile. The records in `refused` stay as they are: the store
+    /// has undone what the pass wrote before, because they would have had a unique value of another record.
     ///
     /// # Errors
     /// Fails the pass: the marks stay.
-    fn run(&self, tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled>;
+    fn run(&self, tenant: &Tenant, marks: &[Mark], refused: &[Refused], desk: &mut dyn Inside) -> Result<Settled>;
 }
 
 /// What a [`Pass`] may ask of the store.
@@ -388,6 +389,19 @@ pub trait Inside {
     fn marking(&mut self) -> Result<Vec<JobId>>;
 }
 
+/// A record that cannot be written, because another one has the same value in a unique field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Its collection.
+    pub collection: usize,
+    /// Its key.
+    pub key: Key,
+    /// The unique field.
+    pub field: usize,
+    /// The key of the record that has the value.
+    pub holder: String,
+}
+
 /// What a pass writes.
 #[derive(Debug, Default)]
 pub struct Settled {
@@ -397,7 +411,7 @@ pub struct Settled {
     pub settling: Settling,
     /// Changes of records to be logged.
     pub log: Vec<Logged>,
-    /// Why marks are answered without what should follow from them: which rows cannot be read.
+    /// Why marks are answered without what should follow from them: which rows cannot be read, which records cannot be written.
     pub damaged: Vec<String>,
     /// Expressions that fail on records, which are settled without their values.
     pub failures: Failures,
@@ -522,8 +536,8 @@ pub trait Unit: Send {
         let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
         Err(StoreError::Other(format!("records changed while they were held: {}", keys.join(", "))))
     }
-    /// A record that was not written because another one, `holder`, has the same value in a unique field.
-    fn refused(&mut self, _collection: usize, _key: &Key, _field: usize, _holder: &str) {}
+    /// A record was not written. Whoever writes none has nothing to do here; everybody else must not count it, log it or tell others of it.
+    fn refused(&mut self, refused: Refused);
     /// Edges to change and marks to append (their ids are ignored), and marks by id that this unit has answered.
     fn settling(&mut self) -> Settling {
         Settling::default()

@@ -1,7 +1,7 @@
 //! Parts of a row that every store keeps alike.
 
 use crate::damage::{Damage, Part, Unreadable};
-use crate::{Conflict, Content, Logged, RecordWrite, Settled, Settling, StoreError, Tenant, Unit};
+use crate::{Conflict, Content, Logged, RecordWrite, Refused, Settled, Settling, StoreError, Tenant, Unit};
 use stook_catalogue::definition::Collection;
 use stook_catalogue::fold::fold;
 use stook_catalogue::survivorship::members_of;
@@ -71,12 +71,14 @@ pub struct SettledUnit<'t> {
     settled: Settled,
     /// Whether a record that was not there, and could not be held, has come into being meanwhile: the pass has to be done again.
     pub is_overtaken: bool,
+    /// Records that could not be written: the pass has to be done again without them.
+    pub refused: Vec<Refused>,
 }
 
 impl<'t> SettledUnit<'t> {
     pub fn new(tenant: &'t Tenant, mut settled: Settled) -> Self {
         settled.writes.sort_by(|a, b| (a.collection, &a.key).cmp(&(b.collection, &b.key)));
-        Self { tenant, settled, is_overtaken: false }
+        Self { tenant, settled, is_overtaken: false, refused: Vec::new() }
     }
 }
 
@@ -93,6 +95,10 @@ impl Unit for SettledUnit<'_> {
         self.is_overtaken = true;
         let keys: Vec<&str> = conflicts.iter().map(|conflict| conflict.key.as_str()).take(3).collect();
         Err(StoreError::Other(format!("records came into being while a pass settled them: {}", keys.join(", "))))
+    }
+
+    fn refused(&mut self, refused: Refused) {
+        self.refused.push(refused);
     }
 
     fn settling(&mut self) -> Settling {

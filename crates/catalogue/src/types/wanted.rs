@@ -131,10 +131,17 @@ fn misfit(kind: &Kind, field: &FieldType, reading: Reading, shown: &str) -> Opti
         (Kind::Timestamp, FieldType::Timestamp) => None,
         (Kind::Timestamp, FieldType::Date) => Some(Some(format!("write strftime({}, '%Y-%m-%d')", short(shown)))),
         (Kind::Duration, FieldType::Duration) => None,
-        (Kind::Duration, FieldType::Float) => Some(Some(format!("write {} / duration('1s')", short(shown)))),
-        (Kind::Duration, FieldType::Integer) => Some(Some(format!("write {}.getSeconds()", short(shown)))),
+        (Kind::Duration, FieldType::Float) => Some(Some(format!("write {} / duration('1s')", enclosed(shown)))),
+        (Kind::Duration, FieldType::Integer) => Some(Some(format!("write {}.getSeconds()", enclosed(shown)))),
         _ => Some(None),
     }
+}
+
+/// An expression as a part of another one.
+fn enclosed(shown: &str) -> std::borrow::Cow<'_, str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    let shown = short(shown);
+    if shown.chars().all(is_name) { shown.into() } else { format!("({shown})").into() }
 }
 
 /// An expression for a sentence.

@@ -23,7 +23,7 @@ use stook_store::damage::OfRecord;
 use stook_store::journal::{ChunkJournal, Correction, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{JobFile, Slice};
 use stook_store::tag::{Tagging, Tags};
-use stook_store::{Change, Conflict, Detail, Fence, Logged, RecordWrite, Reliance, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
+use stook_store::{Change, Conflict, Detail, Fence, Logged, RecordWrite, Refused, Reliance, Settling, Store, StoreError, StoredRecord, Tenant, Unit};
 
 /// What all chunks of a job share.
 #[derive(Clone)]
@@ -673,11 +673,12 @@ impl Unit for MappedChunk {
         Ok(self.take_writes(|place| again.contains_key(place)))
     }
 
-    fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
+    fn refused(&mut self, refused: Refused) {
+        let Refused { collection, key, field, holder } = refused;
         self.journal = None;
         let name = &self.context.rules.catalogue.collections[collection].fields[field].name;
         let reason = format!("`{name}` is unique, and record {holder:?} has this value");
-        let place = (collection, key.clone());
+        let place = (collection, key);
         let mut taken_for = None;
         if let Some(decision) = self.decisions.get_mut(&place) {
             taken_for = decision.after.take();
@@ -689,7 +690,7 @@ impl Unit for MappedChunk {
             decision.before = None;
         }
         if let Some(tagger) = &mut self.tagger {
-            tagger.forget(collection, key);
+            tagger.forget(collection, &place.1);
         }
         self.follow_again(&BTreeMap::from([(place, taken_for)]));
     }

@@ -403,7 +403,7 @@ impl<'c> Mapper<'c> {
                     let value = match value {
                         Ok(value) => value,
                         Err(trouble) => {
-                            let Ok(value) = self.note(&own.name, trouble, &mut mapped) else { return mapped };
+                            let Ok(value) = self.note((&own.name, &own.rule.ty), trouble, &mut mapped) else { return mapped };
                             scope.unread.push(index);
                             Let::Value(value)
                         }
@@ -523,7 +523,7 @@ impl<'c> Mapper<'c> {
             }
             values[entry.field] = match value {
                 Ok(value) => value,
-                Err(trouble) => self.note(&field.name, trouble, mapped).ok()?,
+                Err(trouble) => self.note((&field.name, &field.ty), trouble, mapped).ok()?,
             };
         }
         // conditions of a source with several feeds are about its `let` values
@@ -685,14 +685,15 @@ impl<'c> Mapper<'c> {
 
     /// A warning leaves the value out, a failure ends the document. In a file that takes the place of older ones nothing may be left out:
     /// what was said before could not be kept, as the file retires it.
-    fn note(&self, name: &str, trouble: Trouble, mapped: &mut Mapped) -> Result<Value, ()> {
+    fn note(&self, (name, ty): (&str, &FieldType), trouble: Trouble, mapped: &mut Mapped) -> Result<Value, ()> {
         match trouble {
             Trouble::Warning(reason) if self.source.replaces.is_some() => {
                 mapped.failed = Some(format!("{name}: {reason}; files of a source with `replaces` must be read whole"));
                 Err(())
             }
             Trouble::Warning(reason) => {
-                mapped.warnings.push(format!("{name}: {reason}; it is left out"));
+                let it = if ty.is_list() { "the whole list" } else { "it" };
+                mapped.warnings.push(format!("{name}: {reason}; {it} is left out"));
                 Ok(Value::Null)
             }
             Trouble::Failure(reason) => {
@@ -873,8 +874,16 @@ impl<'c> Mapper<'c> {
 /// # Errors
 /// Why they give none.
 pub fn key_of(collection: &Collection, values: &[Value], evaluator: &Evaluator) -> Result<Key, String> {
+    Key::new(key_text(collection, values, evaluator)?).map_err(|error| error.to_string())
+}
+
+/// The text of the key that values give, which may be too long for one.
+///
+/// # Errors
+/// When there is none.
+pub fn key_text(collection: &Collection, values: &[Value], evaluator: &Evaluator) -> Result<SmolStr, String> {
     let get = |name: &str| collection.field(name).map(|(index, field)| (&values[index], &field.ty));
-    let text: SmolStr = match &collection.key {
+    Ok(match &collection.key {
         KeyRule::Field(index) => match &values[*index] {
             Value::Null => return Err(format!("there is no key: `{}` has no value", collection.fields[*index].name)),
             Value::Text(text) => text.clone(),
@@ -889,8 +898,7 @@ pub fn key_of(collection: &Collection, values: &[Value], evaluator: &Evaluator) 
             let text = from_cel(&found, &FieldType::Text).map_err(|error| format!("the key: {error}"))?;
             text.as_text().ok_or("there is no key: its expression gives nothing")?.into()
         }
-    };
-    Key::new(text).map_err(|error| error.to_string())
+    })
 }
 
 fn allowed(value: Value, field: &Field, strict: bool) -> Result<Value, Trouble> {

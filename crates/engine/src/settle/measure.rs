@@ -1,5 +1,6 @@
 //! Measures of a record's children: pure functions of what their edges carry.
 
+use crate::aggregate::FloatSum;
 use stook_catalogue::definition::Catalogue;
 use stook_catalogue::links::{Link, Rollup, RollupFunction};
 use stook_catalogue::record::{Damaged, Input, put_value, put_varint};
@@ -129,14 +130,14 @@ pub fn runs(observations: impl IntoIterator<Item = (i64, i64, Value)>, max_gap: 
 }
 
 /// A rollup over children.
-pub fn roll(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[(&str, &Child)]) -> Value {
+pub fn roll(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[(&str, &Child)]) -> Result<Value, String> {
     let link = &catalogue.links[rollup.link];
     let counted =
         children.iter().filter(|(group, child)| child.meets(rollup.condition) && rollup.groups.as_ref().is_none_or(|groups| groups.is_match(group)));
-    let Some(told) = rollup.told else { return Value::Int(counted.count() as i64) };
+    let Some(told) = rollup.told else { return Ok(Value::Int(counted.count() as i64)) };
     let element = catalogue.collections[link.from].fields[link.told[told]].ty.element();
     let values = counted.flat_map(|(_, child)| child.told[told].elements()).filter(|value| !value.is_null());
-    match rollup.function {
+    Ok(match rollup.function {
         RollupFunction::Count => Value::Int(values.count() as i64),
         RollupFunction::Min => values.min_by(|a, b| a.compare(b)).cloned().unwrap_or_default(),
         RollupFunction::Max => values.max_by(|a, b| a.compare(b)).cloned().unwrap_or_default(),
@@ -153,11 +154,16 @@ pub fn roll(catalogue: &Catalogue, rollup: &Rollup, ty: &FieldType, children: &[
                 Value::Float(number) => *number,
                 other => other.as_int().unwrap_or(0) as f64,
             };
-            // in the order of edges, so that the rounding is the same; from 0.0 on, because the standard sum of nothing is -0.0
-            Value::Float(values.map(number).fold(0.0, |sum, value| sum + value))
+            // in the order of edges, so that the rounding is the same
+            let mut sum = FloatSum::default();
+            values.map(number).for_each(|number| sum.add(number));
+            Value::float(sum.end().ok_or("the sum is too large for a float")?)
         }
-        RollupFunction::Sum => Value::Int(values.filter_map(Value::as_int).fold(0, i64::saturating_add)),
-    }
+        RollupFunction::Sum => {
+            let sum: i128 = values.filter_map(Value::as_int).map(i128::from).sum();
+            Value::Int(i64::try_from(sum).map_err(|_| "the sum does not fit 64 bits")?)
+        }
+    })
 }
 
 #[cfg(test)]

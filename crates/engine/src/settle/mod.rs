@@ -40,7 +40,8 @@ use stook_catalogue::value::{SmolStr, Value};
 use stook_store::damage::Damage;
 use stook_store::queue::JobId;
 use stook_store::{
-    Change, Content, Edge, Inside, Logged, Mark, Pass, Passed, RecordWrite, Result, Settled, Settling, Store, StoreError, StoredRecord, Tenant, Unit,
+    Change, Content, Edge, Inside, Logged, Mark, Pass, Passed, RecordWrite, Refused, Result, Settled, Settling, Store, StoreError, StoredRecord,
+    Tenant, Unit,
 };
 
 /// Marks of records that children look for. Kinds of marks are the last two bits of their stratum.
@@ -240,6 +241,10 @@ struct Work<'p> {
     decided: BTreeSet<(JobId, usize)>,
     /// Keys of files that are written by this pass, by the file's name.
     unwritten: BTreeMap<SmolStr, snapshot::Keys>,
+    /// Records that cannot be written.
+    refused: &'p [Refused],
+    /// Those of them that this pass would have written: their places in `refused`.
+    kept: BTreeSet<usize>,
 }
 
 impl Pass for Rules {
@@ -259,10 +264,10 @@ impl Pass for Rules {
 
     /// A record or an edge that cannot be read fails the marks that need it, and no others: these are answered with what is wrong, so that
     /// nobody comes to them again and again. Whoever heals it makes new ones.
-    fn run(&self, _tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
+    fn run(&self, _tenant: &Tenant, marks: &[Mark], refused: &[Refused], desk: &mut dyn Inside) -> Result<Settled> {
         let mut few = marks;
         loop {
-            match (self.settled(few, desk), few) {
+            match (self.settled(few, refused, desk), few) {
                 (Err(StoreError::Damaged(damage)), [mark]) => {
                     let settling = Settling { answered: vec![mark.id], ..Settling::default() };
                     return Ok(Settled { settling, damaged: vec![damage.to_string()], ..Settled::default() });
@@ -276,7 +281,7 @@ impl Pass for Rules {
 
 impl Rules {
     /// What follows from marks.
-    fn settled(&self, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
+    fn settled(&self, marks: &[Mark], refused: &[Refused], desk: &mut dyn Inside) -> Result<Settled> {
         let evaluator = Evaluator::new(self.catalogue.tables.clone());
         let mut work = Work {
             rules: self,
@@ -291,6 +296,8 @@ impl Rules {
             missing: false,
             decided: BTreeSet::new(),
             unwritten: BTreeMap::new(),
+            refused,
+            kept: BTreeSet::new(),
         };
         let Some(first) = marks.first() else { return Ok(Settled::default()) };
         let (link, collection) = (self.links.get(&first.rule), self.collections.get(&first.rule));
@@ -308,10 +315,11 @@ impl Rules {
         for ((collection, key), failed) in std::mem::take(&mut work.failed) {
             failures.add(&self.catalogue.collections[collection].name, key.as_str(), failed);
         }
-        let Work { writes, followed, answered, log, .. } = work;
+        let Work { writes, followed, answered, log, kept, .. } = work;
         let mut settling = followed.settling();
         settling.answered = answered;
-        Ok(Settled { writes, settling, log, failures, damaged: Vec::new() })
+        let damaged = kept.into_iter().map(|kept| why_refused(&self.catalogue, &refused[kept])).collect();
+        Ok(Settled { writes, settling, log, failures, damaged })
     }
 }
 
@@ -340,6 +348,13 @@ impl Work<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a record has to stay what it is, because another one has a unique value that it would have.
+    fn is_refused(&mut self, collection: usize, key: &Key) -> bool {
+        let found = self.refused.iter().position(|refused| refused.collection == collection && refused.key == *key);
+        self.kept.extend(found);
+        found.is_some()
     }
 
     /// Writes settled values that are new, and what follows from them.
@@ -398,9 +413,18 @@ impl Unit for Telling {
         &self.tenant
     }
 
+    fn refused(&mut self, _refused: Refused) {}
+
     fn settling(&mut self) -> Settling {
         self.settling.clone()
     }
+}
+
+/// Says which record cannot be written as it would have to be.
+pub(crate) fn why_refused(catalogue: &Catalogue, refused: &Refused) -> String {
+    let collection = &catalogue.collections[refused.collection];
+    let (field, holder, key) = (&collection.fields[refused.field].name, &refused.holder, &refused.key);
+    format!("{} {key}: `{field}` is unique, and record {holder:?} has the value that it would have", collection.name)
 }
 
 /// The number that is an edge's payload.

@@ -6,8 +6,8 @@ use cel::objects::{Key as CelKey, Map as CelMap};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use stook_catalogue::definition::{Collection, KeyRule};
-use stook_catalogue::expr::{Expression, from_cel, text_to_cel, to_cel};
-use stook_catalogue::key::Key;
+use stook_catalogue::expr::{Evaluator, Expression, from_cel, text_to_cel, to_cel};
+use stook_catalogue::key::{Key, MAX_KEY_BYTES};
 use stook_catalogue::links::{Case, Children, Coverage, CoverageKind, Derivation, Measure, Total};
 use stook_catalogue::plain::{Lean, Words};
 use stook_catalogue::record::{Contribution, Origin, Retired, Said, UNKNOWN_TIME, pack, pack_raw, put_value};
@@ -191,10 +191,15 @@ impl Work<'_> {
                 let Some(Derivation::Rollup(rollup)) = &definition.fields[*field].derive else { continue };
                 let children = told.get(&rollup.link).map(Vec::as_slice).unwrap_or_default();
                 let children: Vec<(&str, &Child)> = children.iter().map(|(group, _, child)| (group.as_str(), child)).collect();
-                golden[*field] = roll(&self.rules.catalogue, rollup, &definition.fields[*field].ty, &children);
+                golden[*field] = roll(&self.rules.catalogue, rollup, &definition.fields[*field].ty, &children).unwrap_or_else(|reason| {
+                    let failure = format!("`{}` is left out: {reason}", definition.fields[*field].name);
+                    self.failed.entry((collection, key.clone())).or_default().push(failure);
+                    Value::Null
+                });
             }
         }
         match (made, &golden) {
+            (Some(_), _) if self.is_refused(collection, key) => {}
             (Some(content), _) => {
                 for job in &wanted.jobs {
                     let before = living.map(|record| &record.golden[..]);
@@ -506,7 +511,7 @@ impl Work<'_> {
         let rows = &self.rules.catalogue.collections[coverage.rows];
         let mut values = vec![Value::Null; rows.fields.len()];
         (values[0], values[1]) = (Value::text(parent.as_str()), Value::text(group));
-        crate::chunk::map::key_of(rows, &values, self.evaluator).ok()
+        row_key(rows, &values, self.evaluator)
     }
 
     /// Values of a row with its key and what it repeats of its parent.
@@ -516,7 +521,7 @@ impl Work<'_> {
         for field in &rows.fields[values.len()..] {
             values.push(of.field(&field.name).map(|(index, _)| parent.golden[index].clone()).unwrap_or_default());
         }
-        let key = crate::chunk::map::key_of(rows, &values, self.evaluator).ok()?;
+        let key = row_key(rows, &values, self.evaluator)?;
         Some((key, values))
     }
 
@@ -654,4 +659,15 @@ pub(crate) fn carry_settled(collection: &Collection, before: &[Value], after: &m
     for (index, _) in collection.fields.iter().enumerate().filter(|(_, field)| field.is_settled()) {
         after[index] = before[index].clone();
     }
+}
+
+/// The key of a coverage's row: its parent, and its group or interval. Where that is longer than a key may be, its end is a hash of all.
+fn row_key(rows: &Collection, values: &[Value], evaluator: &Evaluator) -> Option<Key> {
+    let text = crate::chunk::map::key_text(rows, values, evaluator).ok()?;
+    let shortened = || {
+        let hash = blake3::hash(text.as_bytes()).to_hex();
+        let end = (0..=MAX_KEY_BYTES - 40).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        format!("{}…{}", &text[..end], &hash[..32])
+    };
+    Key::new(text.clone()).or_else(|_| Key::new(shortened())).ok()
 }

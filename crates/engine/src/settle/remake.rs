@@ -13,7 +13,7 @@ use stook_catalogue::expr::Evaluator;
 use stook_catalogue::key::Key;
 use stook_catalogue::links::id_of;
 use stook_store::queue::JobId;
-use stook_store::{Detail, Edge, EdgeChange, Inside, Pass, Reliance, Settling, Store, StoredRecord, Tenant, Unit, Urgency};
+use stook_store::{Detail, Edge, EdgeChange, Inside, Pass, Refused, Reliance, Settling, Store, StoredRecord, Tenant, Unit, Urgency};
 
 /// Marks everything again if the rules are not those by which the store was settled; passes do the rest. Returns how many
 /// records were marked.
@@ -217,6 +217,8 @@ impl Unit for Remake {
         records.iter().for_each(|record| self.followed[*record] = Followed::default());
         Vec::new()
     }
+
+    fn refused(&mut self, _refused: Refused) {}
 
     fn settling(&mut self) -> Settling {
         let mut all = Followed::default();

@@ -28,7 +28,7 @@ use stook_catalogue::xpath::{XPath, advise};
 use stook_store::plan::{Column, Condition, Plan, Test};
 use stook_store::queue::{Job, JobId, JobState};
 use stook_store::tag::{Definition, Given, MOST_NAME, Tag, Tagging};
-use stook_store::{Detail, Store, Tenant, Unit};
+use stook_store::{Detail, Refused, Store, Tenant, Unit};
 
 /// A job that is not planned to its end after so many microseconds is nobody's any more: that takes seconds.
 const LEFT: i64 = 600_000_000;
@@ -435,6 +435,8 @@ impl Unit for Assignment {
     fn tenant(&self) -> &Tenant {
         &self.tenant
     }
+
+    fn refused(&mut self, _refused: Refused) {}
 
     fn knows_tags(&self) -> Option<i64> {
         Some(self.stamp)

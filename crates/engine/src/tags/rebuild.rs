@@ -15,7 +15,7 @@ use stook_catalogue::record::unpack;
 use stook_store::journal::{ChunkJournal, Counts, Line, Outcome, Trouble, pack};
 use stook_store::queue::{ChunkState, Job, JobFile, JobId, JobState, NewChunk, NewJob, Progress, Slice};
 use stook_store::tag::{Given, Tag, Tagging, Tags};
-use stook_store::{Conflict, Detail, Fence, Reliance, Store, StoredRecord, Tenant, Unit};
+use stook_store::{Conflict, Detail, Fence, Refused, Reliance, Store, StoredRecord, Tenant, Unit};
 
 /// How the names of sources of such jobs begin; no source of a definition is called so.
 const PREFIX: &str = "tags of ";
@@ -225,6 +225,8 @@ impl Unit for Rebuild {
     fn tenant(&self) -> &Tenant {
         &self.tenant
     }
+
+    fn refused(&mut self, _refused: Refused) {}
 
     fn fence(&self) -> Option<Fence> {
         Some(self.fence)

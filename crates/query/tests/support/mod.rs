@@ -10,7 +10,7 @@ use stook_catalogue::key::Key;
 use stook_catalogue::value::Value;
 use stook_query::{Compiled, compile, parse};
 use stook_store::sqlite::{Options, SqliteStore};
-use stook_store::{Change, Conflict, Content, DEFAULT_TENANT, RecordWrite, Result, Store, Tenant, Unit};
+use stook_store::{Change, Conflict, Content, DEFAULT_TENANT, RecordWrite, Refused, Result, Store, Tenant, Unit};
 use tempfile::TempDir;
 
 /// The time queries are asked at: 2024-05-06T07:08:09Z.
@@ -103,8 +103,8 @@ impl Unit for Load {
         panic!("{} records are not new", conflicts.len())
     }
 
-    fn refused(&mut self, _collection: usize, key: &Key, field: usize, holder: &str) {
-        panic!("{key} has the value of {holder} in unique field {field}")
+    fn refused(&mut self, refused: Refused) {
+        panic!("{refused:?}")
     }
 }
 

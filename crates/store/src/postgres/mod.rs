@@ -520,7 +520,10 @@ impl Store for PostgresStore {
         let bench = &self.bench;
         let Some(id) = self.ask(|session| self.tenant_id(session, tenant))? else { return Ok(Passed::default()) };
         // done twice it answers marks that are there the second time
-        let work = |session: &mut Session, stamp: i64| settle::pass(session, &bench.tables, bench.pool.schema(), (tenant, id), &**pass, stamp);
+        let mut refused = Vec::new();
+        let work = |session: &mut Session, stamp: i64| {
+            settle::pass(session, &bench.tables, bench.pool.schema(), (tenant, id), (&**pass, &mut refused), stamp)
+        };
         let (passed, sizes) = bench.transaction(work)?;
         bench.count(sizes);
         Ok(passed)

@@ -11,8 +11,8 @@ use super::work;
 use crate::damage::{Damage, Part, Unreadable};
 use crate::row::{conflicts_of, read_json, unpack_state};
 use crate::{
-    CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Logged, Mark, Receipt, RecordWrite, Settling, StoreError, StoredRecord,
-    Tenant, Unit, Version, lane_of,
+    CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Logged, Mark, Receipt, RecordWrite, Refused, Settling, StoreError,
+    StoredRecord, Tenant, Unit, Version, lane_of,
 };
 use ::tokio_postgres::Row;
 use ::tokio_postgres::types::Type;
@@ -310,9 +310,7 @@ pub fn write(session: &mut Session, tables: &Tables, tenant: Option<i64>, unit: 
     let rows = applied.len() as u64;
     let sizes = desk.apply(applied)?;
     let session = desk.session;
-    for (collection, key, field, holder) in refused {
-        unit.refused(collection, &key, field, &holder);
-    }
+    refused.into_iter().for_each(|refused| unit.refused(refused));
     check(session, tables, tenant, unit)?;
     super::tags::write(session, tables, tenant, unit)?;
     settle(session, tables, tenant, unit.settling())?;
@@ -359,9 +357,6 @@ fn write_log(session: &mut Session, collection: &Collection, tenant: i64, entrie
     }
     Ok(())
 }
-
-/// Collection, key, field and holder of a record that was not written.
-type Refused = (usize, Key, usize, String);
 
 /// Rows whose state one statement changes.
 const MOST_STATES: usize = 32;
@@ -458,7 +453,7 @@ impl Desk<'_> {
                     Some((side.field, holder.clone()))
                 });
                 if let Some((field, holder)) = taken {
-                    refused.push((collection, write.key.clone(), field, holder));
+                    refused.push(Refused { collection, key: write.key.clone(), field, holder });
                     continue;
                 }
                 for (side, value) in sides.iter_mut().zip(values) {

@@ -6,7 +6,7 @@ use super::session::{Attempt, Session, Trouble};
 use super::tables::{Tables, indexed, name};
 use super::values::Columns;
 use crate::damage::Damage;
-use crate::{Detail, Edge, Inside, LANES, Pass, Passed, Result, StoreError, StoredRecord, Tenant};
+use crate::{Detail, Edge, Inside, LANES, Pass, Passed, Refused, Result, StoreError, StoredRecord, Tenant};
 use ::tokio_postgres::Row;
 use std::collections::HashSet;
 use stook_catalogue::key::Key;
@@ -278,13 +278,14 @@ pub fn between(session: &mut Session, tables: &Tables, tenant: i64, link: u32, r
     rows.iter().map(|row| edge(link, row.at("target")?, row)).collect()
 }
 
-/// Lets a pass answer marks of lanes that nobody else is at; returns how many rows of which collections it wrote, too.
+/// Lets a pass answer marks of lanes that nobody else is at; returns how many rows of which collections it wrote, too. Records that
+/// cannot be written are added to `refused`, and it has to be done again.
 pub fn pass(
     session: &mut Session,
     tables: &Tables,
     schema: &str,
     (owner, tenant): (&Tenant, i64),
-    pass: &dyn Pass,
+    (pass, refused): (&dyn Pass, &mut Vec<Refused>),
     stamp: i64,
 ) -> Attempt<(Passed, Vec<(usize, u64)>)> {
     let most = pass.most() as i64;
@@ -324,7 +325,7 @@ pub fn pass(
             }
         }
         let mut desk = PassInside { session, tables, tenant, trouble: None };
-        let settled = pass.run(owner, marks, &mut desk);
+        let settled = pass.run(owner, marks, refused, &mut desk);
         let trouble = desk.trouble.take();
         let mut settled = match (settled, trouble) {
             (_, Some(trouble)) => return Err(trouble),
@@ -348,6 +349,10 @@ pub fn pass(
             Err(_) if unit.is_overtaken => return Err(Trouble::Again("a record came into being while a pass settled it".into())),
             written => written?,
         };
+        if !unit.refused.is_empty() {
+            refused.append(&mut unit.refused);
+            return Err(Trouble::Again("records have taken unique values that a pass would have written".into()));
+        }
         return Ok((Passed { answered, rows: receipt.rows, damaged, failures }, sizes));
     }
     Ok(Default::default())

@@ -13,7 +13,7 @@ use super::values::Columns;
 use super::{Clock, begin, work};
 use crate::queue::JobId;
 use crate::vitals::Written;
-use crate::{Answer, Conflict, Logged, Pending, Receipt, RecordWrite, Settling, StoreError, Tenant, Unit, Urgency};
+use crate::{Answer, Conflict, Logged, Pending, Receipt, RecordWrite, Refused, Settling, StoreError, Tenant, Unit, Urgency};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -386,10 +386,10 @@ impl Unit for Together<'_> {
         Ok(resolved)
     }
 
-    fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
-        if let Some(owner) = self.owners.get(&(collection, key.clone())) {
+    fn refused(&mut self, refused: Refused) {
+        if let Some(owner) = self.owners.get(&(refused.collection, refused.key.clone())) {
             self.rows[*owner].update(|rows| rows - 1);
-            self.units[*owner].refused(collection, key, field, holder);
+            self.units[*owner].refused(refused);
         }
     }
 

@@ -7,8 +7,8 @@ use super::work;
 use crate::damage::{Part, Unreadable};
 use crate::row::{conflicts_of, pack_state, read_json, reserved_value, unpack_state, with_members};
 use crate::{
-    CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Mark, Receipt, RecordWrite, Result, Settling, StoreError, StoredRecord,
-    Tenant, Unit, Version,
+    CALL_KEPT, Change, Conflict, Content, Detail, EdgeChange, LogEntry, Mark, Receipt, RecordWrite, Refused, Result, Settling, StoreError,
+    StoredRecord, Tenant, Unit, Version,
 };
 use rusqlite::types::{ToSqlOutput, Value as Sql, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Statement, ToSql, params};
@@ -343,7 +343,7 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
     let writes = unit.writes();
     let mut rows = 0;
     let mut lost: Vec<(usize, Vec<Key>)> = Vec::new();
-    let mut refused: Vec<(usize, Key, usize, String)> = Vec::new();
+    let mut refused: Vec<Refused> = Vec::new();
     let mut writer = Rows { connection, tables, tenant, stamp, statements: [const { None }; 3] };
     for write in writes {
         match writer.apply(write)? {
@@ -352,7 +352,7 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
                 Some((collection, keys)) if *collection == write.collection => keys.push(write.key.clone()),
                 _ => lost.push((write.collection, vec![write.key.clone()])),
             },
-            Applied::Taken { field, holder } => refused.push((write.collection, write.key.clone(), field, holder)),
+            Applied::Taken { field, holder } => refused.push(Refused { collection: write.collection, key: write.key.clone(), field, holder }),
         }
     }
     if !lost.is_empty() {
@@ -367,13 +367,11 @@ pub fn write(connection: &Connection, tables: &Tables, unit: &mut dyn Unit, stam
                 Applied::Changed => {
                     return Err(StoreError::Wrong(format!("what was merged for record {:?} is not based on what it is now", write.key.as_str())));
                 }
-                Applied::Taken { field, holder } => refused.push((write.collection, write.key, field, holder)),
+                Applied::Taken { field, holder } => refused.push(Refused { collection: write.collection, key: write.key, field, holder }),
             }
         }
     }
-    for (collection, key, field, holder) in refused {
-        unit.refused(collection, &key, field, &holder);
-    }
+    refused.into_iter().for_each(|refused| unit.refused(refused));
     super::settle::check(connection, tables, tenant, unit)?;
     super::tags::write(connection, tables, tenant, unit)?;
     settle(connection, tables, tenant, unit.settling())?;

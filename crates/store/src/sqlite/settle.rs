@@ -2,7 +2,7 @@
 
 use super::tables::Tables;
 use super::{failure, records};
-use crate::{Changed, Conflict, Detail, Edge, Inside, Pass, Passed, RecordWrite, Result, StoreError, StoredRecord, Tenant, Unit};
+use crate::{Changed, Conflict, Detail, Edge, Inside, Pass, Passed, RecordWrite, Refused, Result, StoreError, StoredRecord, Tenant, Unit};
 use rusqlite::{Connection, OptionalExtension, Statement, StatementStatus, ToSql, params};
 use stook_catalogue::key::Key;
 use stook_catalogue::value::SmolStr;
@@ -234,13 +234,29 @@ pub fn pass(connection: &Connection, tables: &Tables, owner: &Tenant, pass: &dyn
     let mut marks = records::marks(connection, tenant, pass.most())?;
     let Some(first) = marks.first().map(|mark| (mark.stratum, mark.rule)) else { return Ok((Passed::default(), Vec::new())) };
     marks.retain(|mark| (mark.stratum, mark.rule) == first);
-    let mut settled = pass.run(owner, &marks, &mut PassInside { connection, tables, tenant })?;
-    let answered = settled.settling.answered.len() as u64;
-    let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
-    let changed = |write: &RecordWrite| Changed { tenant: owner.clone(), collection: write.collection, key: write.key.clone(), content: true };
-    let changed = settled.writes.iter().map(changed).collect();
-    let receipt = records::write(connection, tables, &mut crate::row::SettledUnit::new(owner, settled), stamp)?;
-    Ok((Passed { answered, rows: receipt.rows, damaged, failures }, changed))
+    let can_refuse = tables.collections.iter().any(|own| !own.uniques.is_empty());
+    let mut refused: Vec<Refused> = Vec::new();
+    loop {
+        let mut settled = pass.run(owner, &marks, &refused, &mut PassInside { connection, tables, tenant })?;
+        let answered = settled.settling.answered.len() as u64;
+        let (damaged, failures) = (std::mem::take(&mut settled.damaged), std::mem::take(&mut settled.failures));
+        let changed = |write: &RecordWrite| Changed { tenant: owner.clone(), collection: write.collection, key: write.key.clone(), content: true };
+        let changed = settled.writes.iter().map(changed).collect();
+        let is_undone_alone = can_refuse && !settled.writes.is_empty();
+        if is_undone_alone {
+            connection.execute_batch("SAVEPOINT pass").map_err(failure)?;
+        }
+        let mut unit = crate::row::SettledUnit::new(owner, settled);
+        let receipt = records::write(connection, tables, &mut unit, stamp)?;
+        let is_refused = !unit.refused.is_empty();
+        refused.append(&mut unit.refused);
+        if is_undone_alone {
+            connection.execute_batch(if is_refused { "ROLLBACK TO pass; RELEASE pass" } else { "RELEASE pass" }).map_err(failure)?;
+        }
+        if !is_refused {
+            return Ok((Passed { answered, rows: receipt.rows, damaged, failures }, changed));
+        }
+    }
 }
 
 /// Tenants that have marks.

@@ -117,7 +117,7 @@ impl Pass for Noting {
         100
     }
 
-    fn run(&self, _tenant: &Tenant, marks: &[Mark], desk: &mut dyn Inside) -> Result<Settled> {
+    fn run(&self, _tenant: &Tenant, marks: &[Mark], _refused: &[Refused], desk: &mut dyn Inside) -> Result<Settled> {
         self.seen.lock().expect("nobody panicked").push(marks.to_vec());
         (self.asks)(desk);
         if !self.answers {
@@ -438,6 +438,10 @@ impl Unit for Relying {
 
     fn resolve(&mut self, _: Vec<Conflict>) -> Result<Vec<RecordWrite>> {
         Err(StoreError::Wrong("it writes no records".into()))
+    }
+
+    fn refused(&mut self, refused: Refused) {
+        panic!("{refused:?}")
     }
 
     fn relies(&self) -> Option<&Reliance> {

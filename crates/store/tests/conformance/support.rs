@@ -299,9 +299,9 @@ impl Unit for Work {
         }
     }
 
-    fn refused(&mut self, collection: usize, key: &Key, field: usize, holder: &str) {
+    fn refused(&mut self, refused: Refused) {
         let mut told = self.told.lock().expect("not poisoned");
-        told.refused.push((collection, key.to_string(), field, holder.to_owned()));
+        told.refused.push((refused.collection, refused.key.to_string(), refused.field, refused.holder));
     }
 
     fn settling(&mut self) -> Settling {

@@ -40,6 +40,9 @@ pub(super) struct Verdict {
     pub against: Option<i64>,
     /// What it lacks of that.
     pub lack: Lack,
+    /// What it lacks of files of the same time, of which none takes the place of another; nothing where there are none.
+    #[serde(default)]
+    pub same_time: Option<Lack>,
 }
 
 /// The targets of the edges that a scope and a job have in [`Replaces::history`].
@@ -114,7 +117,9 @@ impl Work<'_> {
             self.unwritten.clear();
             let edges = desk.edges(replaces.history(), &[(files_of(scope).into(), None)], usize::MAX >> 1)?;
             let known = desk.between(replaces.ledger(), &[super::whole(scope)], usize::MAX >> 1)?;
-            let mut files = self.merged(desk, replaces, scope, in_order(&edges)?)?;
+            let files = in_order(&edges)?;
+            let mut same_times = self.same_times(desk, replaces, scope, &files)?;
+            let mut files = self.merged(desk, replaces, scope, files)?;
             for place in 0..files.len() {
                 let against = files[..place].iter().rev().find(|other| other.counts() && other.as_of < files[place].as_of).map(|other| other.as_of);
                 let is_known = |verdict: Verdict| verdict.against == against && !files[..place].iter().any(|other| self.is_new(other, against));
@@ -130,7 +135,8 @@ impl Work<'_> {
                     None => Lack::default(),
                 };
                 let own = &mut files[place];
-                own.verdict = Some(Verdict { counts: own.allowed || may(replaces, lack), against, lack });
+                let same_time = same_times.remove(&own.name());
+                own.verdict = Some(Verdict { counts: own.allowed || may(replaces, lack), against, lack, same_time });
                 self.decided.insert((own.job, own.file));
                 self.followed.edge(EdgeChange::Put(own.edge(replaces, scope)?));
                 let child = format!("f{} {scope}", own.file).into();
@@ -140,6 +146,19 @@ impl Work<'_> {
             self.write_ledger(replaces, (scope, &jobs), &files, &known)?;
         }
         Ok(())
+    }
+
+    /// What files that wait for a decision lack of others of the same time, by their names.
+    fn same_times(&self, desk: &mut dyn Inside, replaces: &Replaces, scope: &str, files: &[WholeFile]) -> Result<BTreeMap<SmolStr, Lack>> {
+        let mut lacks = BTreeMap::new();
+        for twins in files.chunk_by(|a, b| a.as_of == b.as_of).filter(|twins| twins.len() > 1) {
+            for own in twins.iter().filter(|own| own.verdict.is_none()) {
+                let others = self.keys(desk, replaces, scope, twins.iter().filter(|other| *other != own))?;
+                let named = self.keys(desk, replaces, scope, std::iter::once(own))?;
+                lacks.insert(own.name(), others.lacking(&named, own.from));
+            }
+        }
+        Ok(lacks)
     }
 
     /// Files of the same time that begin at the same time are one, such as a file that is imported again: it is allowed if one of them
@@ -238,10 +257,17 @@ pub(super) fn foresee(store: &dyn Store, tenant: &Tenant, replaces: &Replaces, s
     let files = in_order(&store.edges(tenant, replaces.history(), &files_of(scope))?)?;
     let against = files.iter().rev().find(|other| other.counts() && other.as_of < part.as_of).map(|other| other.as_of);
     let group: Vec<SmolStr> = files.iter().filter(|other| other.counts() && Some(other.as_of) == against).map(WholeFile::name).collect();
-    let mut former = Keys::default();
-    for edge in store.edges(tenant, replaces.history(), &keys_of(scope))?.iter().filter(|edge| group.contains(&edge.group)) {
-        former.include(&Keys::unpack(&edge.payload).map_err(|error| damaged_edge(edge, error.0))?);
-    }
+    let all = store.edges(tenant, replaces.history(), &keys_of(scope))?;
+    let keys_of_files = |names: &[SmolStr]| -> Result<Keys> {
+        let mut keys = Keys::default();
+        for edge in all.iter().filter(|edge| names.contains(&edge.group)) {
+            keys.include(&Keys::unpack(&edge.payload).map_err(|error| damaged_edge(edge, error.0))?);
+        }
+        Ok(keys)
+    };
+    let former = keys_of_files(&group)?;
     let lack = if against.is_some() { former.lacking(&part.keys, part.from) } else { Lack::default() };
-    Ok(Verdict { counts: may(replaces, lack), against, lack })
+    let twins: Vec<SmolStr> = files.iter().filter(|other| other.as_of == part.as_of).map(WholeFile::name).collect();
+    let same_time = if twins.is_empty() { None } else { Some(keys_of_files(&twins)?.lacking(&part.keys, part.from)) };
+    Ok(Verdict { counts: may(replaces, lack), against, lack, same_time })
 }

@@ -253,7 +253,7 @@ impl Work<'_> {
             }
         }
         debug_assert!(found.len() <= MOST_CHILDREN);
-        let mut counted: BTreeMap<(JobId, String), u64> = BTreeMap::new();
+        let mut counted: BTreeMap<(JobId, String, Restated), u64> = BTreeMap::new();
         let collections: BTreeSet<usize> = found.keys().map(|(collection, _)| *collection).collect();
         for collection in collections {
             let keys: Vec<Key> = found.keys().filter(|place| place.0 == collection).map(|(_, key)| key.clone()).collect();
@@ -262,21 +262,21 @@ impl Work<'_> {
                 let own = found.remove(&(collection, key)).unwrap_or_default();
                 let caused: Jobs = own.iter().filter_map(|own| jobs.get(&own.edge.target)).flatten().copied().collect();
                 let scope = own.first().map(|own| own.scope.clone()).unwrap_or_default();
-                if self.restate_one(replaces, (collection, stored), own, heard, &caused)? {
-                    caused.into_iter().for_each(|job| *counted.entry((job, scope.clone())).or_default() += 1);
+                if let Some(restated) = self.restate_one(replaces, (collection, stored), own, heard, &caused)? {
+                    caused.into_iter().for_each(|job| *counted.entry((job, scope.clone(), restated)).or_default() += 1);
                 }
             }
         }
-        self.count(desk, replaces, counted, heard)
+        self.count(desk, replaces, counted)
     }
 
-    /// Tells jobs how many records they have changed in a scope.
-    fn count(&mut self, desk: &mut dyn Inside, replaces: &Replaces, counted: BTreeMap<(JobId, String), u64>, heard: Heard) -> Result<()> {
-        let targets: Vec<(String, Option<String>)> = counted.keys().map(|(job, _)| (told_to(*job).into(), None)).collect();
+    /// Tells jobs how many records they have changed in a scope, or could not change.
+    fn count(&mut self, desk: &mut dyn Inside, replaces: &Replaces, counted: BTreeMap<(JobId, String, Restated), u64>) -> Result<()> {
+        let jobs: BTreeSet<JobId> = counted.keys().map(|(job, ..)| *job).collect();
+        let targets: Vec<(String, Option<String>)> = jobs.into_iter().map(|job| (told_to(job).into(), None)).collect();
         let known = if targets.is_empty() { Vec::new() } else { desk.edges(replaces.history(), &targets, usize::MAX >> 1)? };
-        let kind = if heard == Heard::Again { 'v' } else { 'r' };
-        for ((job, scope), count) in counted {
-            let child: SmolStr = format!("{kind}{scope}").into();
+        for ((job, scope, restated), count) in counted {
+            let child: SmolStr = format!("{}{scope}", restated.kind()).into();
             let before = known.iter().find(|edge| edge.target == told_to(job) && edge.child == child).map_or(Ok(0), number)?;
             let payload = (before + count as i64).to_le_bytes().into();
             self.followed.edge(EdgeChange::Put(decide::told(replaces, job, child, payload)));
@@ -284,7 +284,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Says whether the record has changed.
+    /// Says what has become of the record; nothing where it is as it was.
     fn restate_one(
         &mut self,
         replaces: &Replaces,
@@ -292,8 +292,11 @@ impl Work<'_> {
         own: Vec<Statement>,
         heard: Heard,
         jobs: &Jobs,
-    ) -> Result<bool> {
+    ) -> Result<Option<Restated>> {
         let definition = &self.rules.catalogue.collections[collection];
+        if stored.as_ref().is_some_and(|record| self.is_refused(collection, &record.key)) {
+            return Ok(Some(Restated::Refused));
+        }
         let contributions = match &stored {
             Some(record) => record.contributions_of(definition)?,
             None => Vec::new(),
@@ -309,14 +312,14 @@ impl Work<'_> {
                 self.followed.edge(EdgeChange::Put(Edge { link, target, ..own.edge.clone() }));
             }
         }
-        let Some(record) = stored else { return Ok(false) };
+        let Some(record) = stored else { return Ok(None) };
         let policy = Policy { job: jobs.first().copied().unwrap_or_default(), matched: Matched::Update, unmatched: Unmatched::Skip };
         let consolidator = Consolidator::new(&self.rules.catalogue, definition, self.evaluator);
         let decider = Decider::new(self.rules, collection, &consolidator, self.evaluator, policy);
         let own: Vec<(&str, i64)> = own.iter().map(|own| (own.contributor.as_str(), own.as_of)).collect();
         let retired = if heard == Heard::Again { Retired::No } else { Retired::Later };
-        let Some(change) = decider.restate(&record, contributions, &own, retired) else { return Ok(false) };
-        let Change::Put(content) = &change else { return Ok(false) };
+        let Some(change) = decider.restate(&record, contributions, &own, retired) else { return Ok(None) };
+        let Change::Put(content) = &change else { return Ok(None) };
         let before = record.alive.then_some(&record.golden[..]);
         let after = content.alive.then_some(&content.golden[..]);
         for job in jobs {
@@ -329,7 +332,7 @@ impl Work<'_> {
             self.log.push(Logged { collection, key: record.key.clone(), transition: None, caller, change });
         }
         self.write(RecordWrite { collection, key: record.key, expect: Some(record.version), change }, jobs);
-        Ok(true)
+        Ok(Some(if heard == Heard::Again { Restated::Again } else { Restated::Retired }))
     }
 }
 
@@ -340,6 +343,28 @@ enum Heard {
     NoMore,
     /// None has any more.
     Again,
+}
+
+/// What has become of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Restated {
+    /// What older files said of it is not heard any more.
+    Retired,
+    /// It is heard again.
+    Again,
+    /// It stays as it was, because another record has a unique value that it would have.
+    Refused,
+}
+
+impl Restated {
+    /// How the edges that count such records for a job begin.
+    fn kind(self) -> char {
+        match self {
+            Self::Retired => 'r',
+            Self::Again => 'v',
+            Self::Refused => 'u',
+        }
+    }
 }
 
 /// Something that was said in a scope.

@@ -1,6 +1,6 @@
 //! What a job's files have retired, and why they have not: for who reads about the job, and for dry runs.
 
-use super::decide::{WholeFile, foresee, told_to};
+use super::decide::{Verdict, WholeFile, foresee, told_to};
 use super::keys::{Lack, hash_of};
 use super::{Ledger, Part, number, whole};
 use crate::settle::damaged_edge;
@@ -22,6 +22,9 @@ pub struct Replacement {
     /// Records that were retired before and are heard again, because the file that had retired them does not count any more.
     #[serde(skip_serializing_if = "is_none")]
     pub heard_again: u64,
+    /// Records that stay as they were, because another one has a unique value that they would have.
+    #[serde(skip_serializing_if = "is_none")]
+    pub refused: u64,
     /// Each file in each of its scopes, as far as that is decided.
     pub files: Vec<Replacing>,
     /// Whether it is what an import would do.
@@ -46,9 +49,19 @@ pub struct Replacing {
     /// Keys of the whole file before it that it lacks, of how many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lacks: Option<Lack>,
-    /// Why it does not count.
+    /// Keys that a file of the same time names and it does not, of how many: neither takes the place of the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_time: Option<Lack>,
+    /// Why it does not count, or not against all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+impl Replacing {
+    /// A file that takes the place of none.
+    fn none(file: String, reason: String) -> Self {
+        Self { file, scope: None, counts: false, lacks: None, same_time: None, reason: Some(reason) }
+    }
 }
 
 impl Replacement {
@@ -66,6 +79,11 @@ impl Replacement {
         }
         if self.heard_again > 0 {
             sentences.push(format!("{} not retired any longer, because the file that had retired them does not count", records(self.heard_again)));
+        }
+        if self.refused > 0 {
+            let stay = if self.refused == 1 { "stays" } else { "stay" };
+            let reason = "because without what older files say it would have a unique value that another record has";
+            sentences.push(format!("{} {stay} as it was, {reason}", records(self.refused)));
         }
         sentences.extend(self.files.iter().filter_map(|own| Some(format!("{}: {}", own.file, own.reason.as_ref()?))));
         sentences
@@ -85,6 +103,25 @@ fn refused(replaces: &Replaces, scope: &str, lack: Lack, be: &str) -> String {
     )
 }
 
+/// `are` is "are" of what was done, "would be" of what is foreseen.
+fn of_the_same_time(scope: &str, lack: Lack, are: &str) -> String {
+    let about = if lack.sampled { "about " } else { "" };
+    format!(
+        "in scope {scope:?} another file has the same time, so neither takes the place of the other: {about}{} of the {} keys of that file \
+         {are} not retired although this one lacks them; if this file is newer, give it a later time (`touch` does) and import it again",
+        lack.missing, lack.of,
+    )
+}
+
+/// Why a file retires nothing in a scope, or not what a file of the same time names.
+fn reason(replaces: &Replaces, scope: &str, (counts, verdict): (bool, &Verdict), is_foreseen: bool) -> Option<String> {
+    let (be, are) = if is_foreseen { ("would be", "would be") } else { ("was", "are") };
+    if !counts {
+        return Some(refused(replaces, scope, verdict.lack, be));
+    }
+    verdict.same_time.filter(|lack| lack.missing > 0).map(|lack| of_the_same_time(scope, lack, are))
+}
+
 fn name_of(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).trim_start_matches(crate::import::UPLOADED).to_owned()
 }
@@ -102,18 +139,19 @@ pub fn of_job(store: &dyn Store, catalogue: &Catalogue, job: &Job) -> Result<Opt
         match kind {
             "r" => found.retired += number(&edge)?.max(0) as u64,
             "v" => found.heard_again += number(&edge)?.max(0) as u64,
+            "u" => found.refused += number(&edge)?.max(0) as u64,
             "b" => {
                 let (number, failed) = (rest.parse().unwrap_or(0), String::from_utf8_lossy(&edge.payload).into_owned());
                 let reason = failures(store, job, number, &failed)?;
-                found.files.push(Replacing { file: file(number), scope: None, counts: false, lacks: None, reason: Some(reason) });
+                found.files.push(Replacing::none(file(number), reason));
             }
             _ => {
                 let whole: WholeFile = serde_json::from_slice(&edge.payload).map_err(|error| damaged_edge(&edge, &error.to_string()))?;
                 let Some(verdict) = whole.verdict else { continue };
                 let scope = rest.split_once(' ').map_or("", |(_, scope)| scope);
-                let reason = (!verdict.counts).then(|| refused(replaces, scope, verdict.lack, "was"));
-                let lacks = verdict.against.map(|_| verdict.lack);
-                found.files.push(Replacing { file: file(whole.file), scope: Some(scope.to_owned()), counts: verdict.counts, lacks, reason });
+                let (counts, reason) = (verdict.counts, reason(replaces, scope, (verdict.counts, &verdict), false));
+                let (lacks, same_time) = (verdict.against.map(|_| verdict.lack), verdict.same_time);
+                found.files.push(Replacing { file: file(whole.file), scope: Some(scope.to_owned()), counts, lacks, same_time, reason });
             }
         }
     }
@@ -180,12 +218,11 @@ impl<'t> Trial<'t> {
         let Some(TrialFile { name: file, part, named, failed }) = self.file.take() else { return Ok(()) };
         if !failed.is_empty() {
             let reason = blocked(&failed.len().to_string(), &failed[..failed.len().min(NAMED_FAILURES)]);
-            self.found.files.push(Replacing { file, scope: None, counts: false, lacks: None, reason: Some(reason) });
+            self.found.files.push(Replacing::none(file, reason));
             return Ok(());
         }
         if part.whole != Some(part.documents) {
-            let reason = Some("it was not read to its end, so what it would retire is not known".to_owned());
-            self.found.files.push(Replacing { file, scope: None, counts: false, lacks: None, reason });
+            self.found.files.push(Replacing::none(file, "it was not read to its end, so what it would retire is not known".to_owned()));
             return Ok(());
         }
         let mut retired: BTreeMap<&str, u64> = BTreeMap::new();
@@ -202,9 +239,9 @@ impl<'t> Trial<'t> {
                     *retired.entry(scope).or_default() += u64::from(is_new && !named.contains(&(scope.clone(), hash_of(&edge.child))));
                 }
             }
-            let reason = (!counts).then(|| refused(self.replaces, scope, verdict.lack, "would be"));
-            let lacks = verdict.against.map(|_| verdict.lack);
-            self.found.files.push(Replacing { file: file.clone(), scope: Some(scope.clone()), counts, lacks, reason });
+            let reason = reason(self.replaces, scope, (counts, &verdict), true);
+            let (lacks, same_time) = (verdict.against.map(|_| verdict.lack), verdict.same_time);
+            self.found.files.push(Replacing { file: file.clone(), scope: Some(scope.clone()), counts, lacks, same_time, reason });
         }
         self.found.retired += retired.values().sum::<u64>();
         Ok(())
